@@ -1,0 +1,1 @@
+"""Bylaw holds AI agents to their rules."""

@@ -1,0 +1,58 @@
+"""The exceptions Bylaw raises, and what each means as an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+
+from bylaw.model.diagnostic import Diagnostic
+
+
+class ExitCode(IntEnum):
+    """What a command's exit code says. Public: scripts and CI rely on it."""
+
+    OK = 0
+    """everything held"""
+    GATE_TRIPPED = 1
+    """a rule broken, a score too low"""
+    BAD_INPUT = 2
+    """a file, flag, rule or trace that cannot be used as it is"""
+    NOTHING_CHECKED = 3
+    """every rule vacuous, or an empty trace: not a pass"""
+    OUT_OF_REACH = 4
+    """something needed did not answer"""
+    INTERRUPTED = 130
+
+    @classmethod
+    def first_of(cls, codes: Iterable[ExitCode]) -> ExitCode:
+        """Where several apply: 2, then 1, 4, 3, 0."""
+        return min(codes, key=_PRECEDENCE.index, default=cls.OK)
+
+
+_PRECEDENCE = (
+    ExitCode.INTERRUPTED,
+    ExitCode.BAD_INPUT,
+    ExitCode.GATE_TRIPPED,
+    ExitCode.OUT_OF_REACH,
+    ExitCode.NOTHING_CHECKED,
+    ExitCode.OK,
+)
+
+
+class BylawError(Exception):
+    """Anything Bylaw raises on purpose."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class InputError(BylawError):
+    """A file of the user's cannot be used; every problem found is in `diagnostics`."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = tuple(sorted(diagnostics, key=Diagnostic.sort_key))
+        super().__init__("\n".join(_one_line(d) for d in self.diagnostics))
+
+
+def _one_line(diagnostic: Diagnostic) -> str:
+    place = str(diagnostic.span) if diagnostic.span else diagnostic.file
+    return f"{place}: {diagnostic.severity}[{diagnostic.code}]: {diagnostic.message}"

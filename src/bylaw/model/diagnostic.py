@@ -1,0 +1,41 @@
+"""A problem in a user's own file: a value, never an exception's text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from bylaw.model.source import Span
+
+
+class Diagnostic(Struct, frozen=True, kw_only=True):
+    """Messages are lower case without a full stop; the user's own text stands in backticks; advice goes to `help`."""
+
+    code: str
+    """stable, kebab-case; `bylaw explain CODE` prints its page"""
+    message: str
+    severity: Literal["error", "warning"] = "error"
+    file: str
+    span: Span | None = None
+    """absent where the problem has no place inside the file (it cannot be opened, say)"""
+    excerpt: str | None = None
+    """the source line that the span starts on"""
+    help: str | None = None
+    related: tuple[Related, ...] = ()
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity == "error"
+
+    def sort_key(self) -> tuple[str, int, int, str]:
+        line, column = (self.span.line, self.span.column) if self.span else (0, 0)
+        return (self.file, line, column, self.code)
+
+
+class Related(Struct, frozen=True):
+    """A second place that explains the first, such as the earlier of two equal ids."""
+
+    span: Span
+    message: str
+    excerpt: str | None = None

@@ -1,0 +1,203 @@
+"""What happened, one immutable event at a time.
+
+A turn is recorded as `Request`, `Response`, one `ToolCall` for each call the response issued, and one `ToolResult` for
+each result, in that order. A response knows its request and its calls, so it *is* the turn for every rule that looks
+at turns. What a format cannot say is `None` (absent), which is not the same as empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from typing import Any, ClassVar
+
+from msgspec import Struct
+
+from bylaw.model.source import Locator
+
+
+class Origin(Struct, frozen=True):
+    """Who an event belongs to. Events of one run share one object."""
+
+    session: str
+    run: str | None = None
+    parent_run: str | None = None
+    agent: str | None = None
+    parent_agent: str | None = None
+
+
+class Deferred:
+    """JSON that is decoded only when a rule looks at it. Most rules never look at a request's messages."""
+
+    __slots__ = ("_decode", "_value")
+
+    def __init__(self, decode: Callable[[], Any]) -> None:
+        self._decode: Callable[[], Any] | None = decode
+        self._value: Any = None
+
+    def get(self) -> Any:
+        if self._decode is not None:
+            self._value, self._decode = self._decode(), None
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.get() == (other.get() if isinstance(other, Deferred) else other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Deferred({self.get()!r})"
+
+
+class Usage(Struct, frozen=True):
+    """Tokens of one response. Cached tokens are inside the input and reasoning tokens inside the output, always."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_input_tokens: int | None = None
+    """read from a cache; part of `input_tokens`"""
+    cache_write_tokens: int | None = None
+    """written to a cache; part of `input_tokens`"""
+    reasoning_tokens: int | None = None
+    """part of `output_tokens`"""
+    recorded: dict[str, Any] | None = None
+    """the mapping as it was recorded, under the provider's own names"""
+
+    @property
+    def total(self) -> int | None:
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """What all events share."""
+
+    kind: ClassVar[str] = "event"
+
+    origin: Origin
+    turn: int | None = None
+    """0-based index of the turn in the whole trace"""
+    at: str | float | None = None
+    """when: RFC 3339 text or seconds since 1970, as recorded"""
+    source: Locator | None = None
+
+    @property
+    def time(self) -> float | None:
+        """Seconds since 1970, or None where no readable time was recorded."""
+        return seconds(self.at)
+
+
+class SessionStart(Event, frozen=True, kw_only=True):
+    """A session begins. Optional: the first event of an unseen session begins it too."""
+
+    kind: ClassVar[str] = "session_start"
+
+    metadata: dict[str, Any] | None = None
+
+
+class SessionEnd(Event, frozen=True, kw_only=True):
+    """No event of this session follows."""
+
+    kind: ClassVar[str] = "session_end"
+
+    complete: bool = True
+    """False where the recording of this session stopped early"""
+
+
+class Request(Event, frozen=True, kw_only=True):
+    """What the model was asked."""
+
+    kind: ClassVar[str] = "request"
+
+    model: str | None = None
+    held_messages: list[Any] | Deferred | None = None
+    """the whole input as recorded: system, user, assistant and tool messages"""
+    params: dict[str, Any] | None = None
+    held_tools: list[Any] | Deferred | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def messages(self) -> list[Any] | None:
+        held = self.held_messages
+        return held.get() if isinstance(held, Deferred) else held
+
+    @property
+    def tools(self) -> list[Any] | None:
+        held = self.held_tools
+        return held.get() if isinstance(held, Deferred) else held
+
+
+class ToolCall(Event, frozen=True, kw_only=True):
+    """A call the model issued."""
+
+    kind: ClassVar[str] = "tool_call"
+
+    name: str
+    namespace: str | None = None
+    """the server or toolset the tool belongs to, where the format says so"""
+    call_id: str
+    arguments: Any = None
+    """parsed arguments; None where nothing readable was recorded"""
+    raw_arguments: str | None = None
+    """the text the arguments were recorded as, where they were recorded as text"""
+    group: str | int | None = None
+    """calls with the same group were issued in parallel"""
+
+
+class ToolResult(Event, frozen=True, kw_only=True):
+    """What a call returned."""
+
+    kind: ClassVar[str] = "tool_result"
+
+    call_id: str | None = None
+    name: str | None = None
+    content: Any = None
+    is_error: bool | None = None
+    latency_ms: float | None = None
+
+
+class Response(Event, frozen=True, kw_only=True):
+    """What the model answered, with the calls it issued: the turn."""
+
+    kind: ClassVar[str] = "response"
+
+    request: Request | None = None
+    model: str | None = None
+    content: list[Any] | None = None
+    """blocks `{type: text, text}`, `{type: tool_use, id, name, input}`, `{type: thinking, text}`; None = not recorded"""
+    text: str | None = None
+    """the text blocks joined by newlines; None = not recorded, `""` = recorded and empty"""
+    tool_calls: tuple[ToolCall, ...] = ()
+    stop_reason: str | None = None
+    latency_ms: float | None = None
+    usage: Usage | None = None
+
+
+class Message(Event, frozen=True, kw_only=True):
+    """Something said outside any request, where a format records that."""
+
+    kind: ClassVar[str] = "message"
+
+    role: str
+    content: Any = None
+
+
+class Annotation(Event, frozen=True, kw_only=True):
+    """Anything else a format records: errors, approvals, hand-offs, harness events. Kept, never judged by itself."""
+
+    kind: ClassVar[str] = "annotation"
+
+    label: str
+    data: Any = None
+
+
+def seconds(at: str | float | None) -> float | None:
+    """A recorded time as seconds since 1970; a time without a zone is UTC."""
+    if not isinstance(at, str):
+        return at
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,0 +1,90 @@
+"""What a job found: findings and counts, from which every renderer and the exit code are derived."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.rule import Rule, Severity
+from bylaw.model.verdict import Outcome, Verdict
+
+
+class Finding(Struct, frozen=True):
+    """A verdict that is not ok, and the trace it is about."""
+
+    trace: str
+    verdict: Verdict
+
+
+class OutcomeCounts(Struct):
+    """How often each outcome was reached, counted rule x trace."""
+
+    ok: int = 0
+    violated: int = 0
+    vacuous: int = 0
+    inconclusive: int = 0
+    error: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        setattr(self, outcome.value, getattr(self, outcome.value) + 1)
+
+    @property
+    def decided(self) -> int:
+        return self.ok + self.violated + self.error
+
+
+class TraceSummary(Struct, frozen=True, kw_only=True):
+    """One trace of a check: its size, and what its reader had to say."""
+
+    name: str
+    turns: int
+    sessions: int
+    complete: bool
+    skipped: int = 0
+    notes: tuple[str, ...] = ()
+    problems: tuple[Diagnostic, ...] = ()
+
+
+FailOn = Literal["none", "info", "warning", "error", "critical"]
+
+
+class CheckReport(Struct, kw_only=True):
+    """The result of `bylaw check`. `findings` may hold fewer than `finding_count`: memory is bounded, counting is not."""
+
+    rules: tuple[Rule, ...]
+    traces: list[TraceSummary] = []
+    findings: list[Finding] = []
+    finding_count: int = 0
+    outcomes: OutcomeCounts
+    by_rule: dict[str, OutcomeCounts] = {}
+    """rule id → its outcomes over the traces"""
+    fail_on: FailOn = "error"
+    allow_vacuous: bool = False
+
+    @property
+    def turns(self) -> int:
+        return sum(trace.turns for trace in self.traces)
+
+    @property
+    def sessions(self) -> int:
+        return sum(trace.sessions for trace in self.traces)
+
+    @property
+    def skipped(self) -> int:
+        return sum(trace.skipped for trace in self.traces)
+
+    @property
+    def tripped(self) -> bool:
+        """Whether a rule at or above the threshold was broken or could not be evaluated."""
+        if self.fail_on == "none":
+            return False
+        threshold = Severity(self.fail_on)
+        broken = (rule for rule in self.rules if rule.severity.reaches(threshold))
+        return any(self.by_rule[rule.id].violated or self.by_rule[rule.id].error for rule in broken)
+
+    @property
+    def nothing_checked(self) -> bool:
+        """No rule was decided anywhere, or a trace held no turn at all."""
+        return self.outcomes.decided == 0 or any(trace.turns == 0 for trace in self.traces) or not self.traces

@@ -1,0 +1,50 @@
+"""A rule, with no dialect left in it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.model.condition import Condition
+from bylaw.model.demand import Demand
+from bylaw.model.source import Span
+
+
+class Severity(str, Enum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def reaches(self, threshold: Severity) -> bool:
+        """Whether a gate set at `threshold` cares. `critical` is at least `error`."""
+        return self.rank >= threshold.rank
+
+
+_RANKS = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+class Scope(str, Enum):
+    TRACE = "trace"
+    SESSION = "session"
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    id: str
+    kind: str
+    demand: Demand
+    severity: Severity = Severity.ERROR
+    scope: Scope = Scope.TRACE
+    when: tuple[Condition, ...] = ()
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    params: dict[str, Any] = {}
+    """the parameters as the kind read them, defaults filled in"""
+    span: Span | None = None
+    """where the rule stands in its file; None for a rule built in code"""
