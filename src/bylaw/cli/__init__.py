@@ -1,1 +1,75 @@
+"""The commands, one file each: parse flags, call a job, pick a renderer. Each is imported only when it is called."""
 
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+import click
+
+from bylaw.errors import ExitCode
+
+COMMANDS = {
+    "check": "did this recorded agent keep its rules?",
+    "explain": "print the page for an error code or a rule kind",
+    "lint": "check rule files without running them",
+    "schema": "print the JSON Schema of the rule file, for editors",
+}
+
+
+class LazyGroup(click.Group):
+    """`bylaw --help` shows every command without importing any."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"bylaw.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
+
+
+def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"bylaw {version('bylaw')}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.option("--color/--no-color", default=None, help="Force or forbid colours (default: only on a terminal).")
+@click.pass_context
+def cli(ctx: click.Context, color: bool | None) -> None:
+    """Hold AI agents to their rules.
+
+    Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 out of reach, 130 Ctrl-C.
+    """
+    if color is None and os.environ.get("NO_COLOR"):
+        color = False
+    ctx.color = color
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one command and exit as `ExitCode` says."""
+    try:
+        code = cli.main(arguments, prog_name="bylaw", standalone_mode=False)
+    except click.ClickException as problem:
+        problem.show()
+        code = ExitCode.BAD_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        code = ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output went away; leave nothing for the interpreter to flush into the closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.OUT_OF_REACH
+    sys.exit(int(code or 0))

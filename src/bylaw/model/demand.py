@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from bylaw.model.condition import Condition, Path
 
-
 # probes: what an operator looks at
 
 
@@ -64,10 +63,6 @@ class Tokens(Struct, frozen=True):
     """Each response counts its tokens, input and output."""
 
 
-ResponseProbe: TypeAlias = TextHas | StopReasonIn | FitsSchema | Grounded
-Probe: TypeAlias = Calls | ResponseProbe
-
-
 # operators
 
 
@@ -76,7 +71,7 @@ class Never(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True):
-    probe: ResponseProbe
+    probe: StopReasonIn | FitsSchema | Grounded
 
 
 class Sometime(Struct, frozen=True):

@@ -20,7 +20,9 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     span: Span | None = None
     """absent where the problem has no place inside the file (it cannot be opened, say)"""
     excerpt: str | None = None
-    """the source line that the span starts on"""
+    """the source line that the span starts on, or the part of a long one around it"""
+    excerpt_column: int = 1
+    """the column of the excerpt's first character"""
     help: str | None = None
     related: tuple[Related, ...] = ()
 

@@ -8,10 +8,10 @@ at turns. What a format cannot say is `None` (absent), which is not the same as 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from bylaw.model.source import Locator
 
@@ -26,19 +26,20 @@ class Origin(Struct, frozen=True):
     parent_agent: str | None = None
 
 
-class Deferred:
-    """JSON that is decoded only when a rule looks at it. Most rules never look at a request's messages."""
+class Deferred(Struct, eq=False):
+    """JSON that is decoded only when a rule looks at it. Most rules never look at a request's messages.
 
-    __slots__ = ("_decode", "_value")
+    `decode` is called once, with `held` where there is something to hold: `Deferred(decode, raw)`. Readers make two
+    of these a turn, so this is a struct and needs no closure.
+    """
 
-    def __init__(self, decode: Callable[[], Any]) -> None:
-        self._decode: Callable[[], Any] | None = decode
-        self._value: Any = None
+    decode: Callable[..., Any] | None
+    held: Any = UNSET
 
     def get(self) -> Any:
-        if self._decode is not None:
-            self._value, self._decode = self._decode(), None
-        return self._value
+        if self.decode is not None:
+            self.held, self.decode = self.decode() if self.held is UNSET else self.decode(self.held), None
+        return self.held
 
     def __eq__(self, other: object) -> bool:
         return bool(self.get() == (other.get() if isinstance(other, Deferred) else other))
@@ -165,7 +166,7 @@ class Response(Event, frozen=True, kw_only=True):
     request: Request | None = None
     model: str | None = None
     content: list[Any] | None = None
-    """blocks `{type: text, text}`, `{type: tool_use, id, name, input}`, `{type: thinking, text}`; None = not recorded"""
+    """`{type: text, text}`, `{type: tool_use, id, name, input}`, `{type: thinking, text}`; None: not recorded"""
     text: str | None = None
     """the text blocks joined by newlines; None = not recorded, `""` = recorded and empty"""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -200,4 +201,4 @@ def seconds(at: str | float | None) -> float | None:
         moment = datetime.fromisoformat(at)
     except ValueError:
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -42,6 +42,7 @@ class TraceSummary(Struct, frozen=True, kw_only=True):
     turns: int
     sessions: int
     complete: bool
+    format: str | None = None
     skipped: int = 0
     notes: tuple[str, ...] = ()
     problems: tuple[Diagnostic, ...] = ()
@@ -51,7 +52,7 @@ FailOn = Literal["none", "info", "warning", "error", "critical"]
 
 
 class CheckReport(Struct, kw_only=True):
-    """The result of `bylaw check`. `findings` may hold fewer than `finding_count`: memory is bounded, counting is not."""
+    """The result of `bylaw check`. `findings` may hold fewer than `finding_count`: only memory is bounded."""
 
     rules: tuple[Rule, ...]
     traces: list[TraceSummary] = []
@@ -60,6 +61,10 @@ class CheckReport(Struct, kw_only=True):
     outcomes: OutcomeCounts
     by_rule: dict[str, OutcomeCounts] = {}
     """rule id → its outcomes over the traces"""
+    notes: dict[str, tuple[str, ...]] = {}
+    """rule id → remarks that belong to no single finding"""
+    unread: tuple[Diagnostic, ...] = ()
+    """files that `skip_bad` passed over whole"""
     fail_on: FailOn = "error"
     allow_vacuous: bool = False
 
@@ -83,6 +88,13 @@ class CheckReport(Struct, kw_only=True):
         threshold = Severity(self.fail_on)
         broken = (rule for rule in self.rules if rule.severity.reaches(threshold))
         return any(self.by_rule[rule.id].violated or self.by_rule[rule.id].error for rule in broken)
+
+    @property
+    def exit_code(self) -> int:
+        """The one criterion: renderers print what it says, commands exit with it."""
+        if self.tripped:
+            return 1
+        return 3 if self.nothing_checked and not self.allow_vacuous else 0
 
     @property
     def nothing_checked(self) -> bool:

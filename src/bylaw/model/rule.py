@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from bylaw.model.demand import Demand
 from bylaw.model.source import Span
 
 
-class Severity(str, Enum):
+class Severity(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
@@ -30,7 +30,7 @@ class Severity(str, Enum):
 _RANKS = {severity: rank for rank, severity in enumerate(Severity)}
 
 
-class Scope(str, Enum):
+class Scope(StrEnum):
     TRACE = "trace"
     SESSION = "session"
 

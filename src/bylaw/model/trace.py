@@ -40,7 +40,7 @@ class Trace(Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """how many bad records were passed over"""
 
-    def __iter__(self) -> Iterator[Event]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Event]:
         return iter(self.events)
 
     @property

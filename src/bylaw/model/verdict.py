@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 from msgspec import Struct
 
 from bylaw.model.rule import Rule
 
 
-class Outcome(str, Enum):
+class Outcome(StrEnum):
     OK = "ok"
     VIOLATED = "violated"
     VACUOUS = "vacuous"

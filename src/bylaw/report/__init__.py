@@ -1,1 +1,1 @@
-
+"""One renderer a file. A renderer decides how a report looks, never what it says."""

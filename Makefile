@@ -1,0 +1,57 @@
+# Each verb sets up all it needs: .venv is made once and renewed when pyproject.toml or constraints.txt change.
+# Needed on the machine: Python 3.11, 3.12 or 3.13, git, make. PYTHON=... chooses the interpreter.
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+FUZZ_INPUTS ?= 200000
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint fix bench proof fuzz docs clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 8
+
+demo: .venv/.base  ## what Bylaw is for, in a minute
+	@$(BIN)/python scripts/demo.py
+
+test: lint  ## lint, then every test but the long proofs
+	$(BIN)/pytest -n auto
+
+lint: .venv/.dev  ## style, types, and the arrows between the folders
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fix: .venv/.dev  ## mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: .venv/.dev  ## turns per second, beside bare JSON decoding
+	$(BIN)/python bench/check.py
+
+proof: .venv/.dev fuzz  ## the long proofs, fuzzing included
+	$(BIN)/pytest -n auto -m proof
+
+fuzz: .venv/.dev  ## FUZZ_INPUTS=200000 mutated traces and rule files
+	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
+
+docs: .venv/.docs  ## write the generated pages, build site/
+	$(BIN)/python scripts/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+clean:  ## remove everything made here, .venv included
+	rm -rf .venv site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The build backend goes in first, pinned like the rest, so that no isolated build fetches another one.
+.venv/.base: pyproject.toml constraints.txt
+	@sh scripts/venv.sh
+	@echo "installing bylaw into .venv" >&2
+	@$(PIP) hatchling
+	@$(PIP) --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev .venv/.docs: .venv/.%: .venv/.base
+	@echo "installing the $* tools into .venv" >&2
+	@$(PIP) --no-build-isolation -e '.[$*]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""`python -m bylaw`"""
+
+from bylaw.cli import main
+
+main()

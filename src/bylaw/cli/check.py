@@ -1,0 +1,150 @@
+"""`bylaw check`"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, get_args
+
+import click
+
+from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse, show_on_stderr
+from bylaw.cli.progress import shown
+from bylaw.errors import ExitCode, InputError
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.report import CheckReport, FailOn, Finding
+
+if TYPE_CHECKING:
+    from bylaw.jobs.check import Check
+
+DEFAULT_POLICY = "bylaw.yaml"
+
+
+@click.command(name="check")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be given again.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(get_args(FailOn)),
+    default="error",
+    show_default=True,
+    help="Least severity of a broken rule that makes the command fail.",
+)
+@click.option("--from", "trace_format", metavar="FORMAT", help="Read traces as FORMAT instead of detecting it.")
+@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
+@click.option("--verify-ids", is_flag=True, help="Fail where a record's content hash does not match its id.")
+@click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
+@click.option("--all", "show_all", is_flag=True, help="Write every finding as it is found, not only the first 10,000.")
+@output_options
+def command(
+    traces: tuple[str, ...],
+    policies: tuple[str, ...],
+    fail_on: FailOn,
+    trace_format: str | None,
+    skip_bad: bool,
+    verify_ids: bool,
+    allow_vacuous: bool,
+    show_all: bool,
+    formats: tuple[str, ...],
+    output: str | None,
+) -> ExitCode:
+    """Check recorded traces against rules.
+
+    TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` are read as they are. Without --policy,
+    the rules are read from ./bylaw.yaml.
+    """
+    from bylaw.adapters.importers import FORMATS, find_traces
+    from bylaw.dialects import load_rules
+    from bylaw.jobs.check import Check
+
+    if trace_format is not None and trace_format not in FORMATS:
+        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
+    targets = parse_targets(formats, output)
+    if show_all and any(target.format == "markdown" for target in targets):
+        raise click.UsageError("--all streams to terminal and json; markdown has to stay short")
+    try:
+        rules = load_rules(_policies(policies))
+        names = find_traces(traces)
+    except InputError as problem:
+        return refuse("check", problem.diagnostics, targets)
+    show_on_stderr(rules.diagnostics)
+    with contextlib.ExitStack() as files:
+        streams = [Stream(target, files.enter_context(opened(target))) for target in targets] if show_all else []
+
+        def stream(finding: Finding) -> None:
+            for one in streams:
+                one.finding(finding)
+
+        job = Check(rules.rules, fail_on=fail_on, allow_vacuous=allow_vacuous, on_finding=stream if streams else None)
+        unread = [d for name in names for d in _read(job, name, trace_format, skip_bad, verify_ids)]
+        if unread and not skip_bad:
+            files.pop_all()  # what was streamed so far is not a report: the draft files go with this process
+            return refuse("check", unread, targets)
+        report = job.report(unread)
+        for one in streams:
+            one.end(report)
+    if not streams:
+        for target in targets:
+            with opened(target) as out:
+                _write(report, target, out)
+    show_on_stderr([problem for trace in report.traces for problem in trace.problems])
+    return ExitCode(report.exit_code)
+
+
+def _policies(given: tuple[str, ...]) -> list[str]:
+    if given:
+        return list(given)
+    if not Path(DEFAULT_POLICY).is_file():
+        raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
+    return [DEFAULT_POLICY]
+
+
+def _read(job: Check, name: str, trace_format: str | None, skip_bad: bool, verify_ids: bool) -> tuple[Diagnostic, ...]:
+    """Fold one trace into the job; return what kept it from being read."""
+    from bylaw.adapters.importers import open_trace
+
+    try:
+        source = open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)
+        with shown(source) as watched:
+            job.add(watched)
+    except InputError as problem:
+        return problem.diagnostics
+    return ()
+
+
+def _write(report: CheckReport, target: Target, out: TextIO) -> None:
+    from bylaw.report import json, markdown, terminal
+
+    if target.format == "json":
+        json.write_check(report, out)
+    elif target.format == "markdown":
+        out.write(markdown.render_check(report))
+    else:
+        emit(terminal.render_check(report), out)
+
+
+class Stream:
+    """Writes each finding at once and the counts at the end."""
+
+    def __init__(self, target: Target, out: TextIO) -> None:
+        from bylaw.report.json import JsonStream
+
+        self._out = out
+        self._json = JsonStream(out) if target.format == "json" else None
+
+    def finding(self, finding: Finding) -> None:
+        from bylaw.report.terminal import render_finding
+
+        if self._json is not None:
+            self._json.finding(finding)
+        elif finding.verdict.outcome.value != "vacuous":
+            emit(render_finding(finding) + "\n", self._out)
+
+    def end(self, report: CheckReport) -> None:
+        from bylaw.report import json, terminal
+
+        if self._json is not None:
+            self._json.end(json.check_fields(report))
+        else:
+            emit(terminal.render_check(report, findings_shown=True), self._out)

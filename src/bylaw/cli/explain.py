@@ -1,0 +1,32 @@
+"""`bylaw explain`"""
+
+from __future__ import annotations
+
+import difflib
+
+import click
+
+from bylaw.errors import ExitCode
+
+
+@click.command(name="explain")
+@click.argument("topic", required=False, metavar="CODE")
+def command(topic: str | None) -> ExitCode:
+    """Print the page for an error code such as `unknown-kind`, or for a rule kind such as `no_call`.
+
+    Without CODE, list them all.
+    """
+    from bylaw.dialects.kinds import KINDS, kind_page
+    from bylaw.pages import codes, explain
+
+    if topic is None:
+        click.echo("\n".join(["error codes:", *(f"  {code}" for code in codes())]))
+        click.echo("\n".join(["rule kinds:", *(f"  {kind}" for kind in sorted(KINDS))]))
+        return ExitCode.OK
+    page = kind_page(topic) if topic in KINDS else explain(topic)
+    if page is None:
+        near = difflib.get_close_matches(topic, [*codes(), *KINDS], n=1)
+        advice = f"; did you mean `{near[0]}`?" if near else "; `bylaw explain` lists them all"
+        raise click.UsageError(f"no error code or rule kind `{topic}`{advice}")
+    click.echo(page.rstrip())
+    return ExitCode.OK

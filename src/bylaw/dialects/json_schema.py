@@ -1,0 +1,146 @@
+"""The JSON Schema of the rule file, from the same declarations that read it, so that editors complete and check it.
+
+Written to `schema/rules.schema.json` by `python -m bylaw.dialects.json_schema`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bylaw.dialects.conditions import conditions_schema
+from bylaw.dialects.fields import EXTENSION
+from bylaw.dialects.kind import Kind
+from bylaw.dialects.kinds import KINDS
+from bylaw.dialects.must import MUST_KINDS
+from bylaw.dialects.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
+from bylaw.dialects.params import Param
+from bylaw.dialects.paths import path_pattern
+from bylaw.dialects.policy import NOT_RUN, PLAIN_KEYS, UNCHECKED
+from bylaw.dialects.rules import SCOPES, SEVERITIES
+from bylaw.model.condition import OPERATORS
+
+SHIPPED = Path(__file__).parent.parent / "schema" / "rules.schema.json"
+
+
+def rule_file_schema() -> dict[str, Any]:
+    rules = {"type": "array", "items": {"$ref": "#/$defs/rule"}, "description": "the rules that the agent must keep"}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Bylaw rule file",
+        "anyOf": [rules, _file(rules)],
+        "$defs": {
+            "rule": _rule(),
+            "condition": _condition(),
+            "must": _must(),
+            **{f"{name}.params": _params(kind.params) for name, kind in KINDS.items()},
+        },
+    }
+
+
+def render() -> str:
+    return json.dumps(rule_file_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _file(rules: dict[str, Any]) -> dict[str, Any]:
+    sections: dict[str, Any] = {key: {"description": "not read by `bylaw check`"} for key in (*UNCHECKED, *NOT_RUN)}
+    return _object({"rules": rules, **{key: {} for key in PLAIN_KEYS}, **sections}, required=[])
+
+
+def _rule() -> dict[str, Any]:
+    properties = {
+        "id": {**TEXT_SCHEMA, "description": "the rule's own name, unique in all rule files"},
+        "kind": {"enum": list(KINDS), "description": "what the rule demands"},
+        "params": {"type": "object", "description": "the parameters of the kind"},
+        "when": {**conditions_schema(), "description": "conditions on a turn, all of which must hold"},
+        "severity": {"enum": list(SEVERITIES), "default": "error"},
+        "scope": {
+            "enum": list(SCOPES),
+            "default": "trace",
+            "description": "whether the rule is judged over the whole trace or in each session",
+        },
+        "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
+        "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
+    }
+    return {**_object(properties, required=["id", "kind", "params"]), "allOf": [_by_kind(k) for k in KINDS.values()]}
+
+
+def _by_kind(kind: Kind) -> dict[str, Any]:
+    return {
+        "if": {"properties": {"kind": {"const": kind.name}}, "required": ["kind"]},
+        "then": {
+            "properties": {
+                "kind": {"description": kind.summary},
+                "params": {"$ref": f"#/$defs/{kind.name}.params"},
+            }
+        },
+    }
+
+
+def _condition() -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "path": {
+            "type": "string",
+            "pattern": path_pattern(),
+            "description": "a dotted path into the turn, such as `request.params.amount`",
+        },
+        "op": {"enum": list(OPERATORS)},
+        "value": {"description": "what to compare with"},
+    }
+    return {
+        **_object(properties, required=["path", "op", "value"]),
+        "allOf": [
+            _value_for([">", ">=", "<", "<="], {"type": "number"}),
+            _value_for(["in", "not_in"], {"type": "array"}),
+        ],
+    }
+
+
+def _value_for(operators: list[str], value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "if": {"properties": {"op": {"enum": operators}}, "required": ["op"]},
+        "then": {"properties": {"value": value}},
+    }
+
+
+def _must() -> dict[str, Any]:
+    return {"oneOf": [_must_kind(kind, params) for kind, params in MUST_KINDS.items()]}
+
+
+def _must_kind(kind: str, params: tuple[Param, ...]) -> dict[str, Any]:
+    schema = _params(params)
+    schema["properties"] = {"kind": {"const": kind}, **schema["properties"]}
+    schema["required"] = ["kind", *schema["required"]]
+    return schema
+
+
+def _params(params: tuple[Param, ...]) -> dict[str, Any]:
+    """One object; a parameter with several names must be given under exactly one of them."""
+    properties = {name: _property(param, name) for param in params for name in param.spellings}
+    required = [param.name for param in params if param.required and len(param.spellings) == 1]
+    choices = [_one_of(list(param.spellings)) for param in params if param.required and len(param.spellings) > 1]
+    return {**_object(properties, required=required), **({"allOf": choices} if choices else {})}
+
+
+def _property(param: Param, name: str) -> dict[str, Any]:
+    default = {} if param.default is None else {"default": param.default}
+    return {**param.spellings[name].json_schema, "description": param.doc, **default}
+
+
+def _one_of(names: list[str]) -> dict[str, Any]:
+    return {"oneOf": [{"required": [name]} for name in names]}
+
+
+def _object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "patternProperties": {f"^{EXTENSION}": {}},
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+if __name__ == "__main__":
+    SHIPPED.write_text(render(), "utf-8")

@@ -1,0 +1,55 @@
+"""A rule kind: what its file declares, and the page that documents it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from bylaw.dialects.params import Param, Values
+from bylaw.model.demand import Demand
+
+
+class KindModule(Protocol):
+    """What the file of a kind holds, beside the docstring that documents it."""
+
+    __name__: str
+    EXAMPLE: str
+
+    @property
+    def PARAMS(self) -> tuple[Param, ...]: ...
+    @property
+    def lower(self) -> Callable[[Values], Demand]: ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    doc: str
+    """what it demands, when it is vacuous, what it reports, and what `when` does to it"""
+    params: tuple[Param, ...]
+    example: str
+    """one rule in YAML"""
+    lower: Callable[[Values], Demand]
+
+    @classmethod
+    def of(cls, module: KindModule) -> Kind:
+        name = module.__name__.rpartition(".")[2]
+        return cls(name, (module.__doc__ or "").strip(), module.PARAMS, module.EXAMPLE, module.lower)
+
+    @property
+    def summary(self) -> str:
+        return self.doc.partition("\n")[0].rstrip(".")
+
+    def page(self) -> str:
+        """The kind's documentation in Markdown."""
+        rows = [row for param in self.params for row in _rows(param)]
+        table = ["| parameter | | is |", "|---|---|---|", *rows]
+        parts = [f"# {self.name}", self.doc, "\n".join(table), f"```yaml\n{self.example}```"]
+        return "\n\n".join(parts) + "\n"
+
+
+def _rows(param: Param) -> Iterator[str]:
+    need = "required" if param.required else f"default `{str(param.default).lower()}`"
+    names = " or ".join(f"`{name}`" for name in param.spellings)
+    yield f"| {names} | {need} | {param.doc} |"

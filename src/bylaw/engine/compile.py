@@ -1,0 +1,163 @@
+"""Rules → a program of monitors, with an index from events to the monitors that can care about them.
+
+1. lower: each rule's demand becomes the monitor of its operator
+2. gate: `when` wraps the monitor, since it filters what the operator may see
+3. label: what a live guard could do about the rule, known once its operator is
+4. index: last, since it needs what every monitor watches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, TypeAlias, assert_never
+
+from msgspec import Struct
+
+from bylaw.engine.gated import Gated
+from bylaw.engine.matching import Matches, compile_names
+from bylaw.engine.monitor import Monitor, Step, Watches
+from bylaw.engine.operators.always import Always
+from bylaw.engine.operators.before import Before
+from bylaw.engine.operators.constant import Constant
+from bylaw.engine.operators.never import NeverCalls, NeverText
+from bylaw.engine.operators.next import Next
+from bylaw.engine.operators.sometime import SometimeText
+from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
+from bylaw.engine.probes import judge_grounding, judge_schema, judge_stop_reason
+from bylaw.model import demand as demands
+from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.rule import Rule, Scope
+
+
+class Prevention(StrEnum):
+    """What a guard that sees each call before it runs can do about a rule."""
+
+    PREVENTIVE = "preventive"
+    """the past and the proposed call decide it"""
+    DETECTIVE = "detective"
+    """needs what the model or the tool answered"""
+    CLOSING = "closing"
+    """only the end decides it"""
+
+
+Routed: TypeAlias = tuple[int, Callable[[Any, Event], Step], Any]
+"""a monitor's index, its step, and its initial state"""
+
+
+class Route(Struct, frozen=True):
+    """Which monitors an event goes to, by scope."""
+
+    trace: tuple[Routed, ...] = ()
+    session: tuple[Routed, ...] = ()
+
+
+NOBODY = Route()
+MAX_ROUTES = 4_096
+"""tool names whose route is remembered; a hostile trace may invent names without end"""
+
+
+class Program:
+    """Compiled rules. Immutable but for a cache of routes; one program serves any number of evaluations."""
+
+    def __init__(self, rules: Sequence[Rule], *, index: bool = True) -> None:
+        self.rules = tuple(rules)
+        self.monitors = tuple(_compile(rule) for rule in self.rules)
+        self.prevention = tuple(_prevention(rule) for rule in self.rules)
+        everyone = range(len(self.rules))
+        watching = [i for i in everyone if self.monitors[i].watches.responses]
+        self.on_response = self._route_to(watching if index else everyone)
+        self.on_other = NOBODY if index else self._route_to(everyone)
+        self._callers = tuple((i, _call_matcher(self.monitors[i].watches, index)) for i in everyone)
+        self._calls: dict[str, Route] = {}
+
+    def route(self, event: Event) -> Route:
+        if type(event) is Response:
+            return self.on_response
+        return self.on_call(event.name) if type(event) is ToolCall else self.on_other
+
+    def on_call(self, tool: str) -> Route:
+        route = self._calls.get(tool)
+        if route is None:
+            route = self._route_to(i for i, matches in self._callers if matches(tool))
+            if len(self._calls) < MAX_ROUTES:
+                self._calls[tool] = route
+        return route
+
+    def _route_to(self, indices: Iterable[int]) -> Route:
+        chosen = [(i, self.monitors[i].step, self.monitors[i].initial) for i in indices]
+        in_scope = {scope: tuple(c for c in chosen if self.rules[c[0]].scope is scope) for scope in Scope}
+        return Route(in_scope[Scope.TRACE], in_scope[Scope.SESSION])
+
+
+def compile_rules(rules: Sequence[Rule], *, index: bool = True) -> Program:
+    """`index=False` sends every event to every monitor: slower, and by test the same."""
+    return Program(rules, index=index)
+
+
+def _compile(rule: Rule) -> Monitor:
+    monitor = _lower(rule.demand)
+    return Gated(monitor, rule.when) if rule.when else monitor
+
+
+def _lower(demand: demands.Demand) -> Monitor:
+    match demand:
+        case demands.Never(probe=probe):
+            return NeverCalls(probe) if isinstance(probe, demands.Calls) else NeverText(probe)
+        case demands.Always(probe=probe):
+            return _lower_always(probe)
+        case demands.Sometime(probe=text):
+            return SometimeText(text)
+        case demands.Before():
+            return Before(demand)
+        case demands.Tally():
+            return _lower_tally(demand)
+        case demands.Constant(path=path):
+            return Constant(path)
+        case demands.Next():
+            return Next(demand)
+        case _:
+            assert_never(demand)
+
+
+def _lower_always(probe: demands.StopReasonIn | demands.FitsSchema | demands.Grounded) -> Monitor:
+    match probe:
+        case demands.StopReasonIn():
+            return Always(judge_stop_reason(probe), needs="stop reason")
+        case demands.FitsSchema():
+            return Always(judge_schema(probe), needs="content")
+        case demands.Grounded():
+            return Always(judge_grounding(probe), needs="content")
+        case _:
+            assert_never(probe)
+
+
+def _lower_tally(demand: demands.Tally) -> Monitor:
+    match demand.measure:
+        case demands.Calls() as calls:
+            return TallyCalls(demand, calls)
+        case demands.Turns():
+            return TallyTurns(demand)
+        case demands.Tokens():
+            return TallyTokens(demand)
+        case _:
+            assert_never(demand.measure)
+
+
+def _call_matcher(watches: Watches, index: bool) -> Matches:
+    if not index:
+        return lambda tool: True
+    matchers = [compile_names(calls) for calls in watches.calls]
+    return lambda tool: any(matches(tool) for matches in matchers)
+
+
+def _prevention(rule: Rule) -> Prevention:
+    match rule.demand:
+        case demands.Before(only_if_both=True):
+            return Prevention.DETECTIVE  # an early call breaks the rule only once a `first` follows it
+        case demands.Never(probe=demands.Calls()) | demands.Before() | demands.Tally(measure=demands.Calls()):
+            return Prevention.PREVENTIVE
+        case demands.Sometime():
+            return Prevention.CLOSING
+        case _:
+            return Prevention.DETECTIVE

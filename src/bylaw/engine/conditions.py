@@ -1,0 +1,131 @@
+"""`when` and triggers: conditions that AND together, compiled to one function.
+
+A missing path never matches, whatever the operator. A value that the operator cannot compare does not match either and
+is counted, so that a rule which never fires for that reason says so. `==` and `!=` can compare anything: values of
+different JSON types are different, which is counted too, since it is rarely meant.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bylaw.engine.paths import MISSING, compile_path, compile_paths
+from bylaw.model.condition import Condition
+from bylaw.model.events import Response
+from bylaw.model.values import json_equal, json_type
+
+NO, YES = 0, 1
+MISMATCH = 2
+"""added to NO or YES: the two values are of types that are not usually compared"""
+
+Gate = Callable[[Response], tuple[bool, int]]
+"""turn → (every condition holds, how many comparisons met values of another type)"""
+
+
+def compile_conditions(conditions: tuple[Condition, ...]) -> Gate:
+    tests = [_compile_one(condition) for condition in conditions]
+    if len(tests) == 1:
+        test = tests[0]
+        return lambda response: _ANSWERS[test(response)]
+
+    def gate(response: Response) -> tuple[bool, int]:
+        results = [test(response) for test in tests]
+        return all(result & YES for result in results), sum(result >= MISMATCH for result in results)
+
+    return gate
+
+
+_ANSWERS = ((False, 0), (True, 0), (False, 1), (True, 1))
+
+
+def _compile_one(condition: Condition) -> Callable[[Response], int]:
+    compare, value = _OPERATORS[condition.op], condition.value
+    if None in condition.path.rest:
+        read_all = compile_paths(condition.path)
+        return lambda response: _any_of(compare(found, value) for found in read_all(response))
+    read = compile_path(condition.path)
+
+    def test(response: Response) -> int:
+        found = read(response)
+        return NO if found is MISSING else compare(found, value)
+
+    return test
+
+
+def _any_of(results: Iterable[int]) -> int:
+    answer = NO
+    for result in results:
+        answer |= result
+    return answer
+
+
+def _equal(found: Any, value: Any) -> int:
+    if type(found) is type(value) is str:
+        return YES if found == value else NO
+    if json_equal(found, value):
+        return YES
+    return MISMATCH if _of_other_type(found, value) else NO
+
+
+def _not_equal(found: Any, value: Any) -> int:
+    return _equal(found, value) ^ YES
+
+
+def _of_other_type(found: Any, value: Any) -> bool:
+    return found is not None and value is not None and json_type(found) != json_type(value)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], int]:
+    def test(found: Any, value: Any) -> int:
+        if type(found) not in _NUMBERS or type(value) not in _NUMBERS:
+            return MISMATCH
+        return YES if compare(found, value) else NO
+
+    return test
+
+
+_NUMBERS = (int, float)
+
+
+def _in(found: Any, values: Any) -> int:
+    return YES if any(json_equal(found, value) for value in values) else NO
+
+
+def _not_in(found: Any, values: Any) -> int:
+    return _in(found, values) ^ YES
+
+
+def _contains(found: Any, value: Any) -> int:
+    if isinstance(found, str):
+        return MISMATCH if not isinstance(value, str) else YES if value in found else NO
+    if isinstance(found, list):
+        return YES if any(json_equal(item, value) or _block_has(item, value) for item in found) else NO
+    return MISMATCH
+
+
+def _block_has(item: Any, value: Any) -> bool:
+    """Content blocks are searched where a reader would look: in their text and their tool names."""
+    if not (isinstance(item, dict) and isinstance(value, str) and isinstance(item.get("type"), str)):
+        return False
+    return any(isinstance(part, str) and value in part for part in (item.get("text"), item.get("name")))
+
+
+def _not_contains(found: Any, value: Any) -> int:
+    result = _contains(found, value)
+    return result if result >= MISMATCH else result ^ YES
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], int]] = {
+    "==": _equal,
+    "!=": _not_equal,
+    ">": _ordered(operator.gt),
+    ">=": _ordered(operator.ge),
+    "<": _ordered(operator.lt),
+    "<=": _ordered(operator.le),
+    "in": _in,
+    "not_in": _not_in,
+    "contains": _contains,
+    "not_contains": _not_contains,
+}

@@ -1,0 +1,58 @@
+"""Pointing at the events that decided a verdict. Built only when there is something to report."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.verdict import EventRef
+
+_WIDTH = 160
+
+
+def ref(event: Event, excerpt: str | None = None) -> EventRef:
+    return EventRef(
+        event=event.kind,
+        turn=event.turn,
+        name=event.name if isinstance(event, ToolCall) else None,
+        call_id=event.call_id if isinstance(event, ToolCall) else None,
+        excerpt=_excerpt(event) if excerpt is None else excerpt,
+        source=None if event.source is None else str(event.source),
+    )
+
+
+def _excerpt(event: Event) -> str | None:
+    if isinstance(event, ToolCall):
+        return shorten(f"{event.name}({_arguments(event)})")
+    if isinstance(event, Response) and event.text:
+        return shorten(event.text)
+    return None
+
+
+def _arguments(call: ToolCall) -> str:
+    if isinstance(call.arguments, dict):
+        return ", ".join(f"{key}={as_json(value)}" for key, value in call.arguments.items())
+    return as_json(call.arguments) if call.arguments is not None else call.raw_arguments or ""
+
+
+def as_json(value: Any) -> str:
+    """For people to read, whatever the value: msgspec refuses lone surrogates and integers beyond 64 bits."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except (ValueError, OverflowError, TypeError):
+        return json.dumps(value, default=str)
+
+
+def shorten(text: str, width: int = _WIDTH) -> str:
+    flat = " ".join(text[: width * 4].split())
+    return flat if len(flat) <= width and len(text) <= width * 4 else flat[: width - 1] + "…"
+
+
+def around(text: str, start: int, end: int) -> str:
+    """The match with a little context on both sides."""
+    left, right = max(0, start - 50), min(len(text), max(end, start + 1) + 50)
+    cut = shorten(text[left:right])
+    return f"{'…' if left else ''}{cut}{'…' if right < len(text) and not cut.endswith('…') else ''}"

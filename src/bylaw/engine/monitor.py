@@ -1,0 +1,96 @@
+"""What a compiled rule looks like from outside.
+
+A monitor is pure: `step(state, event)` returns the next state and what the event decided, `end(state, …)` what only the
+end decides. States are immutable and of a declared type, so they can be kept, compared, thrown away and written down.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.model.demand import Calls
+from bylaw.model.events import Event
+from bylaw.model.verdict import EventRef, Outcome
+
+
+class Watches(Struct, frozen=True):
+    """Which events a monitor can care about. The index routes no others to it."""
+
+    responses: bool = False
+    calls: tuple[Calls, ...] = ()
+
+
+class Found(Struct, frozen=True):
+    """A violation, before it is joined with its rule."""
+
+    message: str
+    session: str | None = None
+    turn: int | None = None
+    evidence: tuple[EventRef, ...] = ()
+
+
+class Ended(Struct, frozen=True):
+    """How a scope ended."""
+
+    turns: int
+    """turns the rule could see: all of the scope, or those its `when` matched"""
+    complete: bool
+    """False where the recording stopped early, so that the rest could still decide"""
+
+
+class Conclusion(Struct, frozen=True):
+    """What the end of a scope decides for a rule that was not violated before."""
+
+    outcome: Outcome
+    found: tuple[Found, ...] = ()
+    """for outcome violated: where"""
+    reason: str = ""
+    """for inconclusive: why"""
+    notes: tuple[str, ...] = ()
+
+
+NOTHING: tuple[Found, ...] = ()
+OK = Conclusion(Outcome.OK)
+VACUOUS = Conclusion(Outcome.VACUOUS)
+STOPPED_EARLY = Conclusion(Outcome.INCONCLUSIVE, reason="the recording stopped early")
+
+Step = tuple[Any, tuple[Found, ...]]
+
+
+class Monitor(ABC):
+    """One operator over its probe. `step` is called for watched events, and must ignore others where it is not."""
+
+    initial: Any
+    state_type: Any
+    watches: Watches
+    gates_itself = False
+    """True where a closed `when` still lets events through, because only part of the rule is conditional"""
+
+    @abstractmethod
+    def step(self, state: Any, event: Event, applies: bool = True) -> Step:
+        """The next state, and what the event decided."""
+
+    @abstractmethod
+    def end(self, state: Any, ended: Ended) -> Conclusion:
+        """What the end of the scope decides."""
+
+    def revive(self, data: Any) -> Any:
+        """A state that was written down as JSON."""
+        return msgspec.convert(data, self.state_type)
+
+
+def held(ended: Ended) -> Conclusion:
+    """Nothing was broken; on a recording that stopped early the rest could still break it."""
+    return OK if ended.complete else STOPPED_EARLY
+
+
+def unless_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
+    """A rule that could not see part of what it judges never reads as ok."""
+    if not blind:
+        return otherwise
+    turns = "1 turn" if blind == 1 else f"{blind} turns"
+    return Conclusion(Outcome.INCONCLUSIVE, reason=f"{what} not recorded in {turns}")

@@ -1,0 +1,1 @@
+"""One temporal operator a file: its state, one state update, and what the end decides."""

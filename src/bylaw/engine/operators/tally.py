@@ -1,0 +1,113 @@
+"""`Tally`: what the events add up to stays within bounds. The event that crosses the upper bound is the violation."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from bylaw.engine.evidence import ref
+from bylaw.engine.matching import compile_names
+from bylaw.engine.monitor import (
+    NOTHING,
+    STOPPED_EARLY,
+    Conclusion,
+    Ended,
+    Found,
+    Monitor,
+    Step,
+    Watches,
+    held,
+    unless_blind,
+)
+from bylaw.model.demand import Calls, Tally
+from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.verdict import EventRef, Outcome
+
+
+class Seen(Struct, frozen=True, array_like=True):
+    count: int = 0
+    first: EventRef | None = None
+
+
+class TallyCalls(Monitor):
+    initial = Seen()
+    state_type = Seen
+
+    def __init__(self, demand: Tally, calls: Calls) -> None:
+        self._matches = compile_names(calls)
+        self._names = " or ".join(f"`{name}`" for name in calls.tools)
+        self._demand = demand
+        self.watches = Watches(calls=(calls,))
+
+    def step(self, state: Seen, event: Event, applies: bool = True) -> Step:
+        if type(event) is not ToolCall or not self._matches(event.name):
+            return state, NOTHING
+        after = Seen(state.count + 1, state.first or ref(event))
+        if after.count <= self._demand.at_most or (state.count > self._demand.at_most and not self._demand.each_excess):
+            return after, NOTHING
+        earlier = (state.first,) if state.first else ()
+        message = f"call {after.count} of {self._names}, {self._wanted()}"
+        return after, (Found(message, event.origin.session, event.turn, (*earlier, ref(event))),)
+
+    def _wanted(self) -> str:
+        low, high = self._demand.at_least, self._demand.at_most
+        return f"exactly {high} wanted" if low == high else f"at most {high} wanted"
+
+    def end(self, state: Seen, ended: Ended) -> Conclusion:
+        if state.count >= self._demand.at_least:
+            return held(ended)
+        if not ended.complete:
+            return STOPPED_EARLY
+        message = f"{self._names} was never called, {self._wanted()}"
+        return Conclusion(Outcome.VIOLATED, (Found(message),))
+
+
+class TallyTurns(Monitor):
+    """State: turns so far."""
+
+    initial = 0
+    state_type = int
+    watches = Watches(responses=True)
+
+    def __init__(self, demand: Tally) -> None:
+        self._at_most = demand.at_most
+
+    def step(self, count: int, event: Event, applies: bool = True) -> Step:
+        if type(event) is not Response:
+            return count, NOTHING
+        if count != self._at_most:
+            return count + 1, NOTHING
+        message = f"turn {count + 1} of at most {self._at_most}"
+        return count + 1, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+
+    def end(self, count: int, ended: Ended) -> Conclusion:
+        return held(ended)
+
+
+class Spent(Struct, frozen=True, array_like=True):
+    tokens: int = 0
+    blind: int = 0
+
+
+class TallyTokens(Monitor):
+    initial = Spent()
+    state_type = Spent
+    watches = Watches(responses=True)
+
+    def __init__(self, demand: Tally) -> None:
+        self._at_most = demand.at_most
+
+    def step(self, state: Spent, event: Event, applies: bool = True) -> Step:
+        if type(event) is not Response:
+            return state, NOTHING
+        total = None if event.usage is None else event.usage.total
+        if total is None:
+            return Spent(state.tokens, state.blind + 1), NOTHING
+        tokens = state.tokens + total
+        after = Spent(tokens, state.blind)
+        if not state.tokens <= self._at_most < tokens:
+            return after, NOTHING
+        message = f"{tokens} tokens so far, at most {self._at_most} allowed"
+        return after, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+
+    def end(self, state: Spent, ended: Ended) -> Conclusion:
+        return unless_blind(state.blind, "token usage", held(ended))

@@ -1,0 +1,115 @@
+"""Judging one response: does it hold, is there nothing to judge, or can it not be seen?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Literal
+
+import jsonschema_rs
+import msgspec
+
+from bylaw.engine.evidence import shorten
+from bylaw.engine.grounding import chunk_texts, readable, share_found
+from bylaw.engine.paths import compile_paths
+from bylaw.model.demand import FitsSchema, Grounded, StopReasonIn
+from bylaw.model.events import Response
+
+
+class _Mark(Enum):
+    HOLDS = "holds"
+    SKIP = "skip"
+    BLIND = "blind"
+
+
+HOLDS: Final = _Mark.HOLDS
+SKIP: Final = _Mark.SKIP
+"""nothing to judge in this turn"""
+BLIND: Final = _Mark.BLIND
+"""what the rule judges was not recorded"""
+
+
+class Breach(msgspec.Struct, frozen=True):
+    message: str
+    excerpt: str | None = None
+
+
+Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND] | Breach
+Judge = Callable[[Response], Answer]
+
+
+def judge_stop_reason(probe: StopReasonIn) -> Judge:
+    allowed = frozenset(probe.allowed)
+    wanted = " or ".join(f"`{reason}`" for reason in probe.allowed)
+
+    def judge(response: Response) -> Answer:
+        reason = response.stop_reason
+        if reason in allowed:
+            return HOLDS
+        return BLIND if reason is None else Breach(f"stop reason is `{reason}`, not {wanted}")
+
+    return judge
+
+
+def judge_schema(probe: FitsSchema) -> Judge:
+    validator = compile_schema(probe.schema)
+
+    def judge(response: Response) -> Answer:
+        text = response.text
+        if not text and response.tool_calls:
+            return SKIP
+        if text is None:
+            return BLIND
+        try:
+            value = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+            return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
+        return HOLDS if validator.is_valid(value) else _first_error(validator, value)
+
+    return judge
+
+
+def _says_nothing(response: Response) -> bool:
+    return bool(response.tool_calls) and not (response.text or "").strip()
+
+
+def _reason(problem: Exception) -> str:
+    text = str(problem).removeprefix("JSON is malformed: ")
+    return text[:1].lower() + text[1:]
+
+
+def compile_schema(schema: Any) -> jsonschema_rs.Validator:
+    """Offline, and with a linear-time regex engine: schemas are user input too."""
+    return jsonschema_rs.validator_for(
+        schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
+    )
+
+
+def _first_error(validator: jsonschema_rs.Validator, value: Any) -> Breach:
+    error = next(iter(validator.iter_errors(value)))
+    path = ".".join(str(part) for part in error.instance_path)
+    place = f"at `{path}`" if path else "at the top level"
+    return Breach(f"response does not fit the schema {place}: {shorten(error.message, 120)}")
+
+
+def judge_grounding(probe: Grounded) -> Judge:
+    read = compile_paths(probe.path)
+
+    def judge(response: Response) -> Answer:
+        chunks = chunk_texts(read(response))
+        if not chunks:
+            return SKIP
+        if response.text is None:
+            return BLIND
+        share = share_found(response.text, chunks)
+        if share is None:
+            return SKIP
+        found, unknown = share
+        if found >= probe.min_precision:
+            return HOLDS
+        missing = ", ".join(readable(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
+        return Breach(
+            f"{found:.0%} of the words are in the chunks, at least {probe.min_precision:.0%} wanted: {missing} are not"
+        )
+
+    return judge

@@ -1,0 +1,61 @@
+"""The report as Markdown, for a pull request or a wiki page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bylaw.model.report import CheckReport, Finding
+from bylaw.model.verdict import Outcome
+from bylaw.report import wording
+
+SHOWN = 5
+_MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
+
+
+def render_check(report: CheckReport) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: CheckReport) -> Iterator[str]:
+    yield f"### {_MARKS[report.exit_code]} Bylaw check: {escape(wording.headline(report))}"
+    yield ""
+    yield f"{wording.size(report)} · {wording.outcome_counts(report)}"
+    yield ""
+    for rule, findings in wording.by_rule(report, Outcome.ERROR, Outcome.VIOLATED, Outcome.INCONCLUSIVE):
+        where = f" · {code(f'{rule.span.file}:{rule.span.line}')}" if rule.span else ""
+        outcome = findings[0].verdict.outcome.value
+        yield f"**{escape(rule.id)}** {outcome} · {code(rule.kind)} · {rule.severity.value}{where}"
+        yield ""
+        for finding in findings[:SHOWN]:
+            yield from _finding(finding)
+        if len(findings) > SHOWN:
+            yield f"- … and {len(findings) - SHOWN:,} more"
+        yield ""
+    never = wording.never_triggered(report)
+    if never:
+        yield f"Never triggered: {', '.join(code(rule) for rule in never)}"
+    yield from (f"> {escape(remark)}" for remark in wording.remarks(report))
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"- {escape(wording.place(finding))}: {escape(finding.verdict.message)}"
+    for event in finding.verdict.evidence:
+        source = f" ({escape(event.source)})" if event.source else ""
+        yield f"    - {code(event.excerpt or event.event)}{source}"
+
+
+def code(text: str) -> str:
+    """Inline code that no back-tick inside can end."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in flat).split()), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+_SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
+
+
+def escape(text: str) -> str:
+    """Text out of a trace must not become markup, a link or a mention; back-ticks are ours and stay."""
+    return "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)

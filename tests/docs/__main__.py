@@ -1,0 +1,33 @@
+"""`python -m tests.docs`: put what commands really print into the pages that show them, to be reviewed in the diff."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.docs.console import Shell
+from tests.docs.pages import PAGES, ROOT, blocks, lay_out
+
+
+def renew(page: str, folder: Path) -> None:
+    lay_out(folder)
+    shell = Shell(folder)
+    lines = (ROOT / page).read_text("utf-8").splitlines(keepends=True)
+    renewed: list[tuple[slice, str]] = []
+    for block in blocks(page):
+        if block.title is not None:
+            block.write_to(shell.folder)
+        elif block.language == "console" and block.text.startswith("$ "):
+            text = "".join(command.shown_with(printed) for command, printed in shell.play(block))
+            start = block.line - 1
+            renewed.append((slice(start, start + block.text.count("\n")), text))
+    for place, text in reversed(renewed):
+        lines[place] = [text]
+    (ROOT / page).write_text("".join(lines), "utf-8")
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        if (ROOT / page).is_file():
+            with tempfile.TemporaryDirectory() as folder:
+                renew(page, Path(folder))

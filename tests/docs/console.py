@@ -1,0 +1,102 @@
+"""Runs a page's console blocks as a reader would: top to bottom, in one folder.
+
+A line that starts with `$ ` is a command, what follows it is its output, both streams together. A line `...` in the
+output stands for any number of lines. `bylaw`, `cat`, `cd` and `echo $?` are run; what sets a machine up is not, and
+shows no output.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.docs.pages import Block
+
+SET_UP = ("git", "make", "pip", "pipx", "python3", "source", "uv", ".")
+
+
+@dataclass(frozen=True)
+class Command:
+    text: str
+    wanted: str
+    """the output that the page shows"""
+
+    def shown_with(self, printed: str | None) -> str:
+        """As it stands on a page, with this output where the page's own does not fit."""
+        output = self.wanted if printed is None or fits(printed, self.wanted) else printed
+        return f"$ {self.text}\n{output}"
+
+
+@dataclass
+class Shell:
+    folder: Path
+    code: int = 0
+    """of the last command that was run"""
+
+    def play(self, block: Block) -> Iterator[tuple[Command, str | None]]:
+        """Each command of a block, and what it printed; None where it was not run."""
+        for command in commands(block.text):
+            is_run = command.text.split()[0] not in SET_UP
+            yield command, tidy(self._output(command.text)) if is_run else None
+
+    def run(self, block: Block) -> None:
+        """Play a block, and compare what is printed with what the page shows."""
+        for command, printed in self.play(block):
+            where = f"{block.where}: `{command.text}`"
+            if printed is None:
+                assert not command.wanted, f"{where} is not run, so leave its output out"
+            else:
+                assert fits(printed, command.wanted), f"{where} printed\n{printed}\nwanted\n{command.wanted}"
+
+    def _output(self, command: str) -> str:
+        name, *arguments = shlex.split(command, comments=True)
+        if command == "echo $?":
+            return f"{self.code}\n"
+        if name == "cd":
+            self.folder = self.folder / arguments[0]
+            return ""
+        if name == "cat":
+            return "".join((self.folder / file).read_text("utf-8") for file in arguments)
+        assert name == "bylaw", f"`{name}` is not a command that pages may use"
+        return self._bylaw(arguments)
+
+    def _bylaw(self, arguments: list[str]) -> str:
+        """Through a real process, so that the exit code and the order of the two streams are the real ones."""
+        target = None
+        if ">" in arguments:
+            *arguments, _, target = arguments
+        done = subprocess.run(
+            [sys.executable, "-m", "bylaw", *arguments],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if target is None else subprocess.PIPE,
+            check=False,
+        )
+        self.code = done.returncode
+        if target is None:
+            return done.stdout.decode()
+        (self.folder / target).write_bytes(done.stdout)
+        return done.stderr.decode()
+
+
+def commands(text: str) -> Iterator[Command]:
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = part.partition("\n")
+        yield Command(command.strip(), output)
+
+
+def fits(printed: str, wanted: str) -> bool:
+    parts = re.split(r"^\.\.\.\n", tidy(wanted), flags=re.MULTILINE)
+    pattern = r"(?:.*\n)*?".join(re.escape(part) for part in parts)
+    return re.fullmatch(pattern, tidy(printed)) is not None
+
+
+def tidy(text: str) -> str:
+    """Without blank space that Markdown or an editor would take away."""
+    lines = text.strip("\n").split("\n") if text.strip("\n") else []
+    return "".join(f"{line.rstrip()}\n" for line in lines)

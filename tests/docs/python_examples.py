@@ -1,0 +1,42 @@
+"""Runs a page's Python blocks as a reader would: top to bottom, in one interpreter.
+
+A block that starts with `>>>` is a session whose output is compared; any other is a piece of a script, which says with
+`assert` what it shows.
+"""
+
+from __future__ import annotations
+
+import doctest
+import runpy
+from pathlib import Path
+from typing import Any
+
+from tests.docs.pages import Block
+
+_OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Interpreter:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: dict[str, Any] = {}
+
+    def run(self, block: Block) -> None:
+        if block.text.startswith(">>>"):
+            self._run_session(block)
+        else:
+            self._run_script(block)
+
+    def _run_session(self, block: Block) -> None:
+        test = doctest.DocTestParser().get_doctest(block.text, self._names, block.where, block.page, block.line - 1)
+        said: list[str] = []
+        failed = doctest.DocTestRunner(optionflags=_OPTIONS).run(test, out=said.append, clear_globs=False).failed
+        self._names = test.globs
+        assert not failed, "".join(said)
+
+    def _run_script(self, block: Block) -> None:
+        """The block stands at its own line in a file, so that a traceback points into the page."""
+        script = self._folder / "block.py"
+        script.write_text("\n" * (block.line - 1) + block.text, "utf-8")
+        names = runpy.run_path(str(script), init_globals=self._names, run_name=block.where)
+        self._names = {name: value for name, value in names.items() if not name.startswith("__")}

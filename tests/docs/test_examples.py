@@ -1,0 +1,80 @@
+"""What a page shows is what happens: every example in README.md and docs/ is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bylaw.dialects import parse_rules
+from bylaw.dialects.kinds import KINDS
+from bylaw.model.condition import OPERATORS
+from tests.docs import rule_examples
+from tests.docs.console import Shell
+from tests.docs.pages import PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out
+from tests.docs.python_examples import Interpreter
+
+CODES = "docs/reference/codes.md"
+SEMANTICS = "docs/reference/semantics.md"
+RULE_PAGES = (*PAGES, *(f"docs/reference/kinds/{name}.md" for name in KINDS))
+
+
+def _named(found: list[Block]) -> list[object]:
+    return [pytest.param(block, id=f"{block.line}-{block.heading}") for block in found]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lay_out(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("block", _named(blocks(SEMANTICS, "yaml")))
+def test_semantics(block: Block, tmp_path: Path) -> None:
+    rule_examples.run(block.text, tmp_path)
+
+
+def test_semantics_show_every_kind_and_operator() -> None:
+    examples = blocks(SEMANTICS, "yaml")
+    rules = [rule for block in examples for rule in yaml.safe_load(block.text)["rules"]]
+    assert {rule["kind"] for rule in rules} == set(KINDS)
+    assert {condition["op"] for rule in rules for condition in rule.get("when", [])} == set(OPERATORS)
+    assert set(KINDS) <= {block.heading for block in examples}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands, scripts and files that a page shows, in the order in which it shows them."""
+    monkeypatch.chdir(folder)
+    shell, python = Shell(folder), Interpreter(folder)
+    for block in blocks(page):
+        if block.title is not None:
+            block.write_to(shell.folder)
+        elif block.language == "console":
+            shell.run(block)
+        elif block.language == "python":
+            python.run(block)
+
+
+def test_pages_have_something_to_run() -> None:
+    assert blocks(TUTORIAL, "console")
+    assert blocks(PYTHON, "python")
+
+
+@pytest.mark.parametrize("page", RULE_PAGES)
+def test_rules_shown_can_be_used(page: str) -> None:
+    for block in blocks(page, "yaml"):
+        content = yaml.safe_load(block.text)
+        if isinstance(content, list) or "rules" in content:
+            diagnostics = parse_rules(block.text, file=block.where, base=ROOT / "examples" / "refund").diagnostics
+            assert not diagnostics, block.where
+
+
+@pytest.mark.parametrize("block", _named(blocks(CODES, "yaml", "json")))
+def test_wrong_and_right(block: Block) -> None:
+    """Of the files on a code's page the first has that problem, the others have none."""
+    first = next(other for other in blocks(CODES) if other.heading == block.heading)
+    found = parse_rules(block.text, file=block.where, format="json" if block.language == "json" else "yaml")
+    found_codes = {diagnostic.code for diagnostic in found.diagnostics}
+    assert block.heading in found_codes if block == first else not found_codes

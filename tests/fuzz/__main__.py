@@ -1,0 +1,39 @@
+"""`python -m tests.fuzz --inputs 200000`: the figures at the end, the first failing input kept on disk."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+
+from tests.fuzz.run import Outcome, run_many
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inputs", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    workers = os.cpu_count() or 1
+    share = -(-options.inputs // workers)
+    started = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        outcomes = pool.starmap(run_many, [(options.seed, i * share, share) for i in range(workers)])
+    total = Outcome()
+    for outcome in outcomes:
+        total.add(outcome)
+    seconds = time.monotonic() - started
+    print(f"{total.inputs:,} inputs in {seconds:.0f} s: {total.accepted:,} read, {total.refused:,} refused")
+    print(f"{len(total.failures)} uncaught exceptions or hangs; slowest input {total.slowest:.2f} s")
+    for name, data, problem in total.failures[:20]:
+        path = Path(f"fuzz-failure-{name}")
+        path.write_bytes(data)
+        print(f"  {path}: {problem}")
+    return 1 if total.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

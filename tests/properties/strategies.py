@@ -1,0 +1,139 @@
+"""Random rules and random traces that meet: few tool names, few words, few values, so that rules fire both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+TOOLS = ["look", "confirm", "refund", "refund_all", "delete"]
+WORDS = ["order", "Refund", "quote", "no", "ок", "éa", "1", "{", "STRASSE", "straße"]
+VALUES: list[Any] = [None, True, False, 0, 1, 1.0, 2, 500, "1", "a", "A", [], [1], [True], {"k": 1}, {"k": 1.0}]
+
+tool_names = st.sampled_from(TOOLS)
+texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+json_texts = st.sampled_from(['{"a": 1}', '{"a": "x"}', "NaN", "[1]", "", " ", '{"a": 1', "Infinity", "null"])
+values = st.sampled_from(VALUES)
+
+calls = st.one_of(
+    tool_names,
+    st.fixed_dictionaries({"name": tool_names, "args": st.one_of(values, st.dictionaries(st.just("amount"), values))}),
+    st.fixed_dictionaries({"name": tool_names, "raw": st.just("{broken")}),
+)
+chunks = st.one_of(
+    texts, st.lists(texts, max_size=2), st.lists(st.builds(lambda t: {"text": t}, texts), max_size=2), values
+)
+requests = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["m1", "m2"]),
+        "params": st.dictionaries(st.sampled_from(["amount", "a.b"]), values, max_size=2),
+        "metadata": st.fixed_dictionaries({}, optional={"chunks": chunks}),
+        "messages": st.lists(st.builds(lambda t: {"role": "user", "content": t}, texts), max_size=2),
+    },
+)
+turns = st.fixed_dictionaries(
+    {"session": st.sampled_from(["1", "2", "3"])},
+    optional={
+        "text": st.one_of(st.none(), texts, json_texts),
+        "calls": st.lists(calls, max_size=3),
+        "stop": st.sampled_from(["end_turn", "tool_use", "max_tokens"]),
+        "tokens": st.tuples(st.one_of(st.none(), st.integers(0, 40)), st.one_of(st.none(), st.integers(0, 40))),
+        "latency": st.integers(0, 100),
+        "model": st.just("m2"),
+        "request": requests,
+    },
+)
+ends = st.builds(lambda s, c: {"end": s, "complete": c}, st.sampled_from(["1", "2", "3"]), st.booleans())
+traces = st.lists(st.one_of(turns, turns, turns, ends), max_size=12)
+
+
+paths = st.sampled_from(
+    [
+        "request.params.amount",
+        "request.params.a\\.b",
+        "request.model",
+        "request.messages.-1.content",
+        "request.messages.*.content",
+        "request.metadata.chunks",
+        "response.text",
+        "response.content",
+        "response.content.0.type",
+        "response.content.*.name",
+        "response.tool_calls.*.name",
+        "response.tool_calls.0.arguments.amount",
+        "response.tool_calls.*.arguments",
+        "response.usage.input_tokens",
+        "response.latency_ms",
+        "model",
+        "stop_reason",
+    ]
+)
+wanted = st.one_of(values, st.sampled_from([*TOOLS, *WORDS, "end_turn", "tool_use", "m1"]))
+conditions = st.one_of(
+    st.fixed_dictionaries(
+        {"path": paths, "op": st.sampled_from(["==", "!=", "contains", "not_contains"]), "value": wanted}
+    ),
+    st.fixed_dictionaries(
+        {"path": paths, "op": st.sampled_from([">", ">=", "<", "<="]), "value": st.sampled_from([0, 1, 1.5, 20, 500])}
+    ),
+    st.fixed_dictionaries(
+        {"path": paths, "op": st.sampled_from(["in", "not_in"]), "value": st.lists(wanted, max_size=3)}
+    ),
+)
+condition_lists = st.lists(conditions, min_size=1, max_size=2)
+
+tools = st.one_of(
+    tool_names, st.lists(tool_names, min_size=1, max_size=2), st.sampled_from(["ref*", "?ook", "[cd]*", "[!l]*"])
+)
+text_params = st.fixed_dictionaries(
+    {"text": st.sampled_from(["order", "refund", "q", "ок", "strasse"])}, optional={"ignore_case": st.booleans()}
+) | st.fixed_dictionaries({"text": st.sampled_from(["o.d", "^Ref", r"\d", "a|e"]), "regex": st.just(True)})
+schemas = st.sampled_from(
+    [{"type": "object"}, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, True]
+)
+musts = st.one_of(
+    st.fixed_dictionaries({"kind": st.just("tool_call"), "tool_name": tools}),
+    text_params.map(lambda p: {"kind": "text_includes", **p}),
+)
+counts = st.fixed_dictionaries({"n": st.integers(0, 5)})
+
+PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
+    "must_call_before": st.fixed_dictionaries(
+        {"first": tools, "second": tools}, optional={"only_if_both": st.booleans()}
+    ),
+    "must_call_once": st.fixed_dictionaries({"tool": tools}),
+    "no_call": st.fixed_dictionaries({"tool": tools}),
+    "max_turns": counts,
+    "max_total_tokens": st.fixed_dictionaries({"n": st.integers(0, 120)}),
+    "required_stop_reason": st.fixed_dictionaries(
+        {"allowed": st.one_of(st.just("end_turn"), st.just(["end_turn", "tool_use"]))}
+    ),
+    "must_include_text": text_params,
+    "forbidden_text": text_params,
+    "must_match_json_schema": st.fixed_dictionaries({"schema": schemas}),
+    "must_remain_consistent": st.fixed_dictionaries({"path": paths}),
+    "must_followup": st.fixed_dictionaries({"trigger": condition_lists, "must": musts}),
+    "must_be_grounded": st.fixed_dictionaries(
+        {"retrieval_path": st.just("request.metadata.chunks")},
+        optional={"min_unigram_precision": st.sampled_from([0, 0.3, 0.5, 1])},
+    ),
+}
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    kind = draw(st.sampled_from(sorted(PARAMS)))
+    rule: dict[str, Any] = {
+        "kind": kind,
+        "params": draw(PARAMS[kind]),
+        "scope": draw(st.sampled_from(["trace", "session"])),
+    }
+    if draw(st.booleans()):
+        rule["when"] = draw(condition_lists)
+    return rule
+
+
+rule_lists = st.lists(rules(), min_size=1, max_size=4).map(
+    lambda found: [{"id": f"r{i}", **rule} for i, rule in enumerate(found)]
+)

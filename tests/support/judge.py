@@ -1,0 +1,80 @@
+"""One set of rules and one trace, judged in every way that must give the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from bylaw.engine.compile import compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.engine.reference import reference_check
+from bylaw.model.events import Event
+from bylaw.model.rule import Rule
+from bylaw.model.verdict import Outcome, Verdict
+
+Answers = dict[str, tuple[Outcome, list[int | None]]]
+"""rule id → outcome, and the sorted turns at which it is broken"""
+
+Fold = Callable[[Sequence[Rule], Sequence[Event], bool], list[Verdict]]
+
+
+def folded(rules: Sequence[Rule], events: Sequence[Event], complete: bool, *, index: bool = True) -> Answers:
+    evaluation = Evaluation(compile_rules(rules, index=index))
+    verdicts = [verdict for event in events for verdict in evaluation.step(event)]
+    verdicts += evaluation.end(complete=complete)
+    return answers(evaluation, verdicts)
+
+
+def peeked(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+    """Before each step, peek (it must foretell the step, except what a session's end decides, and change nothing)."""
+    evaluation = Evaluation(compile_rules(rules))
+    verdicts: list[Verdict] = []
+    for event in events:
+        before = evaluation.snapshot()
+        foretold = evaluation.peek(event)
+        assert evaluation.snapshot() == before, "peek changed a state"
+        happened = evaluation.step(event)
+        assert list(happened[: len(foretold)]) == list(foretold), "peek foretold something else"
+        verdicts += happened
+    verdicts += evaluation.end(complete=complete)
+    return answers(evaluation, verdicts)
+
+
+def carried(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+    """After each step, snapshot, throw the evaluation away, restore."""
+    program = compile_rules(rules)
+    evaluation = Evaluation(program)
+    verdicts: list[Verdict] = []
+    for event in events:
+        verdicts += evaluation.step(event)
+        evaluation = Evaluation.restore(program, evaluation.snapshot())
+    verdicts += evaluation.end(complete=complete)
+    return answers(evaluation, verdicts)
+
+
+def referred(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+    return {
+        rule: (outcome, _sorted(turns))
+        for rule, (outcome, turns) in reference_check(rules, events, complete=complete).items()
+    }
+
+
+def answers(evaluation: Evaluation, verdicts: Sequence[Verdict]) -> Answers:
+    broken: dict[str, list[int | None]] = {}
+    for verdict in verdicts:
+        if verdict.outcome is Outcome.VIOLATED:
+            broken.setdefault(verdict.rule.id, []).append(verdict.turn)
+    return {rule: (outcome, _sorted(broken.get(rule, []))) for rule, outcome in evaluation.outcomes().items()}
+
+
+def _sorted(turns: Sequence[int | None]) -> list[int | None]:
+    return sorted(turns, key=lambda turn: (turn is None, turn or 0))
+
+
+def every_way(rules: Sequence[Rule], events: Sequence[Event], complete: bool = True) -> Answers:
+    """The answers, after making sure that every way of asking gives the same ones."""
+    fast = folded(rules, events, complete)
+    assert folded(rules, events, complete, index=False) == fast, "the index changed an answer"
+    assert peeked(rules, events, complete) == fast, "stepping with peeks changed an answer"
+    assert carried(rules, events, complete) == fast, "snapshot and restore changed an answer"
+    assert referred(rules, events, complete) == fast, "the reference twin disagrees"
+    return fast

@@ -1,0 +1,71 @@
+"""The project's own files agree with each other."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+
+
+def pins() -> dict[str, str]:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split("==") for line in lines)
+
+
+def drawn_in(requirements: list[str]) -> Iterator[tuple[str, str]]:
+    """What these requirements install, transitively, as name and installed version."""
+    waiting, seen = list(requirements), set()
+    while waiting:
+        requirement = Requirement(waiting.pop())
+        if (requirement.marker and not requirement.marker.evaluate({"extra": ""})) or requirement.name in seen:
+            continue
+        seen.add(requirement.name)
+        installed = distribution(requirement.name)
+        yield canonicalize_name(requirement.name), installed.version
+        waiting += installed.requires or []
+
+
+@pytest.mark.parametrize("extra", ["base", *EXTRAS])
+def test_all_that_is_installed_is_pinned(extra: str) -> None:
+    try:
+        installed = dict(drawn_in(EXTRAS.get(extra, PROJECT["dependencies"])))
+    except PackageNotFoundError as missing:
+        pytest.skip(f"the {extra} extra is not installed: {missing.name}")
+    assert installed.items() <= pins().items()
+
+
+def test_constraints_are_plain_sorted_pins() -> None:
+    names = list(pins())
+    assert names == sorted(names)
+    assert all(name == canonicalize_name(name) for name in names)
+    assert all(re.fullmatch(r"[0-9.]+", version) for version in pins().values())
+
+
+def test_supported_pythons_are_the_tested_ones() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    prefix = "Programming Language :: Python :: 3."
+    classified = ["3." + c.removeprefix(prefix) for c in PROJECT["classifiers"] if c.startswith(prefix)]
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == classified
+
+
+def test_each_verb_of_the_makefile_is_documented() -> None:
+    verbs = re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [verb for verb in verbs if f"`make {verb}`" not in contributing] == ["help"]
+
+
+def test_every_design_page_is_listed() -> None:
+    folder = ROOT / "docs" / "design"
+    pages = {page.name for page in folder.glob("*.md")} - {"README.md"}
+    assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "README.md").read_text()))
