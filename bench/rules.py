@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 ELEVEN: list[dict[str, Any]] = [
@@ -35,10 +36,14 @@ GROUNDED = {
 def rule_set(name: str, scope: str) -> list[dict[str, Any]]:
     """`eleven`, `twelve`, `ten` (rules about tools that occur) or `thousand` (those ten and 990 about other tools)."""
     ten = [ELEVEN[i % 3] for i in range(10)]
-    others = [{"kind": ELEVEN[i % 3]["kind"], "params": _other_tools(i)} for i in range(990)]
+    others = [{"kind": kind, "params": _other_tools(i)} for i, kind in zip(range(990), cycle(OTHERS))]
     rules = {"eleven": ELEVEN, "twelve": [*ELEVEN, GROUNDED], "ten": ten, "thousand": [*ten, *others]}[name]
     return [{"id": f"r{i}", "scope": scope, **rule} for i, rule in enumerate(rules)]
 
 
+OTHERS = ("must_call_before", "no_call")
+"""kinds that want nothing of a session in which their tools do not occur; `must_call_once` would be broken in each"""
+
+
 def _other_tools(i: int) -> dict[str, str]:
-    return {"first": f"check_{i}", "second": f"do_{i}"} if i % 3 == 0 else {"tool": f"other_{i}"}
+    return {"first": f"check_{i}", "second": f"do_{i}"} if i % 2 == 0 else {"tool": f"other_{i}"}

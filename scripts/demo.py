@@ -11,6 +11,7 @@ FOLDER = Path(__file__).parent.parent / "examples" / "refund"
 STEPS = [
     ("Version 1 of a refund agent, three recorded conversations, five rules.", "check v1.jsonl --policy bylaw.yaml", 0),
     ("Version 2 has a friendlier prompt. Somewhere it lost a step.", "check v2.jsonl --policy bylaw.yaml", 1),
+    ("The same two versions compared: what changed, and what it broke.", "diff v1.jsonl v2.jsonl -p bylaw.yaml", 1),
     ("A typo in a rule is never a rule that silently passes.", "lint typo.yaml", 2),
 ]
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bylaw.adapters.importers import load_trace, open_trace, write_trace
-    from bylaw.api import check
+    from bylaw.api import check, diff
     from bylaw.dialects import load_rules
     from bylaw.errors import BylawError, ExitCode, InputError
+    from bylaw.model.diff import DiffReport
     from bylaw.model.report import CheckReport
     from bylaw.model.rule import Rule
     from bylaw.model.trace import Trace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BylawError": "bylaw.errors",
     "CheckReport": "bylaw.model.report",
+    "DiffReport": "bylaw.model.diff",
     "ExitCode": "bylaw.errors",
     "InputError": "bylaw.errors",
     "Outcome": "bylaw.model.verdict",
@@ -32,6 +34,7 @@ _HOMES = {
     "Trace": "bylaw.model.trace",
     "Verdict": "bylaw.model.verdict",
     "check": "bylaw.api",
+    "diff": "bylaw.api",
     "load_rules": "bylaw.dialects",
     "load_trace": "bylaw.adapters.importers",
     "open_trace": "bylaw.adapters.importers",
@@ -41,6 +44,7 @@ _HOMES = {
 __all__ = [
     "BylawError",
     "CheckReport",
+    "DiffReport",
     "ExitCode",
     "InputError",
     "Outcome",
@@ -48,6 +52,7 @@ __all__ = [
     "Trace",
     "Verdict",
     "check",
+    "diff",
     "load_rules",
     "load_trace",
     "open_trace",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from bylaw.adapters.importers import find_traces, open_trace
 from bylaw.dialects import load_rules
 from bylaw.jobs.check import check as check_sources
+from bylaw.model.diff import Change, DiffReport
+from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
 from bylaw.model.report import CheckReport, FailOn
 from bylaw.model.rule import Rule
@@ -24,9 +26,40 @@ def check(trace: Traces, rules: Rules, *, fail_on: FailOn = "error", allow_vacuo
     `trace`: a trace, the path of one (or a folder or glob), or several of those. `rules`: what `load_rules`
     returned, or the path of a rule file. The report's `exit_code` is what `bylaw check` would exit with.
     """
-    several = trace if isinstance(trace, (list, tuple)) else [trace]
-    sources = [source for one in several for source in _sources(one)]
-    return check_sources(sources, _rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+    return check_sources(_all_sources(trace), _rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+
+
+def diff(
+    baseline: Traces,
+    candidate: Traces,
+    rules: Rules = (),
+    *,
+    fail_on: Literal["none", "minor", "moderate", "severe"] = "severe",
+    judge: Callable[[Response], float | None] | None = None,
+    prices: str | PathLike[str] | None = None,
+) -> DiffReport:
+    """What changed between two versions of the agent, and did it break or mend a rule?
+
+    `judge` scores a response, more is better; None where it cannot say. `prices` is the path of a price table of your
+    own.
+    """
+    from bylaw.jobs.diff.job import diff as diff_sources
+    from bylaw.jobs.diff.price_file import load_prices
+
+    return diff_sources(
+        _all_sources(baseline),
+        _all_sources(candidate),
+        _rules(rules),
+        fail_on=Change(fail_on),
+        judge=None if judge is None else lambda step: judge(step.response),
+        prices=None if prices is None else load_prices(prices),
+    )
+
+
+def _all_sources(traces: Traces) -> list[TraceSource]:
+    several: Sequence[str | PathLike[str] | TraceSource]
+    several = traces if isinstance(traces, (list, tuple)) else [traces]  # type: ignore[list-item]
+    return [source for one in several for source in _sources(one)]
 
 
 def _sources(trace: str | PathLike[str] | TraceSource) -> list[TraceSource]:

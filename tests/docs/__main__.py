@@ -1,7 +1,8 @@
-"""`python -m tests.docs`: put what commands really print into the pages that show them, to be reviewed in the diff."""
+"""`python -m tests.docs [PAGE...]`: put what commands really print into the pages, to be reviewed in the diff."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def renew(page: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for page in PAGES:
+    for page in sys.argv[1:] or PAGES:
         if (ROOT / page).is_file():
             with tempfile.TemporaryDirectory() as folder:
                 renew(page, Path(folder))

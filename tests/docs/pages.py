@@ -11,7 +11,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 TUTORIAL = "docs/tutorial.md"
 PYTHON = "docs/reference/python.md"
-PAGES = ("README.md", "docs/index.md", TUTORIAL, PYTHON)
+DIFF = "docs/reference/diff.md"
+PAGES = ("README.md", "docs/index.md", TUTORIAL, PYTHON, DIFF)
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
 
 _FENCE = re.compile(r"(?P<margin> *)(?P<fence>`{3,})(?P<language>[\w-]*)(?P<rest>.*)")

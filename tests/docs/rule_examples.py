@@ -3,6 +3,7 @@
 | key              | holds                                                                                             |
 |------------------|---------------------------------------------------------------------------------------------------|
 | `rules`          | as in a rule file                                                                                 |
+| `files`          | name → text, beside the rule file                                                                 |
 | `turns`          | a trace in the short form of tests/support/build.py; `complete: false` beside it                  |
 | `file`           | instead: the text of a trace file, read as `from`, under a name that ends in `suffix`             |
 | `want`           | of every rule its outcome, or `outcome` with `turns`, `sessions`, `message`, `evidence`, `notes`  |
@@ -20,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from bylaw.adapters.importers import load_trace
 from bylaw.dialects import parse_rules
 from bylaw.jobs.check import check
 from bylaw.model.report import CheckReport
@@ -31,7 +33,7 @@ from tests.support.judge import Answers, carried, every_way, folded, peeked
 Way = Callable[..., Answers]
 
 _KEYS = {
-    *("rules", "turns", "complete", "file", "from", "suffix"),
+    *("rules", "files", "turns", "complete", "file", "from", "suffix"),
     *("want", "sessions", "trace_notes", "report", "refused"),
 }
 _WANT_KEYS = {"outcome", "turns", "sessions", "message", "evidence", "notes"}
@@ -41,6 +43,9 @@ _REPORT_KEYS = {"exit_code", "findings", "outcomes"}
 def run(text: str, folder: Path) -> None:
     example = yaml.safe_load(text)
     assert example.keys() <= _KEYS, f"unknown keys: {example.keys() - _KEYS}"
+    for name, content in example.get("files", {}).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, "utf-8")
     ruleset = parse_rules(rules_text(text), file="rules.yaml", base=folder)
     errors = [{"code": d.code, "help": d.help} for d in ruleset.diagnostics if d.is_error]
     assert errors == example.get("refused", []), ruleset.diagnostics
@@ -66,8 +71,6 @@ def _trace(example: dict[str, Any], folder: Path) -> Trace:
         return build(example["turns"], complete=example.get("complete", True))
     path = folder / f"trace{example.get('suffix', '.jsonl')}"
     path.write_text(example["file"], "utf-8")
-    from bylaw.adapters.importers import load_trace
-
     return load_trace(path, format=example.get("from"))
 
 

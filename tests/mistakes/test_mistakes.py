@@ -16,12 +16,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
-from bylaw.dialects import lint_files, load_rules
+from bylaw.dialects import lint_files, load_rules, parse_rules
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.report.diagnostics import render_diagnostics
+from tests.unit.dialects.test_pages import codes_in
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.yaml"))
@@ -49,10 +52,24 @@ def test_mistake(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_every_dialect_code_has_a_mistake() -> None:
     shown = {want["code"] for path in FILES for want in _read(path)["want"]}
-    from tests.unit.dialects.test_pages import codes_in
-
     unreachable_here = {"no-such-file", "unreadable-file", "too-large", "more-problems"}
     assert codes_in("dialects") - unreachable_here <= shown
+
+
+RENDERED = """\
+error[unknown-kind]: unknown rule kind `must_preceed`
+ --> refunds.yaml:5:11
+  |
+5 |     kind: must_preceed
+  |           ^^^^^^^^^^^^
+  = help: did you mean `must_call_before`?
+"""
+
+
+def test_a_mistake_as_people_see_it() -> None:
+    text = _read(HERE / "unknown_kind.yaml")["file"]
+    found = parse_rules(text, file="refunds.yaml").diagnostics
+    assert click.unstyle(render_diagnostics(found)) == RENDERED
 
 
 def _write(case: dict[str, Any], folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -12,6 +13,7 @@ from bylaw.errors import ExitCode
 
 COMMANDS = {
     "check": "did this recorded agent keep its rules?",
+    "diff": "what changed between two versions of the agent, and did it break or mend a rule?",
     "explain": "print the page for an error code or a rule kind",
     "lint": "check rule files without running them",
     "schema": "print the JSON Schema of the rule file, for editors",
@@ -60,6 +62,9 @@ def cli(ctx: click.Context, color: bool | None) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit as `ExitCode` says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
     try:
         code = cli.main(arguments, prog_name="bylaw", standalone_mode=False)
     except click.ClickException as problem:

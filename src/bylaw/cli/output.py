@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,7 +59,7 @@ def _check_folder(target: Target) -> None:
 def opened(target: Target) -> Iterator[TextIO]:
     """Standard output, or a file that appears whole or not at all."""
     if target.file is None:
-        yield click.get_text_stream("stdout")
+        yield sys.stdout
         return
     final = Path(target.file)
     handle, draft = tempfile.mkstemp(dir=final.absolute().parent, prefix=f".{final.name}.")

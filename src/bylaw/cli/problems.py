@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-
-import click
 
 from bylaw.cli.output import Target, emit, opened
 from bylaw.errors import ExitCode
@@ -19,10 +18,9 @@ def show_on_stderr(diagnostics: Sequence[Diagnostic]) -> None:
 
     if not diagnostics:
         return
-    err = click.get_text_stream("stderr")
-    emit(render_diagnostics(diagnostics[:SHOWN]), err)
+    emit(render_diagnostics(diagnostics[:SHOWN]), sys.stderr)
     if len(diagnostics) > SHOWN:
-        emit(f"… and {len(diagnostics) - SHOWN:,} more\n", err)
+        emit(f"… and {len(diagnostics) - SHOWN:,} more\n", sys.stderr)
 
 
 def refuse(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target]) -> ExitCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 from bylaw.dialects.located import Entry, MapNode, Node
 from bylaw.dialects.problems import Problems
@@ -10,6 +11,9 @@ from bylaw.dialects.words import did_you_mean, listing, near, quote
 
 EXTENSION = "x-"
 """keys that begin so are the user's own and never read"""
+
+_TYPOS = 20
+"""more unknown keys than this in one mapping are no typing errors"""
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -62,7 +66,7 @@ class Fields:
         `hints` are help lines for keys that belong elsewhere; `shown` are the choices named where none is near. A key
         that is missing because it was misspelt is reported once, as unknown.
         """
-        meant = {near(key, self._known, synonyms) for key in self._left if key not in hints}
+        meant = {near(key, self._known, synonyms) for key in islice(self._left, _TYPOS) if key not in hints}
         for keys, help in self._missing.items():
             if meant.isdisjoint(keys):
                 self._report_missing(keys, help)

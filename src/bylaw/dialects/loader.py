@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -16,11 +17,12 @@ from bylaw.dialects.located import MAX_BYTES, MAX_DEPTH, Located, Node, ScalarNo
 from bylaw.dialects.located_json import parse_json
 from bylaw.dialects.params import Context
 from bylaw.dialects.policy import read_policy
-from bylaw.dialects.problems import Problems
+from bylaw.dialects.problems import Problems, Unreadable
 from bylaw.dialects.rules import Ids
 from bylaw.dialects.source import Source
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.rule import Rule
 from bylaw.model.ruleset import RuleSet
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -58,10 +60,11 @@ def parse_rules(
     source = Source(file, text)
     problems = Problems(source)
     root = _parse(source, problems, format)
-    rules = []
+    rules: list[Rule] = []
     if root is not None:
         context = Context(problems, Path(base) if base is not None else Path())
-        rules = read_policy(root, context, {} if ids is None else ids)
+        with contextlib.suppress(Unreadable):
+            rules = read_policy(root, context, {} if ids is None else ids)
     return RuleSet(tuple(rules), problems.all, (file,))
 
 

@@ -84,10 +84,6 @@ class MapNode(Located):
 Node: TypeAlias = ScalarNode | ListNode | MapNode
 
 
-class Unreadable(Exception):
-    """The text cannot be read to its end. The problem has been reported already."""
-
-
 def plain(node: Node) -> Any:
     """The node as a JSON value."""
     if isinstance(node, ScalarNode):

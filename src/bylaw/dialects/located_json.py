@@ -11,20 +11,10 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
 from bylaw.dialects.json_numbers import OutOfRange, fraction, whole
-from bylaw.dialects.located import (
-    MAX_DEPTH,
-    MAX_NODES,
-    Entry,
-    ListNode,
-    Located,
-    MapNode,
-    Node,
-    ScalarNode,
-    Unreadable,
-)
-from bylaw.dialects.problems import Problems
+from bylaw.dialects.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
+from bylaw.dialects.located_problems import check_count, check_depth, report_duplicate_key
+from bylaw.dialects.problems import Problems, Unreadable
 from bylaw.dialects.source import Source
-from bylaw.dialects.words import quote
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
@@ -62,11 +52,12 @@ class _Parser:
         return node
 
     def value(self, depth: int) -> Node:
-        self.count()
         start = self.at
+        self.nodes += 1
+        check_count(self.nodes, self.here(), self.problems)
         first = self.text[start : start + 1]
         if first in ("{", "["):
-            self.check_depth(depth)
+            check_depth(depth + 1, self.here(), self.problems)
             return self.mapping(depth) if first == "{" else self.list(depth)
         if first == '"':
             return self.string()
@@ -96,7 +87,7 @@ class _Parser:
         value = self.value(depth + 1)
         first = node.entries.setdefault(str(key.value), Entry(key, value))
         if first.key is not key:
-            self.duplicate(key, first.key)
+            report_duplicate_key(key, first.key, self.problems)
 
     def list(self, depth: int) -> ListNode:
         node = ListNode(self.source, self.at, self.at, [])
@@ -166,23 +157,16 @@ class _Parser:
         self.at += len(token) if found else 0
         return found
 
-    def check_depth(self, depth: int) -> None:
-        if depth >= MAX_DEPTH:
-            self.stop(f"the values are nested more than {MAX_DEPTH} levels deep", code="too-deep")
-
-    def count(self) -> None:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            self.stop(f"the file holds more than {MAX_NODES:,} values", code="too-large")
+    def here(self) -> Located:
+        return Located(self.source, self.at, self.at + 1)
 
     # problems
 
-    def stop(self, message: str, *, help: str | None = None, code: str = "json-syntax") -> NoReturn:
-        self.problems.error(code=code, message=message, at=Located(self.source, self.at, self.at + 1), help=help)
+    def stop(self, message: str, *, help: str | None = None) -> NoReturn:
+        self.problems.error(code="json-syntax", message=message, at=self.here(), help=help)
         raise Unreadable
 
     def not_closed(self, closing: str, opened: int) -> NoReturn:
-        at = Located(self.source, self.at, self.at + 1)
         opening = Located(self.source, opened, opened + 1)
         if self.at == len(self.text):
             self.at = opened
@@ -190,7 +174,7 @@ class _Parser:
         self.problems.error(
             code="json-syntax",
             message=f"expected `,` or `{closing}` here",
-            at=at,
+            at=self.here(),
             related=(self.problems.related(opening, "what it belongs to begins here"),),
         )
         raise Unreadable
@@ -202,15 +186,6 @@ class _Parser:
         if error.msg.startswith("Invalid control"):
             self.stop("a control character inside quotes", help="write it as an escape, such as `\\n` or `\\t`")
         self.stop("not a JSON escape", help="write a backslash as `\\\\`")
-
-    def duplicate(self, key: ScalarNode, first: ScalarNode) -> None:
-        self.problems.error(
-            code="duplicate-key",
-            message=f"the key {quote(str(key.value))} is given twice",
-            at=key,
-            help="keep one of them; other tools would silently take the last",
-            related=(self.problems.related(first, "first given here"),),
-        )
 
 
 def _constant_help(text: str, at: int, word: re.Match[str] | None) -> str | None:

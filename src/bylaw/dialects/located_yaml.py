@@ -13,18 +13,9 @@ import yaml
 from msgspec import Struct
 
 from bylaw.dialects.json_numbers import OutOfRange
-from bylaw.dialects.located import (
-    MAX_DEPTH,
-    MAX_NODES,
-    Entry,
-    ListNode,
-    Located,
-    MapNode,
-    Node,
-    ScalarNode,
-    Unreadable,
-)
-from bylaw.dialects.problems import Problems
+from bylaw.dialects.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
+from bylaw.dialects.located_problems import check_count, check_depth, report_duplicate_key
+from bylaw.dialects.problems import Problems, Unreadable
 from bylaw.dialects.source import Source
 from bylaw.dialects.words import as_json, quote
 from bylaw.dialects.yaml_errors import report_syntax_error
@@ -113,7 +104,7 @@ class _Builder:
                     handler(event)
         except _SecondDocument:
             pass
-        except yaml.MarkedYAMLError as error:
+        except yaml.YAMLError as error:
             report_syntax_error(error, self.source, self.problems)
             raise Unreadable from None
         finally:
@@ -146,8 +137,7 @@ class _Builder:
     def alias(self, event: Any) -> None:
         at = Located(self.source, event.start_mark.index, event.end_mark.index)
         anchored = self.anchors.get(event.anchor) or self._unknown_alias(at)
-        if len(self.stack) + anchored.height > MAX_DEPTH:
-            self._too_deep(event)
+        check_depth(len(self.stack) + anchored.height, at, self.problems)
         if self.stack:
             self.stack[-1].node.end = at.end
         self._count(anchored.size, at)
@@ -172,8 +162,7 @@ class _Builder:
     def _open(self, node: ListNode | MapNode, event: Any, at: Located) -> None:
         self._count(1, at)
         self._check_tag(event, at)
-        if len(self.stack) >= MAX_DEPTH:
-            self._too_deep(event)
+        check_depth(len(self.stack) + 1, at, self.problems)
         self.stack.append(_Frame(node, event.anchor))
 
     def _add(self, node: Node, anchor: str | None, size: int, height: int) -> None:
@@ -223,13 +212,7 @@ class _Builder:
         first = mapping.entries.get(str(key.value))
         if first is None:
             return False
-        self.problems.error(
-            code="duplicate-key",
-            message=f"the key {quote(str(key.value))} is given twice",
-            at=key,
-            help="keep one of them; other tools would silently take the last",
-            related=(self.problems.related(first.key, "first given here"),),
-        )
+        report_duplicate_key(key, first.key, self.problems)
         return True
 
     # scalars and places
@@ -273,25 +256,9 @@ class _Builder:
         )
         return _Anchored(ScalarNode(self.source, at.start, at.end, at.raw, quoted=True), 1, 0)
 
-    def _too_deep(self, event: Any) -> None:
-        self.problems.error(
-            code="too-deep",
-            message=f"the values are nested more than {MAX_DEPTH} levels deep",
-            at=self._at(event),
-        )
-        raise Unreadable
-
     def _count(self, values: int, at: Located) -> None:
         self.nodes += values
-        if self.nodes <= MAX_NODES:
-            return
-        self.problems.error(
-            code="too-large",
-            message=f"the file holds more than {MAX_NODES:,} values",
-            at=at,
-            help="split it into several files; aliases count as often as they are used",
-        )
-        raise Unreadable
+        check_count(self.nodes, at, self.problems)
 
 
 class _SecondDocument(Exception):

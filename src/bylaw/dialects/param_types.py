@@ -64,5 +64,5 @@ TRIGGER = ParamType(_read_trigger, conditions_schema(min_items=1), plain=plain_c
 SCHEMA = ParamType(lambda node, name, c: read_schema(node, name, c.problems), {"type": ["object", "boolean"]})
 """a JSON Schema written out"""
 
-SCHEMA_PATH = ParamType(lambda node, name, c: read_schema_file(node, name, c.problems, c.base), TEXT_SCHEMA)
+SCHEMA_PATH = ParamType(lambda node, name, c: read_schema_file(node, name, c.problems, c.base, c.schemas), TEXT_SCHEMA)
 """the path of a file that holds one → the schema itself"""

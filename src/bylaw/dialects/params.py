@@ -23,6 +23,8 @@ class Context:
     problems: Problems
     base: Path
     """the folder that paths in the file are relative to"""
+    schemas: dict[str, Any] = field(default_factory=dict)
+    """schema files read so far: many rules may share one"""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,5 @@ _WORDS = {
     "tool": "tool_name",
     "tool_name": "tool",
     "tools": "tool",
-    "when": "trigger",
 }
 """words that people use for ours; each counts only in a kind that has the parameter"""

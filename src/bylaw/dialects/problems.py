@@ -2,83 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from bylaw.dialects.source import Source
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.source import Span
 
 MAX_PROBLEMS = 1000
-"""per file; the rest are counted. A hostile file must not cost more memory than its own size warrants"""
+"""errors, and as many warnings, that one file can have. A hostile file must not cost more than its own size warrants"""
+
+Severity: TypeAlias = Literal["error", "warning"]
+
+
+class Unreadable(Exception):
+    """The file cannot be read to its end. Why has been reported already."""
 
 
 class Place(Protocol):
-    """Anything that stands somewhere in the text: a node, or a pair of offsets."""
+    """Anything that stands somewhere in the text."""
 
     @property
     def head(self) -> Span: ...
 
 
 class Problems:
-    """The diagnostics of one file."""
+    """The diagnostics of one file. Raises Unreadable where there are too many errors to go on."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
-        self._dropped = 0
-        self._first_dropped: Span | None = None
+        self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
 
     def error(
-        self, *, code: str, message: str, at: Place | Span, help: str | None = None, related: tuple[Related, ...] = ()
+        self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
     ) -> None:
-        self._add("error", code, message, at, help, related)
+        self._add(self._diagnostic("error", code, message, at.head, help, related))
+        if self._counts["error"] > MAX_PROBLEMS:
+            raise Unreadable
 
-    def warn(
-        self, *, code: str, message: str, at: Place | Span, help: str | None = None, related: tuple[Related, ...] = ()
-    ) -> None:
-        self._add("warning", code, message, at, help, related)
+    def warn(self, *, code: str, message: str, at: Place, help: str | None = None) -> None:
+        self._add(self._diagnostic("warning", code, message, at.head, help, ()))
 
-    def related(self, at: Place | Span, message: str) -> Related:
+    def related(self, at: Place, message: str) -> Related:
         """A second place in the same file."""
-        span = at if isinstance(at, Span) else at.head
-        return Related(span=span, message=message, excerpt=self.source.excerpt(span)[0])
+        return Related(span=at.head, message=message, excerpt=self.source.excerpt(at.head)[0])
 
     @property
     def all(self) -> tuple[Diagnostic, ...]:
-        found = list(self._found.values())
-        if self._first_dropped is not None:
-            message = f"{self._dropped} more problems from here on are not shown"
-            help = f"the first {MAX_PROBLEMS} are shown; mend those first"
-            found.append(self._diagnostic("error", "more-problems", message, self._first_dropped, help))
-        return tuple(sorted(found, key=Diagnostic.sort_key))
+        return tuple(sorted(self._found.values(), key=Diagnostic.sort_key))
 
-    def _add(
-        self,
-        severity: Literal["error", "warning"],
-        code: str,
-        message: str,
-        at: Place | Span,
-        help: str | None,
-        related: tuple[Related, ...],
-    ) -> None:
-        span = at if isinstance(at, Span) else at.head
-        key = (code, message, span)
+    def _add(self, diagnostic: Diagnostic) -> None:
+        assert diagnostic.span is not None
+        key = (diagnostic.code, diagnostic.message, diagnostic.span)
         if key in self._found:  # an aliased mapping is read once per alias, but is wrong only once
             return
-        if len(self._found) >= MAX_PROBLEMS:
-            self._dropped += 1
-            self._first_dropped = self._first_dropped or span
-            return
-        self._found[key] = self._diagnostic(severity, code, message, span, help, related)
+        self._counts[diagnostic.severity] += 1
+        excess = self._counts[diagnostic.severity] - MAX_PROBLEMS
+        if excess == 1:
+            diagnostic = self._more(diagnostic.severity, diagnostic.span)
+        if excess <= 1:
+            self._found[key] = diagnostic
+
+    def _more(self, severity: Severity, span: Span) -> Diagnostic:
+        message = f"there are more than {MAX_PROBLEMS} {severity}s; those from here on are not shown"
+        return self._diagnostic(severity, code="more-problems", message=message, span=span, help=None, related=())
 
     def _diagnostic(
-        self,
-        severity: Literal["error", "warning"],
-        code: str,
-        message: str,
-        span: Span,
-        help: str | None,
-        related: tuple[Related, ...] = (),
+        self, severity: Severity, code: str, message: str, span: Span, help: str | None, related: tuple[Related, ...]
     ) -> Diagnostic:
         excerpt, column = self.source.excerpt(span)
         return Diagnostic(

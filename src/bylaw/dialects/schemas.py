@@ -6,27 +6,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bylaw.dialects.files import NotRead, read_text_file
-from bylaw.dialects.located import Located, MapNode, Node, ScalarNode, plain
+from bylaw.dialects.located import ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.dialects.located_json import parse_json
 from bylaw.dialects.problems import Problems
 from bylaw.dialects.readers import read_json, read_text, report_wrong_type
 from bylaw.dialects.source import Source
 from bylaw.dialects.words import did_you_mean, quote
-from bylaw.model.diagnostic import Related
+from bylaw.model.diagnostic import Diagnostic, Related
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
-_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 _MAX_REASON = 200
+_TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
+_TYPE_WORDS = {
+    "bool": "boolean",
+    "dict": "object",
+    "float": "number",
+    "int": "integer",
+    "list": "array",
+    "str": "string",
+    "text": "string",
+}
 
 
 class _Refused(Exception):
-    """Not a usable schema: why, and the path to the part at fault."""
+    """Not a usable schema."""
 
-    def __init__(self, reason: str, path: list[str | int]) -> None:
+    def __init__(self, reason: str, *, help: str | None = None, path: list[str | int] | None = None) -> None:
         self.reason = reason
-        self.path = path
+        self.help = help
+        self.path = path or []
+        """the way to the part at fault"""
+        self.related: tuple[Related, ...] = ()
 
 
 def read_schema(node: Node, name: str, problems: Problems) -> Any:
@@ -39,61 +51,64 @@ def read_schema(node: Node, name: str, problems: Problems) -> Any:
     try:
         _prove(schema)
     except _Refused as refused:
-        at = _find(node, refused.path)
-        problems.error(
-            code="invalid-schema", message=f"not a JSON Schema: {refused.reason}", at=at, help=_help(refused.reason)
-        )
+        message = f"not a JSON Schema: {refused.reason}"
+        problems.error(code="invalid-schema", message=message, at=_find(node, refused.path), help=refused.help)
         return None
     return schema
 
 
-def read_schema_file(node: Node, name: str, problems: Problems, base: Path) -> Any:
-    """A schema in a file of its own; `base` is the folder of the rule file."""
+def read_schema_file(node: Node, name: str, problems: Problems, base: Path, cache: dict[str, Any]) -> Any:
+    """A schema in a file of its own; `base` is the folder of the rule file. `cache` holds the files read before."""
     text = read_text(node, name, problems)
     if text is None:
         return None
-    try:
-        source = Source(text, read_text_file(base / text, text, regular=True))
-    except NotRead as not_read:
-        reason = not_read.diagnostic.message
+    if text not in cache:
+        cache[text] = _load(text, base)
+    found = cache[text]
+    if isinstance(found, Diagnostic):
         problems.error(
             code="unreadable-schema",
-            message=f"cannot read the schema {quote(text)}: {reason}",
+            message=f"cannot read the schema {quote(text)}: {found.message}",
             at=node,
             help="the path is relative to the rule file",
         )
         return None
-    return _schema_in(source, node, problems)
-
-
-def _schema_in(source: Source, node: Node, problems: Problems) -> Any:
-    """A fault is shown at the rule, with its place in the schema file beside it: that file's text is not printed."""
-    inner = Problems(source)
-    root = parse_json(source, inner)
-    faults = [diagnostic for diagnostic in inner.all if diagnostic.is_error]
-    if root is None or faults:
-        reason = faults[0].message if faults else "the file is empty"
-        span = faults[0].span if faults else None
-        _report_file(source, node, problems, reason, () if span is None else (Related(span, reason),))
+    if isinstance(found, _Refused):
+        message = f"{quote(text)} is not a JSON Schema: {found.reason}"
+        problems.error(code="invalid-schema", message=message, at=node, help=found.help, related=found.related)
         return None
+    return found
+
+
+def _load(text: str, base: Path) -> Any:
+    """The schema, or the reason why there is none."""
     try:
-        schema = plain(root)
-        _prove(schema)
-        return schema
+        return _schema_in(Source(text, read_text_file(base / text, text, regular=True)))
+    except NotRead as not_read:
+        return not_read.diagnostic
     except _Refused as refused:
-        related = Related(_find(root, refused.path).head, "at fault here")
-        _report_file(source, node, problems, refused.reason, (related,))
-        return None
+        return refused
 
 
-def _report_file(source: Source, node: Node, problems: Problems, reason: str, related: tuple[Related, ...]) -> None:
-    problems.error(
-        code="invalid-schema",
-        message=f"{quote(source.file)} is not a JSON Schema: {reason}",
-        at=node,
-        help=_help(reason),
-        related=related,
-    )
+def _schema_in(source: Source) -> Any:
+    """The schema in a file. What is wrong with it is told with its place but without its text: a rule that names any
+    file must not be a way to print it."""
+    problems = Problems(source)
+    root = parse_json(source, problems)
+    if problems.all:
+        fault = problems.all[0]
+        refused = _Refused(fault.message)
+        refused.related = (Related(fault.span, fault.message),) if fault.span else ()
+        raise refused
+    if root is None:
+        raise _Refused("the file is empty")
+    schema = plain(root)
+    try:
+        _prove(schema)
+    except _Refused as refused:
+        refused.related = (Related(_find(root, refused.path).head, "at fault here"),)
+        raise
+    return schema
 
 
 def _prove(schema: Any) -> None:
@@ -105,28 +120,33 @@ def _prove(schema: Any) -> None:
             schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
         )
     except jsonschema_rs.ValidationError as error:
-        raise _Refused(_wording(error), list(error.instance_path)) from None
+        raise _refused(error) from None
     except Exception as error:
-        raise _Refused(_clip(str(error)), []) from None
+        raise _Refused(_clip(str(error))) from None
 
 
-def _wording(error: jsonschema_rs.ValidationError) -> str:
-    path = [str(step) for step in error.instance_path]
+def _refused(error: jsonschema_rs.ValidationError) -> _Refused:
+    path, message = list(error.instance_path), error.message
     if path[-1:] == ["type"] and isinstance(error.instance, str):
-        return f"there is no type {quote(error.instance)}"
-    return _clip(error.message)
+        near = did_you_mean(error.instance, _TYPES, _TYPE_WORDS)
+        return _Refused(f"there is no type {quote(error.instance)}", help=near, path=path)
+    help = next((help for part, help in _HELP.items() if part in message), None)
+    return _Refused(_clip(message), help=help, path=path)
+
+
+_HELP = {
+    "retriev": "a `$ref` to another file or address is not followed; put the part under `$defs`",
+    'is not a "regex"': "patterns must do without look-around and back-references",
+}
 
 
 def _find(node: Node, path: list[str | int]) -> Located:
     """The node at the end of `path`, or the last one on the way that exists."""
     for step in path:
-        if not isinstance(node, MapNode) or str(step) not in node.entries:
-            items = getattr(node, "items", [])
-            if not isinstance(step, int) or step >= len(items):
-                break
-            node = items[step]
-        else:
+        if isinstance(node, MapNode) and str(step) in node.entries:
             node = node.entries[str(step)].value
+        elif isinstance(node, ListNode) and isinstance(step, int) and step < len(node.items):
+            node = node.items[step]
     return node
 
 
@@ -134,14 +154,3 @@ def _clip(reason: str) -> str:
     line = " ".join(reason.split())
     line = line[:1].lower() + line[1:] if line[1:2].islower() else line
     return line if len(line) <= _MAX_REASON else f"{line[: _MAX_REASON - 1]}…"
-
-
-def _help(reason: str) -> str | None:
-    if reason.startswith("there is no type"):
-        words = {"text": "string", "str": "string", "int": "integer", "float": "number", "list": "array"}
-        return did_you_mean(reason.partition("`")[2].rstrip("`"), _TYPES, words | {"dict": "object", "bool": "boolean"})
-    if "retriev" in reason:
-        return "a `$ref` to another file or address is not followed; put the part under `$defs`"
-    if 'is not a "regex"' in reason:
-        return "patterns must do without look-around and back-references"
-    return None

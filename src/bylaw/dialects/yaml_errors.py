@@ -20,12 +20,16 @@ _Wording: TypeAlias = tuple[str, str | None]
 _INDENT = "check the indentation: what belongs together starts in the same column"
 
 
-def report_syntax_error(error: yaml.MarkedYAMLError, source: Source, problems: Problems) -> None:
+def report_syntax_error(error: yaml.YAMLError, source: Source, problems: Problems) -> None:
     """One diagnostic; where the text breaks off, it points at what was left open instead of the end of the file."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        problems.error(code="yaml-syntax", message="this cannot be read as YAML", at=_char(source, 0))
+        return
     at = error.problem_mark.index if error.problem_mark else 0
     opened = error.context_mark.index if error.context_mark else at
     if (tab := _tab_in_indent(source.text, at)) is not None:
-        return _report_tab(tab, source, problems)
+        _report_tab(tab, source, problems)
+        return
     message, help = _wording(error.problem or "cannot be read as YAML", source.text, at, opened)
     code = "yaml-tag" if "tag" in (error.problem or "") else "yaml-syntax"
     related: tuple[Related, ...] = ()

@@ -1,8 +1,8 @@
 """`when` and triggers: conditions that AND together, compiled to one function.
 
-A missing path never matches, whatever the operator. A value that the operator cannot compare does not match either and
-is counted, so that a rule which never fires for that reason says so. `==` and `!=` can compare anything: values of
-different JSON types are different, which is counted too, since it is rarely meant.
+A missing path never matches, whatever the operator. A value of a type that the operator cannot compare with the wanted
+one does not match either, also not under `!=` and the other negations, and is counted, so that a rule which never fires
+for that reason says so. Null compares with anything.
 """
 
 from __future__ import annotations
@@ -64,17 +64,24 @@ def _any_of(results: Iterable[int]) -> int:
 def _equal(found: Any, value: Any) -> int:
     if type(found) is type(value) is str:
         return YES if found == value else NO
-    if json_equal(found, value):
-        return YES
-    return MISMATCH if _of_other_type(found, value) else NO
-
-
-def _not_equal(found: Any, value: Any) -> int:
-    return _equal(found, value) ^ YES
+    if _of_other_type(found, value):
+        return MISMATCH
+    return YES if json_equal(found, value) else NO
 
 
 def _of_other_type(found: Any, value: Any) -> bool:
+    """Null can be compared with anything: it is what `!= null` is for."""
     return found is not None and value is not None and json_type(found) != json_type(value)
+
+
+def _negated(compare: Callable[[Any, Any], int]) -> Callable[[Any, Any], int]:
+    """The opposite, except that what cannot be compared does not match either way."""
+
+    def test(found: Any, value: Any) -> int:
+        result = compare(found, value)
+        return result if result >= MISMATCH else result ^ YES
+
+    return test
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], int]:
@@ -90,42 +97,43 @@ _NUMBERS = (int, float)
 
 
 def _in(found: Any, values: Any) -> int:
+    if values and all(_of_other_type(found, value) for value in values):
+        return MISMATCH
     return YES if any(json_equal(found, value) for value in values) else NO
-
-
-def _not_in(found: Any, values: Any) -> int:
-    return _in(found, values) ^ YES
 
 
 def _contains(found: Any, value: Any) -> int:
     if isinstance(found, str):
         return MISMATCH if not isinstance(value, str) else YES if value in found else NO
-    if isinstance(found, list):
-        return YES if any(json_equal(item, value) or _block_has(item, value) for item in found) else NO
-    return MISMATCH
+    if not isinstance(found, list):
+        return MISMATCH
+    holds = _text_in if isinstance(value, str) else json_equal
+    for item in found:
+        if holds(item, value):
+            return YES
+    return NO
 
 
-def _block_has(item: Any, value: Any) -> bool:
-    """Content blocks are searched where a reader would look: in their text and their tool names."""
-    if not (isinstance(item, dict) and isinstance(value, str) and isinstance(item.get("type"), str)):
-        return False
-    return any(isinstance(part, str) and value in part for part in (item.get("text"), item.get("name")))
-
-
-def _not_contains(found: Any, value: Any) -> int:
-    result = _contains(found, value)
-    return result if result >= MISMATCH else result ^ YES
+def _text_in(item: Any, value: str) -> bool:
+    """Content blocks, calls and messages are searched where a reader would look: in their text and their tool names."""
+    if type(item) is not dict:
+        return bool(item == value)
+    for key in ("text", "name", "content"):
+        part = item.get(key)
+        if type(part) is str and value in part:
+            return True
+    return False
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], int]] = {
     "==": _equal,
-    "!=": _not_equal,
+    "!=": _negated(_equal),
     ">": _ordered(operator.gt),
     ">=": _ordered(operator.ge),
     "<": _ordered(operator.lt),
     "<=": _ordered(operator.le),
     "in": _in,
-    "not_in": _not_in,
+    "not_in": _negated(_in),
     "contains": _contains,
-    "not_contains": _not_contains,
+    "not_contains": _negated(_contains),
 }

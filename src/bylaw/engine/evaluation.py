@@ -272,7 +272,7 @@ def _violation(rule: Rule, found: Found, session: str | None = None, notes: tupl
         turn=found.turn,
         message=found.message,
         evidence=found.evidence,
-        notes=notes,
+        notes=(*found.notes, *notes),
     )
 
 

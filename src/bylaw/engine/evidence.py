@@ -26,10 +26,14 @@ def ref(event: Event, excerpt: str | None = None) -> EventRef:
 
 def _excerpt(event: Event) -> str | None:
     if isinstance(event, ToolCall):
-        return shorten(f"{event.name}({_arguments(event)})")
-    if isinstance(event, Response) and event.text:
-        return shorten(event.text)
+        return shorten(_call(event))
+    if isinstance(event, Response):
+        return shorten(event.text or ", ".join(_call(call) for call in event.tool_calls[:8])) or None
     return None
+
+
+def _call(call: ToolCall) -> str:
+    return f"{call.name}({_arguments(call)})"
 
 
 def _arguments(call: ToolCall) -> str:

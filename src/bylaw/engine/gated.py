@@ -24,15 +24,21 @@ from bylaw.engine.monitor import (
 from bylaw.engine.notes import mismatch_notes
 from bylaw.model.condition import Condition
 from bylaw.model.events import Event, Response
+from bylaw.model.verdict import Outcome
+
+
+RECENT = 64
+"""matching turns that are remembered, for calls that are recorded after a later turn"""
 
 
 class State(Struct, frozen=True, array_like=True):
     inner: Any
-    turn: int | None = None
-    """the latest turn, and whether it matched"""
-    open: bool = False
+    recent: tuple[int | None, ...] = ()
+    """the latest turns that matched"""
     matched: int = 0
     mismatches: int = 0
+    late: int = 0
+    """calls of a turn so long ago that nobody knows whether it matched"""
 
 
 class Gated(Monitor):
@@ -48,15 +54,20 @@ class Gated(Monitor):
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         if type(event) is Response:
             is_open, mismatches = self._gate(event)
-            state = State(state.inner, event.turn, is_open, state.matched + is_open, state.mismatches + mismatches)
+            if is_open or mismatches:
+                state = _after(state, event.turn, is_open, mismatches)
         else:
-            is_open = state.open and event.turn == state.turn
+            is_open = event.turn in state.recent
+            if not is_open and _is_forgotten(state, event):
+                state = msgspec.structs.replace(state, late=state.late + 1)
         if not is_open and not self.inner.gates_itself:
             return state, NOTHING
         after, found = self.inner.step(state.inner, event, is_open)
+        if found and state.mismatches:
+            found = tuple(msgspec.structs.replace(one, notes=mismatch_notes(state.mismatches)) for one in found)
         if after is state.inner:
             return state, found
-        return State(after, state.turn, state.open, state.matched, state.mismatches), found
+        return State(after, state.recent, state.matched, state.mismatches, state.late), found
 
     def revive(self, data: Any) -> State:
         state = msgspec.convert(data, State)
@@ -68,4 +79,24 @@ class Gated(Monitor):
             nothing = VACUOUS if ended.complete else STOPPED_EARLY
             return Conclusion(nothing.outcome, reason=nothing.reason, notes=notes)
         inner = self.inner.end(state.inner, Ended(state.matched, ended.complete))
+        if state.late and inner.outcome is not Outcome.VIOLATED:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=_too_late(state.late), notes=(*notes, *inner.notes))
         return Conclusion(inner.outcome, inner.found, inner.reason, (*notes, *inner.notes))
+
+
+def _after(state: State, turn: int | None, is_open: bool, mismatches: int) -> State:
+    recent = (*state.recent[1 - RECENT :], turn) if is_open else state.recent
+    return State(state.inner, recent, state.matched + is_open, state.mismatches + mismatches, state.late)
+
+
+def _is_forgotten(state: State, event: Event) -> bool:
+    """Whether the call's turn lies before all that is remembered, while more had matched than that."""
+    if state.matched <= len(state.recent) or event.turn is None:
+        return False
+    oldest = state.recent[0]
+    return oldest is not None and event.turn < oldest
+
+
+def _too_late(calls: int) -> str:
+    many = "1 call was" if calls == 1 else f"{calls} calls were"
+    return f"{many} recorded too long after the turn to tell whether `when` matched"

@@ -19,7 +19,7 @@ def is_glob(name: str) -> bool:
 
 def compile_names(calls: Calls) -> Matches:
     """Whether a tool name is one of the names or fits one of the globs."""
-    exact = frozenset(name for name in calls.tools if not is_glob(name))
+    exact = frozenset(calls.tools)  # a name that looks like a glob is still a name
     globs = [compile_regex(_glob_to_regex(name)) for name in calls.tools if is_glob(name)]
     if not globs:
         return exact.__contains__
@@ -30,14 +30,22 @@ def compile_text(probe: TextHas) -> Find:
     """Plain substring search for literals: it beats any regex engine."""
     if probe.regex:
         return _regex_finder(probe)
-    wanted = probe.text.casefold() if probe.ignore_case else probe.text
-    length = len(wanted)
+    return _caseless_finder(probe.text.casefold()) if probe.ignore_case else _finder(probe.text)
 
+
+def _finder(wanted: str) -> Find:
     def find(text: str) -> tuple[int, int] | None:
-        start = (text.casefold() if probe.ignore_case else text).find(wanted)
-        return None if start < 0 else (start, start + length)
+        if wanted not in text:
+            return None
+        start = text.index(wanted)
+        return start, start + len(wanted)
 
     return find
+
+
+def _caseless_finder(wanted: str) -> Find:
+    find = _finder(wanted)
+    return lambda text: find(text.casefold())
 
 
 def _regex_finder(probe: TextHas) -> Find:
@@ -60,20 +68,33 @@ def compile_regex(pattern: str, *, ignore_case: bool = False) -> re2._Regexp:
 def _glob_to_regex(glob: str) -> str:
     parts, position = [], 0
     while position < len(glob):
-        close = glob.find("]", position + 2)
-        if glob[position] == "[" and close > 0:
-            parts.append(_class(glob[position + 1 : close]))
-            position = close
-        else:
-            parts.append(_WILDCARDS.get(glob[position]) or re2.escape(glob[position]))
-        position += 1
+        part, position = _next_part(glob, position)
+        parts.append(part)
     return rf"\A(?s:{''.join(parts)})\z"
 
 
 _WILDCARDS = {"*": ".*", "?": "."}
 
 
-def _class(inside: str) -> str:
-    negated = inside.startswith("!")
-    members = inside.removeprefix("!").replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-    return f"[{'^' if negated else ''}{members}]"
+def _next_part(glob: str, position: int) -> tuple[str, int]:
+    """The regex for what stands at `position`, and where the next part begins."""
+    character = glob[position]
+    if character == "[":
+        # a bracket that comes first in a class is a member of it: []] and [!]]
+        start = position + (2 if glob.startswith("[!", position) else 1)
+        close = glob.find("]", start + 1)
+        members = _class(glob[position + 1 : close]) if close > 0 else None
+        if members is not None:
+            return members, close + 1
+    return _WILDCARDS.get(character) or re2.escape(character), position + 1
+
+
+def _class(inside: str) -> str | None:
+    """A character class, or None where it is none (a range that runs backwards): then the bracket is a bracket."""
+    escaped = inside.removeprefix("!").replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
+    regex = f"[{'^' if inside.startswith('!') else ''}{escaped}]"
+    try:
+        compile_regex(regex)
+    except re2.error:
+        return None
+    return regex

@@ -31,6 +31,7 @@ class Found(Struct, frozen=True):
     session: str | None = None
     turn: int | None = None
     evidence: tuple[EventRef, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class Ended(Struct, frozen=True):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from bylaw.model.condition import Path
@@ -23,7 +23,7 @@ class _Missing:
 MISSING: Final = _Missing()
 
 Read = Callable[[Response], Any]
-ReadAll = Callable[[Response], Iterator[Any]]
+ReadAll = Callable[[Response], Iterable[Any]]
 
 
 def compile_path(path: Path) -> Read:
@@ -40,8 +40,7 @@ def compile_path(path: Path) -> Read:
 def compile_paths(path: Path) -> ReadAll:
     """For any path: every value it leads to, in order. Missing ones are left out."""
     if None not in path.rest:
-        read = compile_path(path)
-        return lambda response: _one(read(response))
+        return _one(compile_path(path))
     field = _FIELDS[path.root, path.field]
     steps = _steps(path)
     return lambda response: _spread(field(response), steps)
@@ -84,9 +83,12 @@ def _enter(value: Any, key: str | None, index: int | None) -> Any:
     return MISSING
 
 
-def _one(value: Any) -> Iterator[Any]:
-    if value is not MISSING:
-        yield value
+def _one(read: Read) -> ReadAll:
+    def read_all(response: Response) -> Iterable[Any]:
+        value = read(response)
+        return () if value is MISSING else (value,)
+
+    return read_all
 
 
 def _spread(value: Any, steps: tuple[_Step, ...]) -> Iterator[Any]:

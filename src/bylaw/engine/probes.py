@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Literal
@@ -61,12 +63,28 @@ def judge_schema(probe: FitsSchema) -> Judge:
         if text is None:
             return BLIND
         try:
-            value = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+            value = _decode(text)
+        except (ValueError, UnicodeEncodeError) as problem:
             return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
         return HOLDS if validator.is_valid(value) else _first_error(validator, value)
 
     return judge
+
+
+def _decode(text: str) -> Any:
+    """RFC 8259. Numbers may be of any size there; msgspec refuses those beyond a double."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        return json.loads(text, parse_float=_bounded_float, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _bounded_float(digits: str) -> float:
+    return max(-sys.float_info.max, min(sys.float_info.max, float(digits)))
 
 
 def _says_nothing(response: Response) -> bool:

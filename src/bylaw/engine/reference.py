@@ -7,10 +7,12 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import jsonschema_rs
+import re2
 
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
@@ -112,7 +114,8 @@ def _max_total_tokens(params: dict[str, Any], part: Part, matching: list[Respons
     totals = [turn.usage.total if turn.usage else None for turn in matching]
     running = [sum(total or 0 for total in totals[: i + 1]) for i in range(len(totals))]
     over = [turn.turn for turn, spent in zip(matching, running, strict=True) if spent > params["n"]]
-    return _settled(part, totals.count(None)), over[:1]
+    blind = sum(turn.usage is None or not turn.usage.is_whole for turn in matching)
+    return _settled(part, blind), over[:1]
 
 
 def _must_include_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
@@ -199,10 +202,12 @@ def _calls_in(part: Part, turns: list[Response], names: list[str]) -> list[ToolC
 
 
 def _has(text: str, params: dict[str, Any]) -> bool:
-    pattern = params["text"] if params.get("regex") else re.escape(params["text"])
-    if params.get("ignore_case") and not params.get("regex"):
+    if params.get("regex"):
+        flags = "(?i)" if params.get("ignore_case") else ""
+        return re2.search(f"{flags}(?:{params['text']})", text) is not None
+    if params.get("ignore_case"):
         return bool(params["text"].casefold() in text.casefold())
-    return re.search(pattern, text, re.IGNORECASE if params.get("ignore_case") else 0) is not None
+    return bool(params["text"] in text)
 
 
 def _fits(text: str, schema: Any) -> bool:
@@ -210,7 +215,9 @@ def _fits(text: str, schema: Any) -> bool:
         raise ValueError(constant)
 
     try:
-        value = json.loads(text, parse_constant=refuse)
+        value = json.loads(
+            text, parse_constant=refuse, parse_float=lambda digits: max(-1e308, min(1e308, float(digits)))
+        )
         return bool(jsonschema_rs.validator_for(schema, offline=True).is_valid(value))
     except ValueError:
         return False
@@ -223,7 +230,8 @@ def _follows(must: dict[str, Any], turn: Response) -> bool | None:
 
 
 def _words(text: str) -> set[str]:
-    runs = "".join(c if c.isalnum() else " " for c in text.lower()).split()
+    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text.lower())
+    runs = "".join(kept).split()
     return {run for run in runs if len(run) >= 2}
 
 
@@ -258,11 +266,12 @@ def _compare(found: Any, op: str, wanted: Any) -> bool:
         case "==":
             return json_equal(found, wanted)
         case "!=":
-            return not json_equal(found, wanted)
+            return not json_equal(found, wanted) and _comparable(found, wanted)
         case "in":
             return any(json_equal(found, one) for one in wanted)
         case "not_in":
-            return not any(json_equal(found, one) for one in wanted)
+            comparable = not wanted or any(_comparable(found, one) for one in wanted)
+            return comparable and not any(json_equal(found, one) for one in wanted)
         case "contains":
             return _contains(found, wanted) is True
         case "not_contains":
@@ -272,13 +281,20 @@ def _compare(found: Any, op: str, wanted: Any) -> bool:
     return bool({">": found > wanted, ">=": found >= wanted, "<": found < wanted, "<=": found <= wanted}[op])
 
 
+def _comparable(found: Any, wanted: Any) -> bool:
+    kinds = [
+        bool if isinstance(v, bool) else float if isinstance(v, (int, float)) else type(v) for v in (found, wanted)
+    ]
+    return found is None or wanted is None or kinds[0] is kinds[1]
+
+
 def _contains(found: Any, wanted: Any) -> bool | None:
     if isinstance(found, str) and isinstance(wanted, str):
         return wanted in found
     if not isinstance(found, list):
         return None
-    inside = [item for item in found if isinstance(item, dict) and isinstance(item.get("type"), str)]
-    strings = [item[key] for item in inside for key in ("text", "name") if isinstance(item.get(key), str)]
+    inside = [item for item in found if isinstance(item, dict)]
+    strings = [item[key] for item in inside for key in ("text", "name", "content") if isinstance(item.get(key), str)]
     in_blocks = isinstance(wanted, str) and any(wanted in string for string in strings)
     return in_blocks or any(json_equal(item, wanted) for item in found)
 

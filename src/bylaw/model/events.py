@@ -66,9 +66,21 @@ class Usage(Struct, frozen=True):
 
     @property
     def total(self) -> int | None:
+        """Input and output together, or as much of it as is known; None where nothing is."""
         if self.input_tokens is None and self.output_tokens is None:
-            return None
+            return self._recorded_total
         return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `total` is all of it."""
+        known = self.input_tokens is not None and self.output_tokens is not None
+        return known or (self.input_tokens is self.output_tokens is None and self._recorded_total is not None)
+
+    @property
+    def _recorded_total(self) -> int | None:
+        total = (self.recorded or {}).get("total_tokens")
+        return total if type(total) is int and total >= 0 else None
 
 
 class Event(Struct, frozen=True, kw_only=True):

@@ -41,6 +41,13 @@ BOMBS: dict[str, Callable[[], str]] = {
     "one long text": lambda: f"- id: {'a' * (7 * MIB)}\n  kind: no_call\n  params: {{tool: x}}\n",
     "long unknown keys": lambda: "- {" + ", ".join(f"{'k' * 2000}{n}: 1" for n in range(2000)) + "}",
     "many duplicate keys": lambda: "- {" + "a: 1, " * 200_000 + "}",
+    "many unknown keys": lambda: "- {" + ", ".join(f"k{n}: 1" for n in range(240_000)) + "}",
+    "many unknown kinds": lambda: "\n".join(f"- {{id: a{n}, kind: nocal{n}, params: {{}}}}" for n in range(80_000)),
+    "many unknown paths": lambda: (
+        "- {id: a, kind: no_call, params: {tool: x}, when: ["
+        + ", ".join(f"{{path: reqest.p{n}, op: in, value: [x]}}" for n in range(60_000))
+        + "]}"
+    ),
     "digits": lambda: f"- {'9' * MIB}",
     "dots": lambda: f"- {{id: a, kind: must_remain_consistent, params: {{path: request{'.' * MIB}}}}}",
     "backslashes": lambda: (

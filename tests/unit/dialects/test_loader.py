@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.dialects import lint_files, load_rules, parse_rules
+from bylaw.dialects import lint_files, load_rules, parse_rules, schemas
 from bylaw.errors import InputError
 from bylaw.model.rule import Scope, Severity
 
@@ -99,12 +99,28 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     assert [d.code for d in parse_rules("#" * (8 * 1024**2 + 1)).diagnostics] == ["too-large"]
 
 
-def test_more_problems_than_are_shown() -> None:
+def test_more_errors_than_are_shown() -> None:
     found = parse_rules("\n".join(f"- {n}" for n in range(1500))).diagnostics
     assert len(found) == 1001
     assert found[-1].code == "more-problems"
-    assert found[-1].is_error
-    assert "500 more" in found[-1].message
+    assert (str(found[-1].span), found[-1].severity) == ("<text>:1001:3", "error")
+
+
+def test_more_warnings_than_are_shown_do_no_harm() -> None:
+    values = ", ".join(["no"] * 1500)
+    ruleset = parse_rules(f"- id: a\n  kind: must_match_json_schema\n  params: {{schema: {{enum: [{values}]}}}}\n")
+    assert [rule.id for rule in ruleset] == ["a"]
+    assert len(ruleset.diagnostics) == 1001
+    assert {d.severity for d in ruleset.diagnostics} == {"warning"}
+
+
+def test_a_schema_file_that_many_rules_name_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.json").write_text("{}")
+    read: list[Path] = []
+    monkeypatch.setattr(schemas, "read_text_file", lambda path, *_, **__: read.append(path) or path.read_text())
+    rule = "- id: {}\n  kind: must_match_json_schema\n  params: {{schema_path: s.json}}\n"
+    assert parse_rules("".join(map(rule.format, "abc")), base=tmp_path).ok
+    assert len(read) == 1
 
 
 def test_rules_built_in_code_go_the_same_way() -> None:

@@ -21,8 +21,8 @@ from bylaw.engine.monitor import (
 from bylaw.model.demand import Before as Demand
 from bylaw.model.events import Event, ToolCall
 
-MAX_PENDING = 1_000
-"""with `only_if_both`, early calls wait for a `first` to appear; more than these are counted, not kept"""
+MAX_PENDING = 10_000
+"""with `only_if_both`, early calls wait for a `first` to appear; more than these are counted in one finding"""
 
 
 class State(Struct, frozen=True, array_like=True):
@@ -52,7 +52,7 @@ class Before(Monitor):
         if applies and self._is_second(event.name):
             state, found = self._second(state, event)
         if not state.first_seen and self._is_first(event.name):
-            found += state.pending
+            found += (*state.pending, *_more(state.uncounted))
             state = State(True, state.judged)
         return state, found
 
@@ -74,3 +74,7 @@ class Before(Monitor):
             return STOPPED_EARLY
         # judged without a first: either already violated, or out of `only_if_both`'s reach
         return VACUOUS
+
+
+def _more(count: int) -> tuple[Found, ...]:
+    return (Found(f"{count:,} more calls came before it, too many to name each"),) if count else ()

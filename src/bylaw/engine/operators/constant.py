@@ -45,7 +45,7 @@ class Constant(Monitor):
         if type(event) is not Response:
             return anchor, NOTHING
         for value in self._read(event):
-            if value is None:
+            if value is None or (anchor is not None and value is anchor.value):
                 continue
             if anchor is None:
                 anchor = Anchor(value, ref(event, self._says(value)))

@@ -19,7 +19,7 @@ from bylaw.engine.monitor import (
     unless_blind,
 )
 from bylaw.model.demand import Calls, Tally
-from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.events import Event, Response, ToolCall, Usage
 from bylaw.model.verdict import EventRef, Outcome
 
 
@@ -88,6 +88,16 @@ class Spent(Struct, frozen=True, array_like=True):
     blind: int = 0
 
 
+def _spent(usage: Usage | None) -> tuple[int, bool]:
+    """Tokens, and whether those are all."""
+    if usage is None:
+        return 0, False
+    before, after = usage.input_tokens, usage.output_tokens
+    if before is not None and after is not None:
+        return before + after, True
+    return usage.total or 0, usage.is_whole
+
+
 class TallyTokens(Monitor):
     initial = Spent()
     state_type = Spent
@@ -99,11 +109,9 @@ class TallyTokens(Monitor):
     def step(self, state: Spent, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
             return state, NOTHING
-        total = None if event.usage is None else event.usage.total
-        if total is None:
-            return Spent(state.tokens, state.blind + 1), NOTHING
+        total, is_whole = _spent(event.usage)
         tokens = state.tokens + total
-        after = Spent(tokens, state.blind)
+        after = Spent(tokens, state.blind if is_whole else state.blind + 1)
         if not state.tokens <= self._at_most < tokens:
             return after, NOTHING
         message = f"{tokens} tokens so far, at most {self._at_most} allowed"

@@ -1,0 +1,1 @@
+"""From what records say to events: sessions told apart, turns numbered, calls joined to their responses."""

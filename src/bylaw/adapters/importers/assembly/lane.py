@@ -1,0 +1,84 @@
+"""One session while it is being read: its open requests, its turn that may still grow, and its recent calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.model.events import Origin, Request, ToolCall, ToolResult
+from bylaw.model.values import json_equal
+
+MOST_CALLS = 256
+"""calls of one session that a result or a late record can still find"""
+
+
+class Known(Struct, eq=False):
+    """A call that was met, and what has been said about it since."""
+
+    call: ToolCall
+    claimed: bool = False
+    """it has a record of its own"""
+    answered: bool = False
+
+
+class Lane:
+    """The state of one session. INVARIANT: bounded, however long the session is."""
+
+    __slots__ = ("calls", "held", "implied", "open", "origin", "pending", "turn")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.open: list[tuple[str | None, Request]] = []
+        """requests without a response, oldest first, each with the id of its record"""
+        self.turn: int | None = None
+        """index of the latest turn"""
+        self.held: int | None = None
+        """where the latest response stands in the assembler's events, as long as calls may still join it"""
+        self.implied: int | None = None
+        """a turn whose response was never recorded: its calls alone show that there was one"""
+        self.pending: list[ToolCall | ToolResult] = []
+        """recorded between a request and its response"""
+        self.calls: dict[str, Known] = {}
+
+    @property
+    def used(self) -> bool:
+        return self.turn is not None or bool(self.open) or bool(self.pending)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a call of the latest turn was answered."""
+        return any(known.answered and known.call.turn == self.turn for known in self.calls.values())
+
+    def take_request(self, parent: str | None) -> Request:
+        """One of several open requests: the one a response names as its parent, else the latest."""
+        at = next((i for i, (record, _) in enumerate(self.open) if record == parent), -1) if parent is not None else -1
+        return self.open.pop(at)[1]
+
+    def asks(self, record_id: str | None) -> bool:
+        """Whether an open request has this record id."""
+        return record_id is not None and any(record == record_id for record, _ in self.open)
+
+    def remember(self, call: ToolCall, *, claimed: bool = False) -> None:
+        calls = self.calls
+        if call.call_id in calls:
+            del calls[call.call_id]  # of two calls with one id the later is meant, and it is the younger
+        calls[call.call_id] = Known(call, claimed)
+        if len(calls) > MOST_CALLS:
+            del calls[next(iter(calls))]
+
+    def find_call(self, call_id: str | None, name: str | None) -> Known | None:
+        """The call that a result answers: by id, else the first unanswered one of that name (any, without one)."""
+        known = None if call_id is None else self.calls.get(call_id)
+        if known is not None or (call_id is not None and name is None):
+            return known
+        waiting = (known for known in self.calls.values() if not known.answered)
+        return next((known for known in waiting if name is None or known.call.name == name), None)
+
+
+def same_call(left: ToolCall, right: ToolCall) -> bool:
+    return left.name == right.name and json_equal(_told(left), _told(right))
+
+
+def _told(call: ToolCall) -> Any:
+    return call.raw_arguments if call.arguments is None else call.arguments

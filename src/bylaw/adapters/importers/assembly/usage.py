@@ -1,0 +1,129 @@
+"""Token counts, brought to one meaning: cached tokens inside the input, reasoning tokens inside the output.
+
+Providers differ in what they leave outside. OpenAI counts cached tokens inside its prompt and reasoning inside its
+completion. Anthropic counts cache reads and writes beside its input. `.agentlog` writers do both, under names of their
+own, so there the numbers themselves decide: a part that is larger than its whole was recorded beside it.
+
+| recorded                                                        | means                                             |
+|-----------------------------------------------------------------|---------------------------------------------------|
+| `prompt_tokens` and its details                                 | everything inside                                 |
+| `input_tokens`, `cache_read_…`, `cache_creation_…`, `cached_write_…` | cache counts beside the input, added to it   |
+| `cached_input_tokens`                                           | inside, unless larger than the input or `claude…` |
+| `thinking_tokens`                                               | inside the output, unless larger                  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bylaw.model.events import Usage
+from bylaw.model.values import json_type
+
+_INPUT = ("input_tokens", "prompt_tokens")
+_OUTPUT = ("output_tokens", "completion_tokens")
+_READ_BESIDE = "cache_read_input_tokens"
+_WRITE_BESIDE = "cache_creation_input_tokens"
+_WRITES_BESIDE = ("cached_write_5m_tokens", "cached_write_1h_tokens")
+_READ_INSIDE = "cached_input_tokens"
+_WRITE_INSIDE = "cache_write_tokens"
+_REASONING = ("thinking_tokens", "reasoning_tokens")
+
+# where OpenAI puts the parts of a count: (mapping, key in it)
+_DETAILS_READ = (("prompt_tokens_details", "cached_tokens"), ("input_tokens_details", "cached_tokens"))
+_DETAILS_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("input_tokens_details", "cache_write_tokens"))
+_DETAILS_REASONING = (
+    ("completion_tokens_details", "reasoning_tokens"),
+    ("output_tokens_details", "reasoning_tokens"),
+)
+
+
+def plain_usage(recorded: Any) -> Usage | None:
+    """The common case in few steps, for this runs once a turn: counts that need no second thought. Else None."""
+    if type(recorded) is not dict:
+        return None
+    input_tokens = recorded.get("input_tokens")
+    output_tokens = recorded.get("output_tokens")
+    reasoning = recorded.get("thinking_tokens")
+    if type(input_tokens) is not int or type(output_tokens) is not int or input_tokens < 0 or output_tokens < 0:
+        return None
+    if reasoning is None:
+        return Usage(input_tokens, output_tokens, recorded=recorded) if len(recorded) == 2 else None
+    if len(recorded) != 3 or type(reasoning) is not int or not 0 <= reasoning <= output_tokens:
+        return None
+    return Usage(input_tokens, output_tokens, None, None, reasoning, recorded)
+
+
+def read_usage(recorded: Any, model: str | None = None) -> tuple[Usage | None, list[str]]:
+    """Normalised usage, and what in it could not be read. No usage recorded is None."""
+    if recorded is None:
+        return None, []
+    if not isinstance(recorded, dict):
+        return None, [f"`usage` is {json_type(recorded)}, not an object, so it counts as not recorded"]
+    return _read_slowly(recorded, model)
+
+
+def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, list[str]]:
+    counts = _Counts(recorded)
+    input_tokens = counts.first(_INPUT)
+    output_tokens = counts.first(_OUTPUT)
+    beside = [counts.get(key) for key in (_READ_BESIDE, _WRITE_BESIDE, *_WRITES_BESIDE)]
+    read, written = beside[0], _sum([*beside[1:], counts.get(_WRITE_INSIDE)])
+    if recorded.get("input_tokens") is None and (_sum(beside) or 0) <= (input_tokens or 0):
+        beside = []  # a gateway that copies Anthropic's cache counts beside an OpenAI prompt has them in it already
+    inside = counts.get(_READ_INSIDE)
+    if inside is not None:
+        if inside > (input_tokens or 0) or (model or "").rpartition("/")[2].startswith("claude"):
+            beside.append(inside)
+        read = _sum([read, inside])
+    input_tokens = _sum([input_tokens, *beside])
+    reasoning = counts.first(_REASONING)
+    if reasoning is not None and reasoning > (output_tokens or 0):
+        output_tokens = (output_tokens or 0) + reasoning
+    usage = Usage(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        cached_input_tokens=counts.detail(_DETAILS_READ) if read is None else read,
+        cache_write_tokens=counts.detail(_DETAILS_WRITE) if written is None else written,
+        reasoning_tokens=counts.detail(_DETAILS_REASONING) if reasoning is None else reasoning,
+        recorded=recorded,
+    )
+    return usage, counts.unread
+
+
+class _Counts:
+    """Reads numbers out of a mapping, and remembers those that are none."""
+
+    def __init__(self, recorded: Mapping[str, Any]) -> None:
+        self._recorded = recorded
+        self.unread: list[str] = []
+
+    def first(self, keys: tuple[str, ...]) -> int | None:
+        return next((count for key in keys if (count := self.get(key)) is not None), None)
+
+    def get(self, key: str) -> int | None:
+        return self._count(self._recorded.get(key), key)
+
+    def detail(self, places: tuple[tuple[str, str], ...]) -> int | None:
+        for outer, key in places:
+            details = self._recorded.get(outer)
+            if isinstance(details, dict) and details.get(key) is not None:
+                return self._count(details[key], f"{outer}.{key}")
+        return None
+
+    def _count(self, value: Any, name: str) -> int | None:
+        if value is None or (type(value) is int and value >= 0):
+            return value
+        if isinstance(value, float) and value.is_integer() and value >= 0:
+            return int(value)
+        kind = "negative" if isinstance(value, (int, float)) and value < 0 else json_type(value)
+        problem = f"usage `{name}` is {kind}, not a count, so it counts as not recorded"
+        if isinstance(value, float) and value >= 0:
+            problem = f"usage `{name}` is {value}, not a whole number, so it counts as not recorded"
+        self.unread.append(problem)
+        return None
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

@@ -1,0 +1,63 @@
+"""Which files are meant: names, folders, globs, and `-` for standard input."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+
+from bylaw.adapters.importers.records.opening import no_such_file
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
+
+SUFFIXES = tuple(
+    suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog") for packed in ("", ".gz", ".zst")
+)
+
+
+def find_traces(patterns: Sequence[str]) -> list[str]:
+    """Every trace file that is meant, each once, in the order given. Raises InputError where there is none."""
+    found: dict[str, None] = {}
+    problems: list[Diagnostic] = []
+    for pattern in patterns:
+        names, problem = _find(pattern)
+        found |= dict.fromkeys(names)
+        if problem is not None:
+            problems.append(problem)
+    if problems:
+        raise InputError(problems)
+    return list(found)
+
+
+def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
+    if pattern == "-":
+        return [pattern], None
+    if os.path.isdir(pattern):
+        names = _in_folder(pattern)
+        return names, None if names else _no_traces(pattern, "folder")
+    # A file may be called `[1].jsonl`: what exists is meant, whatever it looks like.
+    if os.path.exists(pattern):
+        return [pattern], None
+    if not glob.has_magic(pattern):
+        return [], no_such_file(pattern)
+    names = [name for match in sorted(glob.glob(pattern, recursive=True)) for name in _matched(match)]
+    return names, None if names else _no_traces(pattern, "glob")
+
+
+def _matched(match: str) -> list[str]:
+    """A file that a glob names is meant, whatever its suffix; a folder stands for the traces in it."""
+    return _in_folder(match) if os.path.isdir(match) else [match]
+
+
+def _in_folder(folder: str) -> list[str]:
+    walk = ((where, name) for where, _, names in os.walk(folder) for name in names)
+    return sorted(os.path.join(where, name) for where, name in walk if name.lower().endswith(SUFFIXES))
+
+
+def _no_traces(pattern: str, noun: str) -> Diagnostic:
+    return Diagnostic(
+        code="no-traces",
+        message=f"no trace file in {noun} `{pattern}`",
+        file=pattern,
+        help=f"a trace file ends in {', '.join(SUFFIXES[::3])}, with or without .gz or .zst",
+    )

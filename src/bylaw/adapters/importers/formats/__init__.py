@@ -1,0 +1,1 @@
+"""One reader a format: what its records say, told to the assembler."""

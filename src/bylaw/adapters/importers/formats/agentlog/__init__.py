@@ -1,0 +1,1 @@
+"""`.agentlog`: one content-addressed record a line, with a kind and a payload."""

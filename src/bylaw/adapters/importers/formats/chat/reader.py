@@ -1,0 +1,202 @@
+"""Reads chat messages: one a record, or lists of them, or objects that hold a list and say more about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bylaw.adapters.importers.assembly.assembler import Assembler
+from bylaw.adapters.importers.assembly.blocks import read_content
+from bylaw.adapters.importers.assembly.calls import SHARED_ID, calls_in
+from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
+from bylaw.adapters.importers.assembly.naming import SessionNames
+from bylaw.adapters.importers.assembly.prefix import cut_note
+from bylaw.adapters.importers.assembly.sessions import SessionsInOrder
+from bylaw.adapters.importers.assembly.usage import read_usage
+from bylaw.adapters.importers.formats.chat.message import (
+    ASSISTANT,
+    Misshapen,
+    Path,
+    item_of,
+    results_in,
+    role_of,
+    said,
+    text_field,
+    time_of,
+    unwrap,
+)
+from bylaw.adapters.importers.formats.reader import Record, assembly_notes, records_of
+from bylaw.adapters.importers.records.lines import Block
+from bylaw.adapters.importers.records.problems import Problems
+from bylaw.model.events import Event, SessionStart, ToolResult, Usage
+from bylaw.model.values import json_type
+
+_IDS = ("session_id", "id", "conversation_id")
+PARAMS = (
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "top_k",
+    "top_p",
+)
+
+
+class ChatReader:
+    def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
+        self.header: dict[str, Any] = {}
+        self.complete = True
+        self._problems = problems
+        self._streamed = streamed
+        self._assembler = Assembler(problems)
+        self._sessions = SessionsInOrder(self._assembler)
+        self._names = SessionNames()
+        self._open: Conversation | None = None
+        """the conversation whose messages come one a record"""
+        self._cut = False
+
+    def read(self, block: Block) -> list[Event]:
+        for record in records_of(block, self._problems):
+            self.read_record(record)
+        return self._assembler.take()
+
+    def finish(self) -> list[Event]:
+        self._close()
+        return self._assembler.take_all()
+
+    def notes(self) -> list[str]:
+        return [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
+
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        if isinstance(value, list):
+            self.read_list(record, value, ())
+        elif isinstance(value, dict) and isinstance(value.get("messages"), list):
+            self._object(record, value)
+        else:
+            self._open = self._open or self._begin(None, Settings(), None, record, bounded=self._streamed())
+            self._message(self._open, record, value, ())
+            self._cut = self._cut or self._open.cut
+
+    def read_list(
+        self,
+        record: Record,
+        messages: list[Any],
+        path: Path,
+        *,
+        session: str | None = None,
+        settings: Settings | None = None,
+        metadata: dict[str, Any] | None = None,
+        system: Any = None,
+    ) -> None:
+        """A whole conversation in one record."""
+        self._close()
+        conversation = self._begin(session, settings or Settings(), metadata, record, bounded=False)
+        if system is not None:
+            conversation.heard({"role": "system", "content": system}, record.locator(".system"))
+        for index, message in enumerate(messages):
+            self._message(conversation, record, message, (*path, index))
+        conversation.end()
+
+    def _object(self, record: Record, value: dict[str, Any]) -> None:
+        rest = dict(value)
+        messages, system = rest.pop("messages"), rest.pop("system", None)
+        params = {key: rest.pop(key) for key in PARAMS if key in rest}
+        params |= _take(rest, "params", dict) or {}
+        settings = Settings(
+            model=_take(rest, "model", str),
+            params=params or None,
+            tools=_take(rest, "tools", list),
+            metadata=_take(rest, "metadata", dict),
+        )
+        names = (_take(rest, key, (str, int)) for key in _IDS)
+        name = next((str(name) for name in names if name is not None), None)
+        self.read_list(
+            record, messages, ("messages",), session=name, settings=settings, metadata=rest or None, system=system
+        )
+
+    def _begin(
+        self, session: str | None, settings: Settings, metadata: dict[str, Any] | None, record: Record, *, bounded: bool
+    ) -> Conversation:
+        lane = self._sessions.start(self._names.pick(session))
+        if metadata is not None:
+            self._assembler.add(SessionStart(origin=lane.origin, source=record.locator(), metadata=metadata))
+        return Conversation(self._assembler, lane, settings, bounded=bounded)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.end()
+            self._open = None
+
+    def _message(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
+        try:
+            message = unwrap(message)
+            if role_of(message) == ASSISTANT:
+                self._answer(conversation, record, message, path)
+                return
+        except Misshapen as error:
+            record.bad(error.code, error.message, (*path, *error.path), help=error.help)
+            return
+        source = record.locator(item_of(path))
+        conversation.heard(message, source)
+        self._results(conversation, record, message, path)
+
+    def _answer(self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path) -> None:
+        told = said(message)
+        at, source = time_of(message), record.locator(item_of(path))
+        calls, shared = calls_in(told.uses, conversation.origin, conversation.turn, at, source, told.arguments)
+        for call_id in shared:
+            record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
+        content, text, _ = read_content(told.blocks)
+        conversation.answered(
+            Answer(
+                content=content,
+                text=text,
+                calls=calls,
+                at=at,
+                source=source,
+                model=text_field(message, "model"),
+                stop_reason=text_field(message, "stop_reason", "finish_reason"),
+                latency_ms=_number(message.get("latency_ms")),
+                usage=self._usage(record, message, path),
+            )
+        )
+        conversation.said(message)
+        self._results(conversation, record, message, path)
+
+    def _results(self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path) -> None:
+        for result in results_in(message):
+            conversation.result(
+                ToolResult(
+                    origin=conversation.origin,
+                    at=time_of(message),
+                    source=record.locator(item_of(path)),
+                    call_id=result.call_id,
+                    name=result.name,
+                    content=result.content,
+                    is_error=result.is_error,
+                )
+            )
+
+    def _usage(self, record: Record, message: dict[str, Any], path: Path) -> Usage | None:
+        usage, unread = read_usage(message.get("usage"), text_field(message, "model"))
+        for problem in unread:
+            record.warn("bad-usage", problem, (*path, "usage"))
+        return usage
+
+
+def _take(fields: dict[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
+    """A field of the right type, taken out of the others; what stays is told when the session starts."""
+    return fields.pop(key) if isinstance(fields.get(key), kind) else None
+
+
+def _number(value: Any) -> float | None:
+    return value if json_type(value) == "number" else None

@@ -1,0 +1,131 @@
+"""What every format's reader does: take blocks of records, tell the assembler, report what cannot be read."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from bylaw.adapters.importers.assembly.assembler import Assembler
+from bylaw.adapters.importers.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
+from bylaw.adapters.importers.records.lines import Block
+from bylaw.adapters.importers.records.locate import locate
+from bylaw.adapters.importers.records.place import Place, placed, problem_at
+from bylaw.adapters.importers.records.problems import Problems
+from bylaw.model.events import Event
+from bylaw.model.source import Locator
+from bylaw.model.values import json_type
+
+UNREAD: Any = object()
+"""stands for a record that could not be decoded, or is blank"""
+
+
+class Reader(Protocol):
+    """Reads the records of one trace, in order."""
+
+    header: dict[str, Any]
+    complete: bool
+
+    def read(self, block: Block) -> list[Event]:
+        """The events that are settled after these records."""
+
+    def finish(self) -> list[Event]:
+        """The events that waited for more records."""
+
+    def notes(self) -> list[str]:
+        """What had to be assumed."""
+
+
+class Record(Struct, frozen=True):
+    """A decoded record that still knows where it stands, for readers that decode everything."""
+
+    value: Any
+    raw: bytes
+    place: Place
+    problems: Problems
+
+    def locator(self, item: str = "") -> Locator:
+        return Locator(self.problems.file, self.place.line, ((self.place.item or "") + item).lstrip(".") or None)
+
+    def bad(self, code: str, message: str, path: tuple[str | int, ...] = (), *, help: str | None = None) -> None:
+        report(self.problems, self.place, self.raw, path, code=code, message=message, help=help)
+
+    def warn(self, code: str, message: str, path: tuple[str | int, ...] = (), *, help: str | None = None) -> None:
+        report(self.problems, self.place, self.raw, path, code=code, message=message, help=help, severity="warning")
+
+
+def report(
+    problems: Problems,
+    place: int | Place,
+    raw: bytes,
+    path: tuple[str | int, ...],
+    *,
+    code: str,
+    message: str,
+    severity: Literal["error", "warning"] = "error",
+    help: str | None = None,
+) -> None:
+    """A problem with the value at `path` of a record that is valid JSON."""
+    text = raw.decode(errors="replace")
+    offset = locate(text, path)
+    found = problem_at(problems.file, place, text, offset, code=code, message=message, severity=severity, help=help)
+    if severity == "error":
+        problems.bad(found)
+    else:
+        problems.warn(found)
+
+
+def decode(place: int | Place, raw: bytes, problems: Problems) -> Any:
+    """The value of a record, or UNREAD where it is blank or was reported."""
+    try:
+        return decode_quickly(raw)
+    except REFUSED:
+        return decode_again(place, raw, problems)
+
+
+def decode_again(place: int | Place, raw: bytes, problems: Problems) -> Any:
+    """The careful second look at a record that the quick decoder refused."""
+    if not raw.strip():
+        return UNREAD
+    try:
+        text = decode_text(raw).rstrip("\r\n")
+        value, mended = decode_carefully(text)
+    except Fault as fault:
+        problems.bad(problem_at(problems.file, place, fault.text, fault.offset, code=fault.code, message=fault.message))
+        return UNREAD
+    if mended:
+        message = "half of a surrogate pair is not a character, and is read as U+FFFD"
+        offset = max(text.lower().find("\\ud"), 0)
+        problems.warn(
+            problem_at(problems.file, place, text, offset, code="lone-surrogate", message=message, severity="warning")
+        )
+    return value
+
+
+_NAMES = {"text": "text", "number": "a number", "list": "a list", "object": "an object", "boolean": "true or false"}
+
+
+def a_type(value: Any) -> str:
+    """The type of a value, as a message says it: `a list`."""
+    kind = json_type(value)
+    return _NAMES.get(kind, kind)
+
+
+def near(word: str, words: tuple[str, ...]) -> str | None:
+    """A line of help with the nearest of the known words, or all of them."""
+    match = get_close_matches(word, words, 1)
+    return f"did you mean `{match[0]}`?" if match else f"known: {', '.join(words)}"
+
+
+def records_of(block: Block, problems: Problems) -> list[Record]:
+    """The records of a block that can be decoded."""
+    decoded = ((decode(place, raw, problems), raw, place) for raw, place in block)
+    return [Record(value, raw, placed(place), problems) for value, raw, place in decoded if value is not UNREAD]
+
+
+def assembly_notes(assembler: Assembler) -> list[str]:
+    count = assembler.unanswered
+    if not count:
+        return []
+    return ["1 request has no response" if count == 1 else f"{count} requests have no response"]

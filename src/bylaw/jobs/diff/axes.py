@@ -1,0 +1,279 @@
+"""The nine axes: what moved, by how much, and how sure that is.
+
+Without repeats a unit is a turn, and divergence is judged against zero. Where the baseline has repeats a unit is a
+task, and divergence is judged against the baseline's own run-to-run divergence. Every axis is judged at a level
+corrected for looking at all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from bylaw.jobs.diff.compare import Comparison
+from bylaw.jobs.diff.lexical import Lexicon
+from bylaw.jobs.diff.pairing import Group
+from bylaw.jobs.diff.prices import Prices, cost_of
+from bylaw.jobs.diff.refusals import is_refusal
+from bylaw.jobs.diff.sessions import Recording
+from bylaw.jobs.diff.statistics import ALPHA, Interval, mean_interval, share_interval
+from bylaw.jobs.diff.steps import Step
+from bylaw.model.diff import AxisRow, Change
+
+AXES = ("semantic", "trajectory", "safety", "verbosity", "latency", "cost", "reasoning", "judge", "conformance")
+FEW = 5
+"""fewer units than this: the row says so"""
+
+Measure: TypeAlias = Callable[[Step], float | None]
+
+
+class Measured(Struct):
+    """What one axis measured, before it is judged."""
+
+    before: float
+    after: float
+    worse: list[float]
+    """by how much each unit got worse; negative where it got better"""
+    interval: Callable[[float], Interval]
+    """level → interval of the mean of `worse`"""
+    flags: tuple[str, ...] = ()
+
+
+class Scale(Struct, frozen=True):
+    """How a worsening is graded: shares as they are, values relative to the baseline but at least to a unit."""
+
+    minor: float
+    moderate: float
+    unit: float | None = None
+
+    def grade(self, worse: float, baseline: float) -> Change:
+        amount = worse if self.unit is None else worse / max(abs(baseline), self.unit)
+        if amount <= 1e-9:
+            return Change.NONE
+        return Change.MINOR if amount < self.minor else Change.MODERATE if amount < self.moderate else Change.SEVERE
+
+    def is_slight(self, worse: float, baseline: float) -> bool:
+        return (worse if self.unit is None else worse / max(abs(baseline), self.unit)) < self.minor / 2
+
+
+RATE = Scale(0.05, 0.15)
+TOKENS, MILLISECONDS, DOLLARS = (Scale(0.10, 0.30, unit) for unit in (20.0, 50.0, 0.001))
+SCALES = {"verbosity": TOKENS, "latency": MILLISECONDS, "cost": DOLLARS, "reasoning": TOKENS}
+
+
+def measure_axes(
+    groups: Sequence[Group], lexicon: Lexicon, *, judge: Measure | None = None, prices: Prices | None = None
+) -> dict[str, Measured]:
+    """Every axis that something was recorded for."""
+    repeats = any(group.has_repeats for group in groups)
+    distance = _distances_by_task if repeats else _distances_by_turn
+    value = _values_by_task if repeats else _values_by_turn
+    measured: dict[str, Measured | None] = {
+        "semantic": distance(groups, lexicon, Comparison.semantic),
+        "trajectory": distance(groups, lexicon, Comparison.trajectory),
+        "conformance": distance(groups, lexicon, Comparison.conformance),
+        "safety": value(groups, lexicon, lambda step: float(is_refusal(step.response)), True),
+        "verbosity": value(groups, lexicon, _output_tokens, False),
+        "latency": value(groups, lexicon, _latency, False),
+        "cost": value(groups, lexicon, lambda step: cost_of(step.response, prices=prices), False),
+        "reasoning": value(groups, lexicon, _reasoning_tokens, False),
+        "judge": _reversed(value(groups, lexicon, judge, True)) if judge else None,
+    }
+    return {axis: figures for axis, figures in measured.items() if figures is not None}
+
+
+def structural_distance(groups: Sequence[Group], lexicon: Lexicon) -> float | None:
+    repeats = any(group.has_repeats for group in groups)
+    measured = (_distances_by_task if repeats else _distances_by_turn)(groups, lexicon, Comparison.structure)
+    return None if measured is None else measured.after
+
+
+def judge_axis(axis: str, measured: Measured | None, tests: int, repeats: bool) -> AxisRow:
+    """One row: figures, interval, and a severity that the corrected interval may cap."""
+    if measured is None or not measured.worse:
+        return AxisRow(axis=axis, flags=("not_recorded",))
+    lower_is_worse = axis in ("semantic", "judge", "conformance")
+    sign = -1 if lower_is_worse else 1
+    worse = math.fsum(measured.worse) / len(measured.worse)
+    low, high = measured.interval(ALPHA)
+    sure = measured.interval(ALPHA / tests)[0] > 0
+    shown = (sign * low, sign * high) if sign > 0 else (sign * high, sign * low)
+    return AxisRow(
+        axis=axis,
+        baseline=measured.before,
+        candidate=measured.after,
+        delta=measured.after - measured.before,
+        ci95=(_finite(shown[0]), _finite(shown[1])),
+        severity=_severity(axis, worse, measured.before, sure),
+        n=len(measured.worse),
+        flags=(*measured.flags, *_flags(worse, low, high, len(measured.worse), repeats)),
+        share_changed=sum(one > 1e-9 for one in measured.worse) / len(measured.worse),
+    )
+
+
+def _severity(axis: str, worse: float, baseline: float, sure: bool) -> Change:
+    scale = SCALES.get(axis, RATE)
+    grade = scale.grade(worse, baseline)
+    if sure or grade is Change.NONE:
+        return grade
+    return Change.NONE if scale.is_slight(worse, baseline) else Change.MINOR
+
+
+def _flags(worse: float, low: float, high: float, n: int, repeats: bool) -> list[str]:
+    flags = []
+    if n < FEW:
+        flags.append("too_few_samples")
+    if low <= 0 <= high and worse:
+        flags.append("interval_includes_no_change")
+    if worse < -1e-9:
+        flags.append("improved")
+    if not repeats:
+        flags.append("no_repeats")
+    return flags
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+# -- what a turn measures ---------------------------------------------------------------------------------------------
+
+
+def _output_tokens(step: Step) -> float | None:
+    usage = step.response.usage
+    return None if usage is None or usage.output_tokens is None else float(usage.output_tokens)
+
+
+def _reasoning_tokens(step: Step) -> float | None:
+    usage = step.response.usage
+    return None if usage is None or usage.reasoning_tokens is None else float(usage.reasoning_tokens)
+
+
+def _latency(step: Step) -> float | None:
+    return step.response.latency_ms
+
+
+# -- distances: zero, or the baseline's own, when nothing changed -----------------------------------------------------
+
+Distance: TypeAlias = Callable[[Comparison], list[float]]
+
+
+def _distances_by_turn(groups: Sequence[Group], lexicon: Lexicon, distance: Distance) -> Measured | None:
+    apart = [d for group in groups for one in crossed(group, lexicon) for d in distance(one)]
+    if not apart:
+        return None
+    mean = math.fsum(apart) / len(apart)
+    before = 0.0 if distance in (Comparison.trajectory, Comparison.structure) else 1.0
+    after = mean if before == 0.0 else 1.0 - mean
+    return Measured(before, after, apart, lambda alpha: share_interval(mean, len(apart), alpha))
+
+
+def _distances_by_task(groups: Sequence[Group], lexicon: Lexicon, distance: Distance) -> Measured | None:
+    """Per task: how far the candidate is from the baseline, less how far the baseline is from itself."""
+    own, cross = [], []
+    for group in groups:
+        if group.has_repeats:
+            within = [_mean(distance(one)) for one in repeated(group, lexicon)]
+            between = [_mean(distance(one)) for one in crossed(group, lexicon)]
+            if within and between:
+                own.append(_mean([d for d in within if d is not None]))
+                cross.append(_mean([d for d in between if d is not None]))
+    both = [(o, c) for o, c in zip(own, cross, strict=True) if o is not None and c is not None]
+    if not both:
+        return None
+    excess = [c - o for o, c in both]
+    before, after = (_mean([one[side] for one in both]) or 0.0 for side in (0, 1))
+    is_distance = distance in (Comparison.trajectory, Comparison.structure)
+    return Measured(
+        before if is_distance else 1.0 - before,
+        after if is_distance else 1.0 - after,
+        excess,
+        lambda alpha: mean_interval(excess, alpha),
+        _left_out(groups),
+    )
+
+
+def _left_out(groups: Sequence[Group]) -> tuple[str, ...]:
+    return ("tasks_without_repeats_left_out",) if not all(group.has_repeats for group in groups) else ()
+
+
+def crossed(group: Group, lexicon: Lexicon) -> list[Comparison]:
+    return [_comparison(b, c, lexicon, group) for b in group.baseline for c in group.candidate]
+
+
+def nearest(group: Group, lexicon: Lexicon) -> list[Comparison]:
+    """For each candidate trial, the baseline trial it is closest to: what still differs, no trial explains."""
+    found = []
+    for candidate in group.candidate:
+        made = [_comparison(baseline, candidate, lexicon, group) for baseline in group.baseline]
+        found.append(min(made, key=lambda one: math.fsum(one.trajectory()) + math.fsum(one.semantic())))
+    return found
+
+
+def repeated(group: Group, lexicon: Lexicon) -> list[Comparison]:
+    return [_comparison(b, other, lexicon, group) for b, other in combinations(group.baseline, 2)]
+
+
+def _comparison(left: Recording, right: Recording, lexicon: Lexicon, group: Group) -> Comparison:
+    """Made once per group, since every axis reads the same alignment."""
+    key = (id(left), id(right))
+    made: Comparison | None = group.comparisons.get(key)
+    if made is None:
+        made = group.comparisons[key] = Comparison(left, right, lexicon)
+    return made
+
+
+# -- values: measured on each side, compared turn by turn or task by task ---------------------------------------------
+
+
+def _values_by_turn(groups: Sequence[Group], lexicon: Lexicon, measure: Measure, rate: bool) -> Measured | None:
+    both = [v for group in groups for one in crossed(group, lexicon) for v in one.values(measure)]
+    return _paired(both)
+
+
+def _values_by_task(groups: Sequence[Group], lexicon: Lexicon, measure: Measure, rate: bool) -> Measured | None:
+    """Per task: a rate is a mean over turns; an amount is the session's total per baseline turn, so that added turns
+    count.
+    """
+    both = []
+    for group in groups:
+        length = _mean([float(len(recording.steps)) for recording in group.baseline]) or 1.0
+        before = _mean_of_sessions(group.baseline, measure, None if rate else length)
+        after = _mean_of_sessions(group.candidate, measure, None if rate else length)
+        if before is not None and after is not None:
+            both.append((before, after))
+    return _paired(both)
+
+
+def _mean_of_sessions(recordings: Sequence[Recording], measure: Measure, length: float | None) -> float | None:
+    figures = []
+    for recording in recordings:
+        values = [value for step in recording.steps if (value := measure(step)) is not None]
+        if values:
+            figures.append(math.fsum(values) / (length or len(values)))
+    return _mean(figures)
+
+
+def _paired(both: Sequence[tuple[float, float]]) -> Measured | None:
+    if not both:
+        return None
+    worse = [after - before for before, after in both]
+    before, after = (math.fsum(one[side] for one in both) / len(both) for side in (0, 1))
+    return Measured(before, after, worse, lambda alpha: mean_interval(worse, alpha))
+
+
+def _reversed(measured: Measured | None) -> Measured | None:
+    """For a score, less is worse."""
+    if measured is None:
+        return None
+    worse = [-one for one in measured.worse]
+    return Measured(measured.before, measured.after, worse, lambda alpha: mean_interval(worse, alpha))
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

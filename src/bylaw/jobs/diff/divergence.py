@@ -1,0 +1,164 @@
+"""Where the two sides part, and in what way.
+
+structural: other tools, other argument keys, another order or number of calls, a turn lost or added.
+decision: other argument values, another stop reason, or other facts in the text: numbers, yes or no, negation.
+style: other words for the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from bylaw.jobs.diff.compare import Comparison
+from bylaw.jobs.diff.lexical import Lexicon, words
+from bylaw.jobs.diff.sessions import Recording
+from bylaw.jobs.diff.steps import Step, arguments
+from bylaw.model.canonical import canonical_json
+from bylaw.model.diff import Divergence, DivergenceKind
+
+SHOWN = 20
+_GRAVITY = {"structural": 0, "decision": 1, "style": 2}
+_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
+_POLAR = frozenset(
+    {
+        "yes", "no", "not", "never", "none", "cannot", "can't", "won't", "don't", "isn't", "wasn't", "didn't",
+        "without", "approved", "denied", "accepted", "rejected", "refused", "allowed", "forbidden", "confirmed",
+        "cancelled", "canceled", "success", "successful", "failed", "failure", "true", "false", "eligible",
+        "ineligible", "available", "unavailable", "valid", "invalid", "open", "closed",
+    }
+)  # fmt: skip
+"""words that turn a statement around"""
+
+
+def divergences(comparisons: Sequence[Comparison], lexicon: Lexicon) -> tuple[tuple[Divergence, ...], int]:
+    """The first divergence and the gravest ones, in order of appearance, and how many there are in all."""
+    found = [one for comparison in comparisons for one in _in_session(comparison, lexicon)]
+    gravest = sorted(range(len(found)), key=lambda i: (_GRAVITY[found[i].kind], -found[i].weight, i))
+    kept = sorted({*range(min(1, len(found))), *gravest[: SHOWN - 1]})
+    return tuple(found[i] for i in kept), len(found)
+
+
+def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence]:
+    where = comparison.baseline
+    for b, c in comparison.sides:
+        if b is None or c is None:
+            yield _unmatched(b, c, where)
+        elif b.signature != c.signature:
+            found = _classify(b, c)
+            if found is not None:
+                yield _divergence(b, c, where, *found, _weight(b, c, lexicon))
+
+
+def _unmatched(b: Step | None, c: Step | None, where: Recording) -> Divergence:
+    step = b or c
+    assert step is not None
+    what = "a turn was lost" if b else "a turn was added"
+    calls = ", ".join(call.name for call in step.response.tool_calls)
+    what += f" that calls {calls}" if calls else ""
+    return _divergence(b, c, where, "structural", what, 1.0)
+
+
+def _divergence(
+    b: Step | None, c: Step | None, where: Recording, kind: DivergenceKind, what: str, weight: float
+) -> Divergence:
+    return Divergence(
+        turn=b.turn if b else c.turn if c else None,
+        kind=kind,
+        what=what,
+        baseline=quote(b) if b else None,
+        candidate=quote(c) if c else None,
+        session=where.session,
+        trace=where.trace,
+        baseline_turn=b.turn if b else None,
+        candidate_turn=c.turn if c else None,
+        weight=weight,
+    )
+
+
+def _weight(b: Step, c: Step, lexicon: Lexicon) -> float:
+    calls = 0.0 if b.tokens == c.tokens else 0.5
+    return round(calls + 0.5 * (1 - lexicon.similarity(b.text, c.text)), 6)
+
+
+def _classify(b: Step, c: Step) -> tuple[DivergenceKind, str] | None:
+    if b.shape != c.shape:
+        return "structural", _structural(b, c)
+    if b.tokens != c.tokens:
+        return "decision", _changed_arguments(b, c)
+    if b.response.stop_reason != c.response.stop_reason:
+        return "decision", f"stop reason {b.response.stop_reason} became {c.response.stop_reason}"
+    if b.text != c.text:
+        facts = _changed_facts(b.text, c.text)
+        return ("decision", facts) if facts else ("style", "other words")
+    return None
+
+
+def _structural(b: Step, c: Step) -> str:
+    before, after = (
+        Counter(call.name for call in b.response.tool_calls),
+        Counter(call.name for call in c.response.tool_calls),
+    )
+    lost, added = before - after, after - before
+    if lost or added:
+        parts = [f"{name} is no longer called" for name in sorted(lost)] + [
+            f"{name} is called" for name in sorted(added)
+        ]
+        return ", ".join(parts)
+    if Counter(b.shape) == Counter(c.shape):
+        return "the same calls in another order"
+    return "other argument names: " + ", ".join(sorted({*c.shape} - {*b.shape}) or sorted({*b.shape} - {*c.shape}))
+
+
+def _changed_arguments(b: Step, c: Step) -> str:
+    changed = []
+    for before, after in zip(b.response.tool_calls, c.response.tool_calls, strict=True):
+        left, right = arguments(before), arguments(after)
+        if isinstance(left, dict) and isinstance(right, dict):
+            keys = [key for key in left if canonical_json(left[key]) != canonical_json(right.get(key))]
+            changed += [f"{before.name} {key}: {_short(left[key])} became {_short(right.get(key))}" for key in keys]
+        elif left != right:
+            changed.append(f"{before.name}: {_short(left)} became {_short(right)}")
+    return "; ".join(changed[:4])
+
+
+def _changed_facts(before: str, after: str) -> str:
+    """Numbers and turning words that only one side has."""
+    numbers = _only(_NUMBER.findall(before), _NUMBER.findall(after))
+    polar = _only(_polar(before), _polar(after))
+    parts = [f"{name} {_sides(*pair)}" for name, pair in (("numbers", numbers), ("words", polar)) if any(pair)]
+    return "; ".join(parts)
+
+
+def _polar(text: str) -> list[str]:
+    straight = text.replace("\u2019", "'")
+    return [word for word in words(straight) if word in _POLAR]
+
+
+def _only(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    left, right = Counter(before), Counter(after)
+    return sorted((left - right).elements()), sorted((right - left).elements())
+
+
+def _sides(lost: list[str], added: list[str]) -> str:
+    return f"{', '.join(lost[:4]) or 'none'} became {', '.join(added[:4]) or 'none'}"
+
+
+def quote(step: Step) -> str:
+    """A turn in one line: its calls, then its words."""
+    calls = [f"{call.name}({_short(arguments(call))})" for call in step.response.tool_calls]
+    text = _flat(step.text)
+    return _cut(" ".join([*calls, *([f'"{text}"'] if text else [])]) or "(nothing)", 240)
+
+
+def _short(value: object) -> str:
+    return _cut(_flat(canonical_json(value).decode(errors="replace")), 80)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text[:1_000].split())
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,42 @@
+"""The comparison for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from bylaw.model.diff import DiffReport
+from bylaw.report import diff_wording as wording
+
+
+def render_diff(report: DiffReport) -> str:
+    return json.dumps(diff_as_json(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def diff_as_json(report: DiffReport) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    return {
+        "schema": "bylaw.diff/1",
+        "job": "diff",
+        "exit_code": report.exit_code,
+        "verdict": wording.headline(report),
+        "summary": list(wording.summary(report)),
+        "worst": report.worst.value,
+        "gate": {"fail_on": report.fail_on.value, "tripped": report.tripped},
+        "axes": fields["axes"],
+        "tool_rates": fields["tool_rates"],
+        "changed_sessions": fields["changed_sessions"],
+        "first_divergence": fields["divergences"][0] if report.divergences else None,
+        "divergences": fields["divergences"],
+        "divergence_count": report.divergence_count,
+        "policy": fields["policy"],
+        "sessions": fields["sessions"],
+        "fingerprint": fields["fingerprint"],
+        "tasks": report.groups,
+        "turns": {"baseline": report.turns[0], "candidate": report.turns[1]},
+        "repeats": report.repeats,
+        "rules": report.rules,
+        "notes": fields["notes"],
+    }

@@ -1,0 +1,113 @@
+"""Formats are told apart by their content, and what is not ours is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bylaw.adapters.importers import FORMATS, load_trace, open_trace
+from tests.unit.readers.shapes import lines, problems_of, record, request, write
+
+USER = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("value", "format"),
+    [
+        ({"bylaw": "trace/1"}, "bylaw"),
+        ({"kind": "request", "session": "a"}, "bylaw"),
+        (request(), "agentlog"),
+        (record("chat_reqest", {}), None),
+        (USER, "openai"),
+        ({"role": "assistant", "tool_calls": []}, "openai"),
+        ({"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "a", "input": {}}]}, "anthropic"),
+        ({"type": "message", "role": "assistant", "content": [], "stop_reason": None}, "anthropic"),
+        ({"messages": [USER]}, "openai"),
+        ({"messages": [USER], "system": "x"}, "anthropic"),
+        ({"messages": []}, "openai"),
+        ({"choices": [{"message": {"role": "assistant", "content": "x"}}]}, "openai"),
+        ({"type": "user_message", "content": "x"}, "events"),
+        ({"type": "agent_message", "message": "x"}, "events"),
+        ({"id": "x", "events": [{"type": "tool_call", "name": "a"}]}, "events"),
+        ({"trace_events": []}, "events"),
+        ({"task_id": 3, "traj": []}, "tau"),
+    ],
+)
+def test_formats_by_their_records(value: Any, format: str | None) -> None:
+    trace = load_trace(lines(value).encode(), skip_bad=True)
+    assert trace.format == (format or "agentlog")
+    assert load_trace([value], skip_bad=True).format == (format or "agentlog")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+        {"suite_name": "slack", "pipeline_name": "gt", "messages": [USER]},
+        {"type": "user", "message": USER, "uuid": "x"},
+        {"type": "summary", "summary": "x"},
+        {"trace_id": "x", "spans": []},
+        {"resourceSpans": []},
+        {"version": 2, "status": "success", "eval": {}, "samples": []},
+        {"trajectory": [], "history": [USER], "info": {}},
+        {"messages": ["not", "messages"]},
+        {"messages": [{"type": "human", "data": {}}]},
+        {"events": [{"event": "model"}]},
+        {"traj": []},
+        {"a": 1},
+        [],
+        5,
+        "text",
+        None,
+    ],
+)
+def test_what_is_not_ours_is_refused(value: Any) -> None:
+    (problem,) = problems_of(lines(value, value).encode())
+    assert problem.code == "unknown-format"
+    assert problem.help is not None
+    assert all(name in problem.help for name in (*FORMATS, "--from"))
+    assert str(problem.span) == "trace:1:1"
+
+
+def test_a_bad_first_line_does_not_hide_the_format() -> None:
+    trace = load_trace(b'{"broken\n' + lines(USER, {"role": "assistant", "content": "x"}).encode(), skip_bad=True)
+    assert (trace.format, trace.skipped, len(trace.turns)) == ("openai", 1, 1)
+
+
+def test_when_nothing_is_json_that_is_said() -> None:
+    assert [(p.code, str(p.span)) for p in problems_of(b"hello\nworld\n")] == [
+        ("bad-json", "trace:1:1"),
+        ("bad-json", "trace:2:1"),
+    ]
+
+
+def test_the_suffix_helps_where_the_content_does_not(tmp_path: Path) -> None:
+    path = write(tmp_path, '{"kind": \n' * 3, "t.agentlog")
+    assert open_trace(path).format == "agentlog"
+
+
+def test_a_format_can_be_forced() -> None:
+    value = {"suite_name": "slack", "messages": [USER, {"role": "assistant", "content": "x"}]}
+    assert len(load_trace([value], format="openai").turns) == 1
+    with pytest.raises(ValueError, match="expected one of bylaw, agentlog"):
+        load_trace([value], format="csv")
+
+
+def test_a_chat_of_both_kinds_is_read_whole() -> None:
+    talk = [
+        USER,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "a", "input": {}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "x"},
+        {"role": "assistant", "tool_calls": [{"id": "2", "function": {"name": "b", "arguments": "{}"}}]},
+    ]
+    for format in ("openai", "anthropic", None):
+        trace = load_trace(json.dumps(talk).encode(), format=format)
+        assert [c.name for turn in trace.turns for c in turn.tool_calls] == ["a", "b"]
+
+
+def test_every_format_is_described() -> None:
+    assert list(FORMATS) == ["bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
+    assert all(FORMATS.values())

@@ -1,0 +1,59 @@
+"""Files, folders, globs, and `-`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bylaw.adapters.importers import find_traces
+from bylaw.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (
+        "b.jsonl",
+        "a.agentlog",
+        "sub/c.json.gz",
+        "sub/deep/d.NDJSON.zst",
+        "notes.txt",
+        "policy.yaml",
+        "[1].json",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("patterns", "found"),
+    [
+        (["b.jsonl"], ["b.jsonl"]),
+        (["notes.txt"], ["notes.txt"]),
+        (["-"], ["-"]),
+        (["sub"], ["sub/c.json.gz", "sub/deep/d.NDJSON.zst"]),
+        (["."], ["./[1].json", "./a.agentlog", "./b.jsonl", "./sub/c.json.gz", "./sub/deep/d.NDJSON.zst"]),
+        (["*.jsonl", "a.*"], ["b.jsonl", "a.agentlog"]),
+        (["**/*.gz"], ["sub/c.json.gz"]),
+        (["s*"], ["sub/c.json.gz", "sub/deep/d.NDJSON.zst"]),
+        (["*.txt"], ["notes.txt"]),
+        (["[1].json"], ["[1].json"]),
+        (["b.jsonl", "*.jsonl"], ["b.jsonl"]),
+    ],
+)
+def test_what_is_meant(folder: Path, patterns: list[str], found: list[str]) -> None:
+    assert find_traces(patterns) == found
+
+
+def test_what_is_not_there_is_reported_at_once(folder: Path) -> None:
+    with pytest.raises(InputError) as error:
+        find_traces(["b.jsonl", "gone.jsonl", "*.parquet", "empty"])
+    assert [(d.file, d.code) for d in error.value.diagnostics] == [
+        ("*.parquet", "no-traces"),
+        ("empty", "no-traces"),
+        ("gone.jsonl", "no-such-file"),
+    ]
