@@ -123,7 +123,7 @@ def warm_up(file: str) -> None:
     from bylaw.adapters.importers import open_trace
 
     with tempfile.NamedTemporaryFile(suffix=Path(file).suffix) as small, open(file, "rb") as lines:
-        small.writelines(line for line, _ in zip(lines, range(9)))
+        small.writelines(line for line, _ in zip(lines, range(9), strict=False))
         small.flush()
         sum(1 for _ in open_trace(small.name))
 

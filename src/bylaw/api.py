@@ -37,12 +37,14 @@ def diff(
     fail_on: Literal["none", "minor", "moderate", "severe"] = "severe",
     judge: Callable[[Response], float | None] | None = None,
     prices: str | PathLike[str] | None = None,
+    embeddings: bool = False,
 ) -> DiffReport:
     """What changed between two versions of the agent, and did it break or mend a rule?
 
     `judge` scores a response, more is better; None where it cannot say. `prices` is the path of a price table of your
-    own.
+    own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.
     """
+    from bylaw.adapters.embeddings import load_embedder
     from bylaw.jobs.diff.job import diff as diff_sources
     from bylaw.jobs.diff.price_file import load_prices
 
@@ -53,6 +55,7 @@ def diff(
         fail_on=Change(fail_on),
         judge=None if judge is None else lambda step: judge(step.response),
         prices=None if prices is None else load_prices(prices),
+        embedder=load_embedder() if embeddings else None,
     )
 
 

@@ -30,6 +30,11 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
 @click.option("--from", "trace_format", metavar="FORMAT", help="Read traces as FORMAT instead of detecting it.")
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @click.option("--prices", metavar="FILE", help="Price table to use instead of the one shipped.")
+@click.option(
+    "--embeddings",
+    is_flag=True,
+    help="Measure the semantic axis by sentence embeddings, offline, instead of words; needs `bylaw[embeddings]`.",
+)
 @output_options
 def command(
     baseline: str,
@@ -39,6 +44,7 @@ def command(
     trace_format: str | None,
     skip_bad: bool,
     prices: str | None,
+    embeddings: bool,
     formats: tuple[str, ...],
     output: str | None,
 ) -> ExitCode:
@@ -47,6 +53,7 @@ def command(
     BASELINE and CANDIDATE are a trace, a folder or a glob each. Record the baseline more than once, and divergence is
     judged against its own run-to-run divergence.
     """
+    from bylaw.adapters.embeddings import load_embedder
     from bylaw.dialects import load_rules
     from bylaw.jobs.diff.job import diff
     from bylaw.jobs.diff.price_file import load_prices
@@ -56,10 +63,11 @@ def command(
     targets = parse_targets(formats, output)
     try:
         own = None if prices is None else load_prices(prices)
+        embedder = load_embedder() if embeddings else None
         rules = load_rules(list(policies)) if policies else None
         before, after = (_sources(side, trace_format, skip_bad) for side in (baseline, candidate))
         level = Change("none" if fail_on == "never" else fail_on)
-        report = diff(before, after, rules.rules if rules else (), fail_on=level, prices=own)
+        report = diff(before, after, rules.rules if rules else (), fail_on=level, prices=own, embedder=embedder)
     except InputError as problem:
         return refuse("diff", problem.diagnostics, targets)
     show_on_stderr(rules.diagnostics if rules else ())

@@ -26,7 +26,6 @@ from bylaw.model.condition import Condition
 from bylaw.model.events import Event, Response
 from bylaw.model.verdict import Outcome
 
-
 RECENT = 64
 """matching turns that are remembered, for calls that are recorded after a later turn"""
 

@@ -134,6 +134,8 @@ class DiffReport(Struct, kw_only=True):
     """The result of `bylaw diff`."""
 
     axes: tuple[AxisRow, ...]
+    semantic_measure: str = "lexical"
+    """what the semantic axis was measured with: the words, or the embedder named here"""
     tool_rates: tuple[ToolRate, ...] = ()
     changed_sessions: ChangedSessions | None = None
     """only without repeats, and with enough sessions to speak of a share"""

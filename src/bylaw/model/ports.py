@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class TraceSource(Protocol):
@@ -28,3 +32,19 @@ class TraceSource(Protocol):
     @property
     def skipped(self) -> int: ...
     def __iter__(self) -> Iterator[Event]: ...
+
+
+class TextSimilarity(Protocol):
+    """How alike two texts are, in [0, 1]."""
+
+    @property
+    def name(self) -> str: ...
+    def similarity(self, left: str, right: str) -> float: ...
+
+
+class Embedder(Protocol):
+    """Gives each text a direction: one row a text, of length 1, or zeros where the text holds nothing."""
+
+    @property
+    def name(self) -> str: ...
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...

@@ -26,6 +26,7 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "worst": report.worst.value,
         "gate": {"fail_on": report.fail_on.value, "tripped": report.tripped},
         "axes": fields["axes"],
+        "semantic_measure": report.semantic_measure,
         "tool_rates": fields["tool_rates"],
         "changed_sessions": fields["changed_sessions"],
         "first_divergence": fields["divergences"][0] if report.divergences else None,

@@ -65,7 +65,8 @@ def _axes(report: DiffReport) -> list[str]:
             f"{row.severity}{flagged}",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return lines
+    below = [f"{escape(line)}  " for line in wording.under_axes(report)]
+    return [*lines, "", *below] if below else lines
 
 
 def _divergences(report: DiffReport) -> list[str]:

@@ -57,6 +57,7 @@ def _axes(report: DiffReport) -> Iterator[str]:
     yield click.style(_columns(head, widths), dim=True)
     for axis, cells in zip(report.axes, rows, strict=True):
         yield click.style(_columns(cells, widths), fg=_COLOURS[axis.severity])
+    yield from (click.style(line, dim=True) for line in wording.under_axes(report))
     yield ""
 
 

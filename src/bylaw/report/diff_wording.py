@@ -53,7 +53,7 @@ def summary(report: DiffReport) -> Iterator[str]:
     """What changed, where first, what to look at."""
     moved = sorted((row for row in report.axes if row.severity.rank >= 2), key=lambda row: -row.severity.rank)
     if moved:
-        yield "Changed for the worse: " + ", ".join(f"{_WHAT[row.axis]} ({row.severity})" for row in moved) + "."
+        yield "Changed for the worse: " + ", ".join(f"{_what(row, report)} ({row.severity})" for row in moved) + "."
     if report.changed_sessions and report.changed_sessions.share:
         yield f"{sessions_line(report)}."
     for rate in report.tool_rates[:3]:
@@ -68,6 +68,12 @@ def summary(report: DiffReport) -> Iterator[str]:
         yield f"Look here: {'; '.join(look)}."
     if not moved and first is None and not report.policy.regressions:
         yield "No divergence was found."
+
+
+def _what(row: AxisRow, report: DiffReport) -> str:
+    if row.axis == "semantic" and report.semantic_measure != "lexical":
+        return "the answers' meaning"
+    return _WHAT[row.axis]
 
 
 def figure(axis: str, value: float | None) -> str:
@@ -99,6 +105,16 @@ def sessions_line(report: DiffReport) -> str:
     found = report.changed_sessions
     assert found is not None
     return f"{found.share:.0%} of {found.n} sessions call other tools or other argument names ({found.severity})"
+
+
+def under_axes(report: DiffReport) -> Iterator[str]:
+    """What the table has no column for."""
+    for row in report.axes:
+        if row.structural is not None:
+            yield f"{row.axis} without argument values: {row.structural:.3f}"
+        if row.axis == "semantic" and row.n:
+            lexical = report.semantic_measure == "lexical"
+            yield f"semantic: {report.semantic_measure}{' (words, not meaning)' if lexical else ''}"
 
 
 def rate_line(rate: ToolRate) -> str:

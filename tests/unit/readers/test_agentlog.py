@@ -53,7 +53,7 @@ def test_a_turn_is_told_in_order() -> None:
 
 def test_what_a_request_and_a_response_hold() -> None:
     asked = {"model": "m1", "messages": HI, "params": {"n": 1}, "tools": [{"name": "t"}], "metadata": {"k": [1]}}
-    answer = {"model": "m2", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    answer: dict[str, Any] = {"model": "m2", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     answer |= {"stop_reason": "end_turn", "latency_ms": 12.5, "usage": {"input_tokens": 3, "output_tokens": 4}}
     (turn,) = read(record("chat_request", asked), record("chat_response", answer)).turns
     assert turn.request is not None
@@ -94,13 +94,17 @@ def test_a_record_of_a_block_is_one_call() -> None:
     assert trace.problems == ()
 
 
-def test_records_that_disagree_are_told_of() -> None:
-    trace = read(request(), response(use("pay", "c1", {"n": 1})), call("pay", "c1", {"n": 2}), call("send", "c1"))
+def test_a_record_that_disagrees_with_its_block_is_told_of() -> None:
+    trace = read(request(), response(use("pay", "c1", {"n": 1})), call("pay", "c1", {"n": 2}))
     assert calls(trace) == [("pay", "c1", 0)]
-    assert [(p.code, p.is_error, p.span.line) for p in trace.problems if p.span] == [
-        ("disagreeing-call", False, 3),
-        ("disagreeing-call", False, 4),
-    ]
+    (problem,) = trace.problems
+    assert (problem.code, problem.is_error, problem.span and problem.span.line) == ("disagreeing-call", False, 3)
+
+
+def test_records_that_disagree_with_each_other_are_two_calls() -> None:
+    trace = read(request(), response("hm"), call("look", "c1"), call("pay", "c1"), call("look", "c1"))
+    assert calls(trace) == [("look", "c1", 0), ("pay", "t0.1", 0)]
+    assert [problem.code for problem in trace.problems] == ["duplicate-call-id"]
 
 
 def test_a_standalone_call_joins_the_response_before() -> None:
@@ -313,7 +317,7 @@ def test_bad_records(bad: Any, code: str, column: int, message: str) -> None:
 
 
 def test_who_a_record_is_from() -> None:
-    meta = {"session_id": 7, "run_id": "r", "parent_run_id": "p", "agent_id": "helper"}
+    meta: dict[str, Any] = {"session_id": 7, "run_id": "r", "parent_run_id": "p", "agent_id": "helper"}
     trace = read(
         request(**meta), response("a", **meta), request(session_id=7, agent="main"), response("b", session_id=7)
     )
@@ -434,3 +438,24 @@ def test_numbers_out_of_range_in_messages_do_not_fail_later() -> None:
     assert turn.request is not None
     assert turn.request.messages is not None
     assert turn.request.messages[0]["content"] == "1e400"
+
+
+def test_deep_arguments_do_not_fail_anything() -> None:
+    deep = "[" * 800 + "]" * 800
+    block = lines(request(), response(use("a", "1", "DEEP")), call("a", "1", "DEEP")).replace('"DEEP"', deep)
+    trace = load_trace(block.encode())
+    assert calls(trace) == [("a", "1", 0)]
+    bad = lines({"kind": "chat_reqest", "payload": "DEEP"}).replace('"DEEP"', deep)
+    assert {p.code for p in problems_of((block + bad).encode())} <= {"unknown-kind", "too-deep"}
+
+
+def test_a_session_that_had_to_make_room_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler, "MOST_LANES", 2)
+    trace = read(
+        request(session_id="a", id="q"),
+        response("1", id="a1", parent="q", session_id="a"),
+        *(response("x", session_id=name) for name in "bcd"),
+        request(id="late", parent="a1"),
+    )
+    assert trace.events[-1].origin.session == "a"
+    assert trace.notes == ("1 request has no response",)

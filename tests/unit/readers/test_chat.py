@@ -116,7 +116,7 @@ def test_an_object_says_more_about_its_conversation() -> None:
 
 def test_sessions_take_their_ids_where_these_are_their_own() -> None:
     talk = [USER, {"role": "assistant", "content": "a"}]
-    ids = [{"id": "x"}, {}, {"session_id": "x"}, {"conversation_id": 9}, {"id": "3"}]
+    ids: list[dict[str, Any]] = [{"id": "x"}, {}, {"session_id": "x"}, {"conversation_id": 9}, {"id": "3"}]
     trace = load_trace(lines(*({"messages": talk, **one} for one in ids)).encode())
     assert trace.sessions == ("x", "2", "3", "9", "5")
     assert kinds(trace.events).count("session_end") == 4

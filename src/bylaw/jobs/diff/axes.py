@@ -23,6 +23,7 @@ from bylaw.jobs.diff.sessions import Recording
 from bylaw.jobs.diff.statistics import ALPHA, Interval, mean_interval, share_interval
 from bylaw.jobs.diff.steps import Step
 from bylaw.model.diff import AxisRow, Change
+from bylaw.model.ports import TextSimilarity
 
 AXES = ("semantic", "trajectory", "safety", "verbosity", "latency", "cost", "reasoning", "judge", "conformance")
 FEW = 5
@@ -66,14 +67,19 @@ SCALES = {"verbosity": TOKENS, "latency": MILLISECONDS, "cost": DOLLARS, "reason
 
 
 def measure_axes(
-    groups: Sequence[Group], lexicon: Lexicon, *, judge: Measure | None = None, prices: Prices | None = None
+    groups: Sequence[Group],
+    lexicon: Lexicon,
+    *,
+    texts: TextSimilarity | None = None,
+    judge: Measure | None = None,
+    prices: Prices | None = None,
 ) -> dict[str, Measured]:
-    """Every axis that something was recorded for."""
+    """Every axis that something was recorded for. `texts` measures the semantic one, else the lexicon does."""
     repeats = any(group.has_repeats for group in groups)
     distance = _distances_by_task if repeats else _distances_by_turn
     value = _values_by_task if repeats else _values_by_turn
     measured: dict[str, Measured | None] = {
-        "semantic": distance(groups, lexicon, Comparison.semantic),
+        "semantic": distance(groups, lexicon, lambda one: one.semantic(texts)),
         "trajectory": distance(groups, lexicon, Comparison.trajectory),
         "conformance": distance(groups, lexicon, Comparison.conformance),
         "safety": value(groups, lexicon, lambda step: float(is_refusal(step.response)), True),

@@ -13,6 +13,7 @@ from bylaw.jobs.diff.lexical import Lexicon
 from bylaw.jobs.diff.sessions import Recording
 from bylaw.jobs.diff.shapes import conforms
 from bylaw.jobs.diff.steps import Step
+from bylaw.model.ports import TextSimilarity
 
 Sides: TypeAlias = tuple[Step | None, Step | None]
 
@@ -37,12 +38,15 @@ class Comparison:
                 None if c is None else self.candidate.steps[c],
             )
 
-    def semantic(self) -> list[float]:
-        """How far each turn's words moved: 0 the same, 1 all other words, or text that has no counterpart."""
+    def semantic(self, texts: TextSimilarity | None = None) -> list[float]:
+        """How far each turn's text moved, by its words unless told otherwise: 0 the same, 1 nothing alike, or text
+        that has no counterpart.
+        """
+        texts = texts or self._lexicon
         moved = []
         for b, c in self.sides:
             if (b and b.text) or (c and c.text):
-                moved.append(1.0 - self._lexicon.similarity(b.text, c.text) if b and c else 1.0)
+                moved.append(1.0 - texts.similarity(b.text, c.text) if b and c else 1.0)
         return moved
 
     def trajectory(self) -> list[float]:

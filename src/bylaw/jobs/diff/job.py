@@ -9,6 +9,7 @@ import msgspec
 from bylaw.engine.compile import compile_rules
 from bylaw.jobs.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
 from bylaw.jobs.diff.divergence import divergences
+from bylaw.jobs.diff.embedded import EmbeddedTexts
 from bylaw.jobs.diff.fingerprint import compare as compare_fingerprints
 from bylaw.jobs.diff.lexical import Lexicon
 from bylaw.jobs.diff.pairing import Group, Pairing, pair_sessions
@@ -19,7 +20,7 @@ from bylaw.jobs.diff.sessions import Recording, Side, read_side
 from bylaw.model.diff import AxisRow, Change, DiffReport, SessionIssue
 from bylaw.model.events import Response
 from bylaw.model.fingerprint import Fingerprint
-from bylaw.model.ports import TraceSource
+from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
 
 
@@ -31,16 +32,22 @@ def diff(
     fail_on: Change = Change.SEVERE,
     judge: Measure | None = None,
     prices: Prices | None = None,
+    embedder: Embedder | None = None,
 ) -> DiffReport:
-    """`judge` scores a turn, more is better; `prices` replace the shipped price list."""
+    """`judge` scores a turn, more is better; `prices` replace the shipped price list; `embedder` measures the semantic
+    axis, while alignment and the weight of divergences stay with the words.
+    """
     program = compile_rules(rules)
     before, after = read_side(baseline, program), read_side(candidate, program)
     pairing = pair_sessions(before.recordings, after.recordings)
-    lexicon = Lexicon(step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text)
+    said = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
+    lexicon = Lexicon(said)
+    texts: TextSimilarity = lexicon if embedder is None else EmbeddedTexts(embedder, said)
     comparisons = [one for group in pairing.groups for one in nearest(group, lexicon)]
     found, count = divergences(comparisons, lexicon)
     return DiffReport(
-        axes=_axes(pairing.groups, lexicon, judge, prices),
+        axes=_axes(pairing.groups, lexicon, texts, judge, prices),
+        semantic_measure=texts.name,
         tool_rates=tool_rates(pairing.groups, len(AXES)),
         changed_sessions=changed_sessions(pairing.groups, lexicon),
         divergences=found,
@@ -58,9 +65,9 @@ def diff(
 
 
 def _axes(
-    groups: Sequence[Group], lexicon: Lexicon, judge: Measure | None, prices: Prices | None
+    groups: Sequence[Group], lexicon: Lexicon, texts: TextSimilarity, judge: Measure | None, prices: Prices | None
 ) -> tuple[AxisRow, ...]:
-    measured = measure_axes(groups, lexicon, judge=judge, prices=prices)
+    measured = measure_axes(groups, lexicon, texts=texts, judge=judge, prices=prices)
     tests = len(measured) + 1  # the tool rates are one more look
     repeats = any(group.has_repeats for group in groups)
     rows = [judge_axis(axis, measured.get(axis), tests, repeats) for axis in AXES]

@@ -26,6 +26,8 @@ def words(text: str) -> list[str]:
 class Lexicon:
     """Word weights of one comparison."""
 
+    name = "lexical"
+
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = 0
         self._holding: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from bylaw.adapters.importers.assembly.lane import Known, Lane, same_call
+from bylaw.adapters.importers.assembly.lane import SHARED_ID, Known, Lane, same_call
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
@@ -81,12 +81,12 @@ class Assembler:
     def end_session(self, lane: Lane) -> None:
         """No record of this session follows."""
         self._retire(lane)
-        del self._lanes[lane.origin.session]
+        self.forget(lane)
         self._events.append(SessionEnd(origin=lane.origin))
 
     def forget(self, lane: Lane) -> None:
-        """Nothing was ever recorded in this session."""
-        del self._lanes[lane.origin.session]
+        """Nothing of this session is waiting for anything."""
+        self._lanes.pop(lane.origin.session, None)
 
     def _retire(self, lane: Lane) -> None:
         if lane.pending:
@@ -174,13 +174,14 @@ class Assembler:
         if turn is None and self._grows(lane):
             turn = lane.turn
         # Some writers name the record before as the parent, whatever it is, so a link is no proof against this.
-        return known.call.turn == turn or (not known.claimed and same_call(known.call, call))
+        return known.repeated_by(call, turn) or (not known.claimed and same_call(known.call, call))
 
     def _claim(self, known: Known, call: ToolCall) -> None:
         """The record repeats a call that is told already, so it is dropped."""
         known.claimed = True
         if not same_call(known.call, call):
-            self._disagree(known.call, call)
+            message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
+            self._warn(call, "disagreeing-call", message, f"the one of the response is used: `{known.call.name}`")
 
     def _turn_of(self, lane: Lane, record_id: str | None) -> int | None:
         """The turn of a recent response, by the id of its record."""
@@ -208,7 +209,7 @@ class Assembler:
     def _join(self, lane: Lane, call: ToolCall) -> None:
         """Make a call part of the latest turn, behind the calls that are there."""
         known = lane.calls.get(call.call_id)
-        if known is not None and known.call.turn == lane.turn:
+        if known is not None and known.repeated_by(call, lane.turn):
             self._claim(known, call)
             return
         if lane.implied == lane.turn and lane.has_results:
@@ -221,7 +222,11 @@ class Assembler:
         response = self._events[at]
         assert isinstance(response, Response)
         number = len(response.tool_calls)
-        call = replace(call, turn=lane.turn, call_id=call.call_id or f"t{lane.turn}.{number}")
+        call_id = call.call_id or f"t{lane.turn}.{number}"
+        if known is not None and known.call.turn == lane.turn:
+            self._warn(call, "duplicate-call-id", SHARED_ID.format(call_id))
+            call_id = f"t{lane.turn}.{number}"
+        call = replace(call, turn=lane.turn, call_id=call_id)
         lane.remember(call, claimed=True)
         self._events[at] = replace(response, tool_calls=(*response.tool_calls, call))
         self._events.insert(at + 1 + number, call)
@@ -256,19 +261,11 @@ class Assembler:
         self._join_pending(lane)
         lane.implied = lane.turn
 
-    def _disagree(self, told: ToolCall, call: ToolCall) -> None:
+    def _warn(self, call: ToolCall, code: str, message: str, help: str | None = None) -> None:
         line = call.source.line if call.source is not None and call.source.line is not None else 1
         file = self._problems.file
-        self._problems.warn(
-            Diagnostic(
-                code="disagreeing-call",
-                message=f"call `{call.call_id}` is recorded twice, with a different name or different arguments",
-                severity="warning",
-                file=file,
-                span=Span(file, line, 1, line, 2),
-                help=f"the one of the response is used: `{told.name}`",
-            )
-        )
+        span = Span(file, line, 1, line, 2)
+        self._problems.warn(Diagnostic(code=code, message=message, severity="warning", file=file, span=span, help=help))
 
     def _give_up(self, lane: Lane, count: int) -> None:
         """The oldest requests have waited too long, or nothing follows: they stay without a response."""

@@ -13,7 +13,6 @@ from bylaw.model.source import Locator
 
 _PLAIN_FIELDS = 4
 """type, id, name, input"""
-SHARED_ID = "two different calls of this response have the id `{}`"
 
 
 class NamelessCall(ValueError):

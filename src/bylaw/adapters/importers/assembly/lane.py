@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from bylaw.model.events import Origin, Request, ToolCall, ToolResult
 from bylaw.model.values import json_equal
 
+SHARED_ID = "two different calls of this response have the id `{}`"
 MOST_CALLS = 256
 """calls of one session that a result or a late record can still find"""
 
@@ -20,6 +22,14 @@ class Known(Struct, eq=False):
     claimed: bool = False
     """it has a record of its own"""
     answered: bool = False
+
+    def repeated_by(self, call: ToolCall, turn: int | None) -> bool:
+        """Whether a record with this id, of this turn, is the same call once more.
+
+        One record may disagree with a content block: it is that call, recorded wrongly. Of two records that disagree
+        nobody knows which is wrong, so neither is dropped.
+        """
+        return self.call.turn == turn and (not self.claimed or same_call(self.call, call))
 
 
 class Lane:
@@ -77,7 +87,12 @@ class Lane:
 
 
 def same_call(left: ToolCall, right: ToolCall) -> bool:
-    return left.name == right.name and json_equal(_told(left), _told(right))
+    if left.name != right.name:
+        return False
+    try:
+        return json_equal(_told(left), _told(right))
+    except RecursionError:  # arguments nested that deeply are compared as text
+        return msgspec.json.encode(_told(left)) == msgspec.json.encode(_told(right))
 
 
 def _told(call: ToolCall) -> Any:

@@ -57,7 +57,10 @@ class SessionsById:
             if session != self.current.origin.session:
                 self.current = self._assembler.lane(session)
         elif parent is not None:
-            self.current = self._records.get(parent) or self._assembler.lane_of(parent) or self.current
+            found = self._records.get(parent) or self._assembler.lane_of(parent)
+            if found is not None and found is not self.current:
+                # by its name, for the lane itself may have had to make room meanwhile
+                self.current = self._assembler.lane(found.origin.session)
         return self.current
 
     def saw(self, record_id: str | None) -> None:

@@ -60,10 +60,8 @@ def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[byt
     for run in runs:
         early = seen < IDS_WITHIN
         seen += len(run)
-        all_of_it = hints.marker in run or (early and hints.session in run)
-        for raw in split(run) if all_of_it or (not history and hints.request in run) else ():
-            if not all_of_it and (history or hints.request not in raw):
-                continue
+        wanted = (not history and hints.request in run) or hints.marker in run or (early and hints.session in run)
+        for raw in split(run) if wanted else ():
             try:
                 found = look(raw)
             except REFUSED:

@@ -68,7 +68,10 @@ def report(
 ) -> None:
     """A problem with the value at `path` of a record that is valid JSON."""
     text = raw.decode(errors="replace")
-    offset = locate(text, path)
+    try:
+        offset = locate(text, path)
+    except (IndexError, ValueError, RecursionError):  # mended, or nested too deeply to be walked
+        offset = 0
     found = problem_at(problems.file, place, text, offset, code=code, message=message, severity=severity, help=help)
     if severity == "error":
         problems.bad(found)

@@ -7,9 +7,9 @@ from typing import Any
 from bylaw.adapters.importers.assembly.arguments import read_arguments
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.blocks import read_content
-from bylaw.adapters.importers.assembly.calls import SHARED_ID, NamelessCall, calls_in
+from bylaw.adapters.importers.assembly.calls import NamelessCall, calls_in
 from bylaw.adapters.importers.assembly.history import carries_history
-from bylaw.adapters.importers.assembly.lane import Lane
+from bylaw.adapters.importers.assembly.lane import SHARED_ID, Lane
 from bylaw.adapters.importers.assembly.sessions import sessions_of
 from bylaw.adapters.importers.assembly.survey import Survey
 from bylaw.adapters.importers.assembly.usage import plain_usage, read_usage

@@ -165,13 +165,13 @@ _skim = msgspec.json.Decoder(_Skimmed).decode
 
 def look(line: bytes) -> Seen:
     record = _skim(line)
-    if record.meta is not None and (session := record.meta.session) is not None:
+    kind, meta, payload = record.kind, record.meta, record.payload
+    if meta is not None and meta != NO_META and (session := meta.session) is not None:
         return Seen(session=session)
-    if record.kind == "chat_request":
-        payload = record.payload
-        if payload is not None and carries_history(payload.messages, line, messages_in):
-            return _HISTORY
-    return _MARKER if record.kind == "metadata" else NOTHING_SEEN
+    if kind == "chat_request":
+        has_history = payload is not None and carries_history(payload.messages, line, messages_in)
+        return _HISTORY if has_history else NOTHING_SEEN
+    return _MARKER if kind == "metadata" else NOTHING_SEEN
 
 
 _HISTORY = Seen(carries_history=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.blocks import read_content
-from bylaw.adapters.importers.assembly.calls import SHARED_ID, calls_in
+from bylaw.adapters.importers.assembly.calls import calls_in
 from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
+from bylaw.adapters.importers.assembly.lane import SHARED_ID
 from bylaw.adapters.importers.assembly.naming import SessionNames
 from bylaw.adapters.importers.assembly.prefix import cut_note
 from bylaw.adapters.importers.assembly.sessions import SessionsInOrder

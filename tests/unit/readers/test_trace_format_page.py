@@ -1,0 +1,36 @@
+"""docs/reference/trace-format.md says what is so: its files are read, its script runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from bylaw.adapters.importers import FORMATS, load_trace
+from bylaw.adapters.importers.formats.bylaw import wire
+
+PAGE = (Path(__file__).parents[3] / "docs/reference/trace-format.md").read_text("utf-8")
+BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
+
+
+def test_the_page_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for language, title, text in BLOCK.findall(PAGE):
+        if language == "python":
+            exec(text, {})  # noqa: S102 - our own page
+            continue
+        Path(title).write_text(text, "utf-8")
+        trace = load_trace(title)
+        assert (trace.problems, trace.notes, trace.complete) == ((), (), True)
+        assert trace.turns
+        assert [call.name for turn in trace.turns for call in turn.tool_calls] == ["look_up"]
+
+
+def test_every_format_and_key_is_on_the_page() -> None:
+    assert all(f"| `{name}` |" in PAGE for name in FORMATS)
+    lines: list[type[Struct]] = [wire.Header, wire.RequestLine, wire.ResponseLine, wire.ToolCallLine]
+    lines += [wire.ToolResultLine, wire.MessageLine, wire.AnnotationLine, wire.SessionStartLine, wire.TraceEndLine]
+    for line in lines:
+        assert [key for key in line.__struct_encode_fields__ if f"`{key}`" not in PAGE] == []

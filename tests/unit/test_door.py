@@ -1,0 +1,46 @@
+"""The door: a short sorted list of names, each of which opens, and nothing heavy behind `import bylaw`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import bylaw
+
+HEAVY = ("msgspec", "yaml", "re2", "jsonschema_rs", "numpy", "rapidfuzz", "zstandard")
+
+
+def test_the_names_are_sorted() -> None:
+    assert bylaw.__all__ == sorted(bylaw.__all__)
+    assert dir(bylaw) == bylaw.__all__
+
+
+@pytest.mark.parametrize("name", bylaw.__all__)
+def test_every_name_opens(name: str) -> None:
+    assert getattr(bylaw, name) is not None
+
+
+def test_an_unknown_name_says_so() -> None:
+    with pytest.raises(AttributeError, match="no attribute `chekc`"):
+        _ = bylaw.chekc  # type: ignore[attr-defined]
+
+
+def loaded_by(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stdout.split("\n")[-2].split())
+
+
+def test_import_bylaw_imports_nothing_heavy() -> None:
+    assert loaded_by("import bylaw") == set()
+
+
+def test_help_imports_nothing_heavy_but_the_error_types() -> None:
+    help_text = "import io, contextlib\nfrom bylaw.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass"
+    assert loaded_by(help_text) <= {"msgspec"}
+
+
+def test_check_does_without_what_only_diff_needs() -> None:
+    assert loaded_by("import bylaw\nbylaw.check") & {"numpy", "rapidfuzz"} == set()
