@@ -75,7 +75,8 @@ def test_nothing_is_lost_and_everything_is_linked(found: list[dict[str, Any]]) -
             assert event.request.turn == event.turn
             assert event.request.origin.session == event.origin.session
     asked = {one["payload"]["tool_name"] for one in found if one["kind"] == "tool_call"}
-    assert asked <= {one.name for one in told}
+    if all(problem.code != "disagreeing-call" for problem in trace.problems):
+        assert asked <= {one.name for one in told}
 
 
 @given(files)

@@ -195,7 +195,7 @@ def test_standard_input_is_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 MORE_ = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
 
 
-@pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf", gzip.compress(b"")])
+@pytest.mark.parametrize("data", [b"", b"\n \n\r\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
 def test_an_empty_file_is_a_trace_without_events(data: bytes, tmp_path: Path) -> None:
     for name in ("t.json", "t.agentlog", "t.jsonl.gz"):
         trace = load_trace(write(tmp_path, data, name))

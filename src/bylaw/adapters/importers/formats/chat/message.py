@@ -18,6 +18,8 @@ Path = tuple[str | int, ...]
 
 def item_of(path: Path) -> str:
     """A path as a locator shows it, such as `.messages[3]`."""
+    if len(path) == 2 and type(path[1]) is int:
+        return f".{path[0]}[{path[1]}]"  # nearly always, and asked of every message
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 

@@ -30,6 +30,7 @@ from bylaw.adapters.importers.formats.reader import Record, assembly_notes, reco
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Event, SessionStart, ToolResult, Usage
+from bylaw.model.source import Locator
 from bylaw.model.values import json_type
 
 _IDS = ("session_id", "id", "conversation_id")
@@ -138,21 +139,24 @@ class ChatReader:
             self._open = None
 
     def _message(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
+        source = record.locator(item_of(path))
         try:
             message = unwrap(message)
             if role_of(message) == ASSISTANT:
-                self._answer(conversation, record, message, path)
+                self._answer(conversation, record, message, path, source)
                 return
         except Misshapen as error:
             record.bad(error.code, error.message, (*path, *error.path), help=error.help)
             return
-        source = record.locator(item_of(path))
         conversation.heard(message, source)
-        self._results(conversation, record, message, path)
+        self._results(conversation, message, source)
 
-    def _answer(self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path) -> None:
+    def _answer(
+        self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path, source: Locator
+    ) -> None:
         told = said(message)
-        at, source = time_of(message), record.locator(item_of(path))
+        extra = _NOTHING if message.keys() <= _PLAIN else message
+        at = time_of(extra)
         calls, shared = calls_in(told.uses, conversation.origin, conversation.turn, at, source, told.arguments)
         for call_id in shared:
             record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
@@ -164,22 +168,25 @@ class ChatReader:
                 calls=calls,
                 at=at,
                 source=source,
-                model=text_field(message, "model"),
-                stop_reason=text_field(message, "stop_reason", "finish_reason"),
-                latency_ms=_number(message.get("latency_ms")),
-                usage=self._usage(record, message, path),
+                model=text_field(extra, "model"),
+                stop_reason=text_field(extra, "stop_reason", "finish_reason"),
+                latency_ms=_number(extra.get("latency_ms")),
+                usage=self._usage(record, extra, path),
             )
+            if extra
+            else Answer(content=content, text=text, calls=calls, source=source)
         )
         conversation.said(message)
-        self._results(conversation, record, message, path)
+        if type(message.get("content")) is list:
+            self._results(conversation, message, source)
 
-    def _results(self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path) -> None:
+    def _results(self, conversation: Conversation, message: dict[str, Any], source: Locator) -> None:
         for result in results_in(message):
             conversation.result(
                 ToolResult(
                     origin=conversation.origin,
                     at=time_of(message),
-                    source=record.locator(item_of(path)),
+                    source=source,
                     call_id=result.call_id,
                     name=result.name,
                     content=result.content,
@@ -192,6 +199,11 @@ class ChatReader:
         for problem in unread:
             record.warn("bad-usage", problem, (*path, "usage"))
         return usage
+
+
+_PLAIN = frozenset(("role", "content", "tool_calls"))
+_NOTHING: dict[str, Any] = {}
+"""most messages say nothing beyond who said what: then there is nothing else to look for"""
 
 
 def _take(fields: dict[str, Any], key: str, kind: type | tuple[type, ...]) -> Any:
