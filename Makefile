@@ -31,8 +31,9 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/check.py
 	$(BIN)/python bench/diff.py
 
-proof: .venv/.dev fuzz  ## the long proofs, fuzzing included
+proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
 	$(BIN)/pytest -n auto -m proof
+	$(BIN)/pytest tests/unit/diff/test_embeddings.py
 
 fuzz: .venv/.dev  ## FUZZ_INPUTS=200000 mutated traces and rule files
 	$(BIN)/python -m tests.fuzz --inputs $(FUZZ_INPUTS)
@@ -52,7 +53,7 @@ clean:  ## remove everything made here, .venv included
 	@$(PIP) --no-build-isolation -e .
 	@touch $@
 
-.venv/.dev .venv/.docs: .venv/.%: .venv/.base
+.venv/.dev .venv/.docs .venv/.embeddings: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
 	@$(PIP) --no-build-isolation -e '.[$*]'
 	@touch $@

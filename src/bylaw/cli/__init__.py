@@ -73,8 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # whoever read our output went away; leave nothing for the interpreter to flush into the closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, SystemExit):
+        # whoever read our output went away (click exits with 1 then, which here means a tripped gate); leave nothing
+        # for the interpreter to flush into the closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         code = ExitCode.OUT_OF_REACH
     sys.exit(int(code or 0))

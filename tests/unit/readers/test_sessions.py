@@ -183,6 +183,17 @@ def test_fresh_requests_in_flight_keep_their_responses() -> None:
     assert [e.origin.session for e in trace.events if e.kind == "tool_call"] == ["1"]
 
 
+def test_a_request_may_name_whatever_stood_before_it() -> None:
+    trace = read(
+        request(id="q1"), request(id="q2", parent="q1"), response("a", parent="q2"), request(MORE), response("b")
+    )
+    assert sessions(trace) == ["2", "2"]
+    marked = read(
+        MARK, request(id="q1"), record("metadata", {}, id="m", parent="q1"), request(parent="m"), response("a")
+    )
+    assert sessions(marked) == ["2"]
+
+
 def test_equal_requests_in_flight_are_told_apart() -> None:
     # content hashes: equal requests have equal ids
     trace = read(

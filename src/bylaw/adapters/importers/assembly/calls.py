@@ -46,7 +46,7 @@ def calls_in(
         if type(name) is not str:
             raise NamelessCall(block)
         recorded = block.get("id")
-        call_id = recorded if type(recorded) is str and recorded else _make_id(recorded, turn, number)
+        call_id = recorded if type(recorded) is str and recorded else _make_id(recorded, turn, len(calls))
         arguments, raw = block.get("input"), None
         if read is not None:
             arguments, raw = read[number]
@@ -68,7 +68,7 @@ def calls_in(
             calls[call_id] = call
         elif not same_call(calls[call_id], call):
             shared.append(call_id)
-            own = f"t{turn}.{number}"
+            own = f"t{turn}.{len(calls)}"
             calls[own] = replace(call, call_id=own)
     return tuple(calls.values()), shared
 

@@ -106,7 +106,7 @@ class AgentlogReader:
             sessions.begin_afresh()
         lane = self._lane
         if lane is not sessions.current or meta != self._meta:
-            lane = self._find(meta, record.parent)
+            lane = self._find(meta, record.parent if self._by_id else None)
         request = Request(
             origin=self._origin,
             turn=assembler.turns,
@@ -220,7 +220,7 @@ class AgentlogReader:
         if session is not None and not self._by_id:
             self._name_sessions(session)
         begins = self._sessions.begins(session)
-        self._find(record.meta, record.parent)
+        self._find(record.meta, record.parent if self._by_id else None)
         self._sessions.saw(record.id)
         if begins:
             self._assembler.add(SessionStart(origin=self._origin, at=record.ts, source=source, metadata=payload))
