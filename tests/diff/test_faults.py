@@ -225,3 +225,62 @@ def test_a_rule_that_errors_is_an_error_never_no_change() -> None:
     deep = "[" * 900 + "]" * 900
     report = diff([trace([{"text": deep}])], [trace([{"text": deep}])], rules)
     assert report.policy.errors or not report.policy.regressions
+
+
+def greeted(name: str, call: str) -> dict[str, Any]:
+    return {"session": name, "calls": [call], "request": {"messages": [{"role": "user", "content": "Hi"}]}}
+
+
+DELETE = [{"id": "r", "kind": "no_call", "params": {"tool": "delete"}, "scope": "session"}]
+
+
+def test_sessions_with_matching_ids_are_never_pooled_by_their_greeting() -> None:
+    baseline = [greeted(f"ticket-{i}", "look" if i else "delete") for i in range(20)]
+    report = compare(baseline, [greeted(f"ticket-{i}", "delete") for i in range(20)], DELETE)
+    assert report.groups == 20
+    assert len(report.policy.regressions) == 19
+    assert report.exit_code == 1
+
+
+def test_trials_pooled_by_task_count_as_often_as_they_are_run() -> None:
+    baseline = [greeted(f"b-{i}", "look" if i else "delete") for i in range(10)]
+    report = compare(baseline, [greeted(f"c-{i}", "delete") for i in range(10)], DELETE)
+    assert len(report.policy.regressions) == 9
+
+
+def test_one_task_with_repeats_can_fail() -> None:
+    baseline = [greeted(f"b-{i}", "look") for i in range(10)]
+    report = compare(baseline, [greeted(f"c-{i}", "delete") for i in range(10)])
+    assert axis(report, "trajectory").severity is Change.SEVERE
+    assert axis(report, "trajectory").n == 10
+
+
+def test_numeric_ids_of_the_users_own_are_trusted() -> None:
+    baseline = [{"session": str(1041 + i), "text": f"answer {i}", "calls": [f"tool_{i}"]} for i in range(3)]
+    assert compare(baseline, baseline[::-1]).worst is Change.NONE
+
+
+def test_11_a_greeting_before_three_turns_is_no_lost_meaning() -> None:
+    report = compare(turns(3), [{"text": "Hello, welcome!"}, *turns(3)])
+    assert axis(report, "semantic").severity is Change.NONE
+    assert report.exit_code == 0
+
+
+def test_18_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
+    rules = [{"id": "r", "kind": "max_total_tokens", "params": {"n": 100}}]
+    spent = [
+        [{"text": f"turn {i}", "tokens": [0, t]} for i, t in enumerate(side)] for side in ((60, 60, 0), (60, 30, 30))
+    ]
+    report = compare(*spent, rules)
+    assert not report.policy.regressions
+    assert not report.policy.fixes
+
+
+def test_what_was_not_checked_is_not_mended() -> None:
+    said = {"text": "your SSN"}
+    assert not compare([said], [{"text": None, "calls": ["a"]}], CRITICAL).policy.fixes
+
+
+def test_an_absurd_latency_is_not_recorded() -> None:
+    report = compare([{"text": "a", "latency": 1e308}] * 3, [{"text": "a", "latency": 1e308}] * 3)
+    assert axis(report, "latency").baseline is None

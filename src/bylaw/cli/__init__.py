@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -78,4 +79,24 @@ def main(arguments: list[str] | None = None) -> None:
         # for the interpreter to flush into the closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         code = ExitCode.OUT_OF_REACH
-    sys.exit(int(code or 0))
+    except OSError as problem:
+        _say(f"cannot go on: {problem.strerror or problem}" + (f": `{problem.filename}`" if problem.filename else ""))
+        code = ExitCode.OUT_OF_REACH
+    sys.exit(int(_flushed(code or ExitCode.OK)))
+
+
+def _say(message: str) -> None:
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # stderr itself may be gone
+        click.echo(message, err=True)
+
+
+def _flushed(code: int) -> int:
+    """A full disk may show only when the last bytes are written: that is no pass either."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (OSError, ValueError) as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _say(f"cannot write the output: {problem}")
+        return ExitCode.OUT_OF_REACH
+    return code

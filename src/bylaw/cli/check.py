@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, get_args
 
 import click
 
-from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
+from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
 from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.cli.progress import shown
 from bylaw.errors import ExitCode, InputError
@@ -31,7 +32,7 @@ DEFAULT_POLICY = "bylaw.yaml"
     show_default=True,
     help="Least severity of a broken rule that makes the command fail.",
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help="Read traces as FORMAT instead of detecting it.")
+@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @click.option("--verify-ids", is_flag=True, help="Fail where a record's content hash does not match its id.")
 @click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
@@ -79,8 +80,9 @@ def command(
         job = Check(rules.rules, fail_on=fail_on, allow_vacuous=allow_vacuous, on_finding=stream if streams else None)
         unread = [d for name in names for d in _read(job, name, trace_format, skip_bad, verify_ids)]
         if unread and not skip_bad:
-            files.pop_all()  # what was streamed so far is not a report: the draft files go with this process
-            return refuse("check", unread, targets)
+            for one in streams:
+                one.refuse(unread)
+            return refuse("check", unread, [] if streams else targets)
         report = job.report(unread)
         for one in streams:
             one.end(report)
@@ -140,6 +142,15 @@ class Stream:
             self._json.finding(finding)
         elif finding.verdict.outcome.value != "vacuous":
             emit(render_finding(finding) + "\n", self._out)
+
+    def refuse(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """What was streamed so far is no report: say so in the same document."""
+        from bylaw.cli.problems import refusal_fields
+
+        if self._json is not None:
+            self._json.end(refusal_fields(diagnostics))
+        else:
+            emit("✗ BAD INPUT: what stands above is not a whole report\n", self._out)
 
     def end(self, report: CheckReport) -> None:
         from bylaw.report import json, terminal

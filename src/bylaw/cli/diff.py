@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bylaw.cli.output import emit, opened, output_options, parse_targets
+from bylaw.cli.output import FROM_HELP, emit, opened, output_options, parse_targets
 from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.errors import ExitCode, InputError
 
@@ -27,7 +27,7 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     show_default=True,
     help="Least change for the worse that makes the command fail; `never` is `none`.",
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help="Read traces as FORMAT instead of detecting it.")
+@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @click.option("--prices", metavar="FILE", help="Price table to use instead of the one shipped.")
 @click.option(

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
+FROM_HELP = "Read traces as bylaw, agentlog, openai, anthropic, events or tau (default: detected)."
 FORMATS = ("terminal", "json", "markdown")
 
 
@@ -51,8 +52,13 @@ def _parse(text: str) -> Target:
 
 def _check_folder(target: Target) -> None:
     """Said before the work is done, not after."""
-    if target.file is not None and not Path(target.file).absolute().parent.is_dir():
+    if target.file is None:
+        return
+    path = Path(target.file)
+    if not path.absolute().parent.is_dir():
         raise click.UsageError(f"the folder of `{target.file}` does not exist")
+    if path.is_dir():
+        raise click.UsageError(f"`{target.file}` is a folder")
 
 
 @contextlib.contextmanager
@@ -62,6 +68,11 @@ def opened(target: Target) -> Iterator[TextIO]:
         yield sys.stdout
         return
     final = Path(target.file)
+    if final.is_symlink() or (final.exists() and not final.is_file()):
+        # a device, a pipe or a link is written through: only a plain file is replaced
+        with final.open("w", encoding="utf-8") as out:
+            yield out
+        return
     handle, draft = tempfile.mkstemp(dir=final.absolute().parent, prefix=f".{final.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:

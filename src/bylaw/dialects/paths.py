@@ -128,6 +128,15 @@ def _check_rest(root: str, field: str, rest: _Parts) -> None:
     if field in LIST_FIELDS and rest[0].name is not None and not _INDEX.fullmatch(rest[0].name):
         meant = ".".join([whole, "*", *(part.raw for part in rest)])
         raise BadPath(code="unknown-path", message=f"`{whole}` is a list", help=f"did you mean {quote(meant)}?")
+    if field == "tool_calls" and len(rest) > 1 and rest[1].name not in (None, *CALL_KEYS):
+        match = near(rest[1].name or "", CALL_KEYS, {"args": "arguments", "input": "arguments", "tool": "name"})
+        call = [whole, rest[0].raw, match or "name", *(part.raw for part in rest[2:])]
+        help = _meant(call) if match else f"a call has {listing(list(CALL_KEYS))}"
+        raise BadPath(code="unknown-path", message=f"a call has no {quote(rest[1].name or '')}", help=help)
+
+
+CALL_KEYS = ("arguments", "id", "name")
+"""what a call shows to a path"""
 
 
 def _root_help(parts: _Parts) -> str:

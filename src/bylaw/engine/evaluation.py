@@ -48,6 +48,7 @@ class Evaluation:
         self._sessions: dict[str, ScopeState] = {}
         self._tested = [Tested() for _ in program.rules]
         self._session_count = 0
+        self._empty_sessions = 0
         self._has_session_rules = any(rule.scope is RuleScope.SESSION for rule in program.rules)
         self._unseen_session = _unseen_conclusions(program)
 
@@ -59,6 +60,11 @@ class Evaluation:
     def sessions(self) -> int:
         """Sessions seen so far, closed or open."""
         return self._session_count
+
+    @property
+    def empty_sessions(self) -> int:
+        """After `end`: sessions that held no turn, in which no rule could check anything."""
+        return self._empty_sessions
 
     def step(self, event: Event) -> Sequence[Verdict]:
         """Move every concerned monitor past the event; return what that decides."""
@@ -153,6 +159,7 @@ class Evaluation:
     # -- the end of a scope -----------------------------------------------------------------------------------------
 
     def _close(self, scope: ScopeState, *, complete: bool) -> list[Verdict]:
+        self._empty_sessions += scope.session is not None and scope.turns == 0
         # a list, not a generator: closing must happen even if nobody reads the verdicts
         return [v for index in self._to_close(scope, complete) for v in self._close_rule(index, scope, complete)]
 
@@ -219,6 +226,7 @@ class Evaluation:
                 "sessions": self._sessions,
                 "tested": self._tested,
                 "session_count": self._session_count,
+                "empty_sessions": self._empty_sessions,
             }
         )
 
@@ -232,6 +240,7 @@ class Evaluation:
         evaluation._sessions = {key: _revive(program, scope) for key, scope in saved.sessions.items()}
         evaluation._tested = saved.tested
         evaluation._session_count = saved.session_count
+        evaluation._empty_sessions = saved.empty_sessions
         return evaluation
 
 
@@ -241,6 +250,7 @@ class _Snapshot(Struct):
     sessions: dict[str, ScopeState]
     tested: list[Tested]
     session_count: int
+    empty_sessions: int
 
 
 _NEVER = "never triggered"

@@ -106,6 +106,12 @@ def _summary(source: TraceSource, evaluation: Evaluation) -> TraceSummary:
         complete=source.complete,
         format=source.format,
         skipped=source.skipped,
-        notes=tuple(source.notes),
+        notes=(*source.notes, *_empty(evaluation.empty_sessions)),
         problems=tuple(source.problems),
     )
+
+
+def _empty(sessions: int) -> tuple[str, ...]:
+    if not sessions:
+        return ()
+    return ("1 session holds no turn" if sessions == 1 else f"{sessions:,} sessions hold no turn",)

@@ -66,7 +66,7 @@ def summary(report: DiffReport) -> Iterator[str]:
     look = [_LOOK[row.axis] for row in moved[:2]]
     if look:
         yield f"Look here: {'; '.join(look)}."
-    if not moved and first is None and not report.policy.regressions:
+    if not moved and first is None and not report.policy.regressions and not report.nothing_compared:
         yield "No divergence was found."
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from bylaw.model.report import CheckReport, Finding
@@ -54,12 +53,9 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-_CODE = re.compile(r"(`[^`]+`)")
-_SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
+_SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
 
 
 def escape(text: str) -> str:
-    """Text out of a trace must not become markup, a link or a mention. Between back-ticks nothing does, so it stays."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    parts = _CODE.split(flat)
-    return "".join(part if _CODE.fullmatch(part) else part.translate(_SPECIAL) for part in parts)
+    """Text out of a trace must not become markup, a link or a mention; back-ticks are shown, not obeyed."""
+    return "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)

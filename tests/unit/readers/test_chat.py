@@ -133,7 +133,7 @@ def test_sessions_take_their_ids_where_these_are_their_own() -> None:
         ({"content": "a"}, [{"type": "text", "text": "a"}], "a"),
         ({"content": ["a"]}, [{"type": "text", "text": "a"}], "a"),
         ({"content": [{"type": "output_text", "text": "a"}]}, [{"type": "text", "text": "a"}], "a"),
-        ({"content": None, "refusal": "no"}, [{"type": "refusal", "refusal": "no"}], ""),
+        ({"content": None, "refusal": "no"}, [{"type": "refusal", "refusal": "no"}], "no"),
         (
             {"content": "a", "reasoning_content": "hm"},
             [{"type": "thinking", "text": "hm"}, {"type": "text", "text": "a"}],

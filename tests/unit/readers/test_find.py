@@ -57,3 +57,12 @@ def test_what_is_not_there_is_reported_at_once(folder: Path) -> None:
         ("empty", "no-traces"),
         ("gone.jsonl", "no-such-file"),
     ]
+
+
+def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.jsonl").write_text("")
+    (tmp_path / "traces").mkdir()
+    (tmp_path / "traces" / "linked").symlink_to(tmp_path / "real")
+    (tmp_path / "real" / "back").symlink_to(tmp_path / "traces")
+    assert [Path(name).name for name in find_traces([str(tmp_path / "traces")])] == ["a.jsonl"]

@@ -225,3 +225,11 @@ def test_a_pipe_is_spooled(tmp_path: Path) -> None:
     writer.start()
     assert len(load_trace(pipe).turns) == 1
     writer.join()
+
+
+@pytest.mark.parametrize("zeros", [1, 512, 200_000])
+def test_a_gzip_file_padded_with_zeros_ends(zeros: int, tmp_path: Path) -> None:
+    path = tmp_path / "padded.jsonl.gz"
+    path.write_bytes(gzip.compress(MESSAGES.encode()) + bytes(zeros))
+    assert load_trace(path).events == load_trace(path).events
+    assert load_trace(path).turns

@@ -50,8 +50,19 @@ def _matched(match: str) -> list[str]:
 
 
 def _in_folder(folder: str) -> list[str]:
-    walk = ((where, name) for where, _, names in os.walk(folder) for name in names)
-    return sorted(os.path.join(where, name) for where, name in walk if name.lower().endswith(SUFFIXES))
+    """Links are followed, each folder once. A folder that cannot be entered is an error: it may hold what matters."""
+    found: list[str] = []
+    entered: set[str] = set()
+    for where, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
+        entered.add(os.path.realpath(where))
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
+        found += [os.path.join(where, name) for name in names if name.lower().endswith(SUFFIXES)]
+    return sorted(found)
+
+
+def _refuse(problem: OSError) -> None:
+    reason = (problem.strerror or "cannot be read").lower()
+    raise InputError([Diagnostic(code="unreadable-file", message=f"this folder: {reason}", file=str(problem.filename))])
 
 
 def _no_traces(pattern: str, noun: str) -> Diagnostic:

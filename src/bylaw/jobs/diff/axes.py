@@ -160,7 +160,12 @@ def _reasoning_tokens(step: Step) -> float | None:
 
 
 def _latency(step: Step) -> float | None:
-    return step.response.latency_ms
+    latency = step.response.latency_ms
+    return latency if latency is not None and abs(latency) < ABSURD else None
+
+
+ABSURD = 1e12
+"""milliseconds beyond which a latency is a mistake in the recording (thirty years), and counts as not recorded"""
 
 
 # -- distances: zero, or the baseline's own, when nothing changed -----------------------------------------------------
@@ -179,20 +184,22 @@ def _distances_by_turn(groups: Sequence[Group], lexicon: Lexicon, distance: Dist
 
 
 def _distances_by_task(groups: Sequence[Group], lexicon: Lexicon, distance: Distance) -> Measured | None:
-    """Per task: how far the candidate is from the baseline, less how far the baseline is from itself."""
-    own, cross = [], []
+    """Per task: how far the candidate is from the baseline, less how far the baseline is from itself. Where there is
+    but one task, its candidate trials are the units.
+    """
+    both: list[tuple[float, float]] = []
     for group in groups:
         if group.has_repeats:
-            within = [_mean(distance(one)) for one in repeated(group, lexicon)]
-            between = [_mean(distance(one)) for one in crossed(group, lexicon)]
-            if within and between:
-                own.append(_mean([d for d in within if d is not None]))
-                cross.append(_mean([d for d in between if d is not None]))
-    both = [(o, c) for o, c in zip(own, cross, strict=True) if o is not None and c is not None]
+            own = _mean([_mean(distance(one)) for one in repeated(group, lexicon)])
+            trials = [_mean([_mean(distance(one)) for one in crossed_with(group, c, lexicon)]) for c in group.candidate]
+            known = [trial for trial in trials if trial is not None]
+            if own is not None and known:
+                units = known if len(groups) == 1 else [math.fsum(known) / len(known)]
+                both += [(own, unit) for unit in units]
     if not both:
         return None
-    excess = [c - o for o, c in both]
-    before, after = (_mean([one[side] for one in both]) or 0.0 for side in (0, 1))
+    excess = [cross - own for own, cross in both]
+    before, after = (math.fsum(one[side] for one in both) / len(both) for side in (0, 1))
     is_distance = distance in (Comparison.trajectory, Comparison.structure)
     return Measured(
         before if is_distance else 1.0 - before,
@@ -208,7 +215,11 @@ def _left_out(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def crossed(group: Group, lexicon: Lexicon) -> list[Comparison]:
-    return [_comparison(b, c, lexicon, group) for b in group.baseline for c in group.candidate]
+    return [one for candidate in group.candidate for one in crossed_with(group, candidate, lexicon)]
+
+
+def crossed_with(group: Group, candidate: Recording, lexicon: Lexicon) -> list[Comparison]:
+    return [_comparison(baseline, candidate, lexicon, group) for baseline in group.baseline]
 
 
 def nearest(group: Group, lexicon: Lexicon) -> list[Comparison]:
@@ -237,31 +248,36 @@ def _comparison(left: Recording, right: Recording, lexicon: Lexicon, group: Grou
 
 
 def _values_by_turn(groups: Sequence[Group], lexicon: Lexicon, measure: Measure, rate: bool) -> Measured | None:
-    both = [v for group in groups for one in crossed(group, lexicon) for v in one.values(measure)]
-    return _paired(both)
+    comparisons = [one for group in groups for one in crossed(group, lexicon)]
+    measured = _paired([value for one in comparisons for value in one.values(measure)])
+    turns = sum(len(one.pairs) for one in comparisons)
+    if measured is not None and len(measured.worse) < turns:
+        measured.flags += ("not_recorded_in_every_turn",)
+    return measured
 
 
 def _values_by_task(groups: Sequence[Group], lexicon: Lexicon, measure: Measure, rate: bool) -> Measured | None:
     """Per task: a rate is a mean over turns; an amount is the session's total per baseline turn, so that added turns
     count.
     """
-    both = []
+    both: list[tuple[float, float]] = []
     for group in groups:
         length = _mean([float(len(recording.steps)) for recording in group.baseline]) or 1.0
-        before = _mean_of_sessions(group.baseline, measure, None if rate else length)
-        after = _mean_of_sessions(group.candidate, measure, None if rate else length)
-        if before is not None and after is not None:
-            both.append((before, after))
+        before = _of_sessions(group.baseline, measure, None if rate else length)
+        after = _of_sessions(group.candidate, measure, None if rate else length)
+        if before and after:
+            mean = math.fsum(before) / len(before)
+            both += [(mean, one) for one in after] if len(groups) == 1 else [(mean, math.fsum(after) / len(after))]
     return _paired(both)
 
 
-def _mean_of_sessions(recordings: Sequence[Recording], measure: Measure, length: float | None) -> float | None:
+def _of_sessions(recordings: Sequence[Recording], measure: Measure, length: float | None) -> list[float]:
     figures = []
     for recording in recordings:
         values = [value for step in recording.steps if (value := measure(step)) is not None]
         if values:
             figures.append(math.fsum(values) / (length or len(values)))
-    return _mean(figures)
+    return figures
 
 
 def _paired(both: Sequence[tuple[float, float]]) -> Measured | None:

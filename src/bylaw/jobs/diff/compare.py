@@ -45,8 +45,10 @@ class Comparison:
         texts = texts or self._lexicon
         moved = []
         for b, c in self.sides:
-            if (b and b.text) or (c and c.text):
-                moved.append(1.0 - texts.similarity(b.text, c.text) if b and c else 1.0)
+            if b is None:
+                continue  # what was added took nothing away: an inserted greeting is a divergence, no lost meaning
+            if b.text or (c and c.text):
+                moved.append(1.0 - texts.similarity(b.text, c.text) if c else 1.0)
         return moved
 
     def trajectory(self) -> list[float]:

@@ -2,12 +2,12 @@
 
 A violation is the same on both sides if it is of the same rule, in the matched session, at the aligned turn. So a turn
 that only moved is neither a regression nor a fix, and one bad call that became five is four regressions. Trials of a
-task are pooled: a rule counts as broken there as often as in the baseline's worst trial, so that run-to-run noise is
-no regression.
+task are pooled: there a rule may be broken as often as in the baseline, given how many trials each side ran.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
@@ -15,6 +15,7 @@ from typing import TypeAlias
 from bylaw.jobs.diff.compare import Comparison
 from bylaw.jobs.diff.pairing import Group
 from bylaw.jobs.diff.sessions import Side
+from bylaw.model.demand import Tally
 from bylaw.model.diff import PolicyChange, PolicyDiff
 from bylaw.model.verdict import Outcome, Verdict
 
@@ -34,8 +35,8 @@ def policy_diff(
     before = _Violations(baseline, BASELINE, places)
     after = _Violations(candidate, CANDIDATE, places)
     return PolicyDiff(
-        regressions=tuple(after.beyond(before)),
-        fixes=tuple(before.beyond(after)),
+        regressions=tuple(_change(found) for found in after.beyond(before)),
+        fixes=tuple(_change(found) for found in before.beyond(after) if _was_checked(found, candidate, places)),
         errors=tuple(_change(one) for side in (baseline, candidate) for one in side.verdicts if _is_error(one)),
         undecided=tuple(_undecided(baseline, candidate)),
     )
@@ -47,6 +48,7 @@ class _Places:
     def __init__(self, groups: Sequence[Group], comparisons: Sequence[Comparison]) -> None:
         self._groups: dict[tuple[int, str, str], str] = {}
         self._turns: dict[tuple[int, str, int], int] = {}
+        self._shares = {f"group {i}": len(group.candidate) / len(group.baseline) for i, group in enumerate(groups)}
         for number, group in enumerate(groups):
             for side, recordings in ((BASELINE, group.baseline), (CANDIDATE, group.candidate)):
                 for recording in recordings:
@@ -64,44 +66,56 @@ class _Places:
                 self._turns[CANDIDATE, comparison.candidate.trace, c.turn] = place
 
     def key(self, side: int, found: Found) -> Key:
-        """Trials of a pooled task have no common turns: there, the rule and the task are the place."""
+        """Trials of a pooled task have no common turns: there, the rule and the task are the place. So they are for a
+        bound that is crossed once: where the sum crosses it may move, that it does is the violation.
+        """
         trace, verdict = found
         group = self._groups.get((side, trace, verdict.session)) if verdict.session is not None else None
-        turn = None if verdict.turn is None else self._turns.get((side, trace, verdict.turn), POOLED)
-        return verdict.rule.id, group, turn
+        if verdict.turn is None or _crosses_once(verdict):
+            return verdict.rule.id, group, None
+        return verdict.rule.id, group, self._turns.get((side, trace, verdict.turn), POOLED)
+
+    def share(self, key: Key) -> float:
+        """Candidate trials for each baseline trial of the key's task."""
+        return self._shares.get(key[1] or "", 1.0)
 
 
 POOLED = -1
 
 
+def _crosses_once(verdict: Verdict) -> bool:
+    demand = verdict.rule.demand
+    return isinstance(demand, Tally) and not demand.each_excess
+
+
 class _Violations:
-    """The violations of one side, counted by place and trial."""
+    """The violations of one side, by place."""
 
     def __init__(self, side: Side, number: int, places: _Places) -> None:
         found = [one for one in side.verdicts if one[1].outcome is Outcome.VIOLATED]
-        self._found = [(places.key(number, one), f"{one[0]} {one[1].session}", one) for one in found]
+        self._found = [(places.key(number, one), one) for one in found]
+        self._counts = Counter(key for key, _ in self._found)
+        self._number, self._places = number, places
 
-    def beyond(self, other: _Violations) -> Iterator[PolicyChange]:
-        """Those that the other side does not have, a place that both have counting as often as there."""
-        known = other._worst_trial()
-        seen: Counter[tuple[Key, str]] = Counter()
-        reported: set[tuple[Key, int]] = set()
-        for key, trial, found in self._found:
-            seen[key, trial] += 1
-            nth = seen[key, trial]
-            if nth > known.get(key, 0) and (key, nth) not in reported:
-                reported.add((key, nth))
-                yield _change(found)
-
-    def _worst_trial(self) -> dict[Key, int]:
-        worst: dict[Key, int] = {}
-        for (key, _), count in Counter((key, trial) for key, trial, _ in self._found).items():
-            worst[key] = max(worst.get(key, 0), count)
-        return worst
+    def beyond(self, other: _Violations) -> Iterator[Found]:
+        """Those that the other side does not have as often, given how many trials each side ran."""
+        seen: Counter[Key] = Counter()
+        for key, found in self._found:
+            seen[key] += 1
+            share = self._places.share(key) if self._number == CANDIDATE else 1 / self._places.share(key)
+            if seen[key] > math.ceil(other._counts[key] * share - 1e-9):
+                yield found
 
 
 def _is_error(found: Found) -> bool:
     return found[1].outcome is Outcome.ERROR
+
+
+def _was_checked(found: Found, candidate: Side, places: _Places) -> bool:
+    """A violation is mended only where the candidate was judged: not if its session is gone or the rule undecided."""
+    if candidate.outcomes.get(found[1].rule.id) in (Outcome.INCONCLUSIVE, Outcome.ERROR):
+        return False
+    return found[1].session is None or places.key(BASELINE, found)[1] is not None
 
 
 def _change(found: Found) -> PolicyChange:

@@ -18,6 +18,10 @@ IDS_WITHIN = 4 << 20
 """bytes in which the first session id is looked for. One that comes later counts from where it stands."""
 
 
+UNNAMED = "unnamed"
+"""the session of turns before the first record that names one"""
+
+
 class SessionsBy(Enum):
     IDS = "ids"
     MARKERS = "markers"
@@ -29,7 +33,7 @@ class SessionsBy(Enum):
 class Survey(Struct, frozen=True):
     sessions_by: SessionsBy
     first_session: str | None = None
-    """the first session id of the file, where there are ids"""
+    """the first session id of the file, where there are ids; UNNAMED where a turn comes before it"""
 
 
 class Seen(Struct, frozen=True, gc=False):
@@ -51,23 +55,26 @@ class Hints(Struct, frozen=True):
     session: bytes
     marker: bytes
     request: bytes
+    response: bytes
 
 
 def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[bytes], Iterable[bytes]]) -> Survey:
     """`runs` are stretches of the file that hold whole records, `split` divides one."""
     markers = seen = 0
-    history = False
+    history = answered = False
     for run in runs:
         early = seen < IDS_WITHIN
         seen += len(run)
         wanted = (not history and hints.request in run) or hints.marker in run or (early and hints.session in run)
+        answered = answered or (not wanted and hints.response in run)
         for raw in split(run) if wanted else ():
             try:
                 found = look(raw)
             except REFUSED:
-                continue  # told when the file is read
+                found = NOTHING_SEEN  # told when the file is read
             if found.session is not None and early:
-                return Survey(SessionsBy.IDS, found.session)
+                return Survey(SessionsBy.IDS, UNNAMED if answered else found.session)
+            answered = answered or hints.response in raw
             markers += found.is_marker
             history = history or found.carries_history
     if markers > 1:

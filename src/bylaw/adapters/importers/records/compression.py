@@ -46,8 +46,11 @@ def _gunzip(data: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
     engine = zlib.decompressobj(wbits=31)
     while data:
         if engine.eof:
-            data = data.lstrip(b"\0") or read(CHUNK)  # padding between members is allowed
-            engine = zlib.decompressobj(wbits=31) if data else engine
+            data = data.lstrip(b"\0")  # padding between and behind members is allowed
+            if not data:
+                data = read(CHUNK)
+                continue
+            engine = zlib.decompressobj(wbits=31)
         try:
             piece = engine.decompress(data, CHUNK)
         except zlib.error:

@@ -46,7 +46,7 @@ def line_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
 
 def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
     """Runs of whole lines; None stands for a line that is too long to be held."""
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     held = 0
     for chunk in without_bom(chunks):
         end = chunk.rfind(b"\n") + 1
@@ -61,7 +61,7 @@ def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
         if held > MAX_RECORD:
             yield None
             start = chunk.find(b"\n") + 1
-        parts.append(chunk[start:end])
+        parts.append(memoryview(chunk)[start:end])
         yield b"".join(parts)
         parts = [chunk[end:]]
         held = len(chunk) - end

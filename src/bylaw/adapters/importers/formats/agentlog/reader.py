@@ -6,7 +6,7 @@ from typing import Any
 
 from bylaw.adapters.importers.assembly.arguments import read_arguments
 from bylaw.adapters.importers.assembly.assembler import Assembler
-from bylaw.adapters.importers.assembly.blocks import read_content
+from bylaw.adapters.importers.assembly.blocks import read_content, unread_kinds
 from bylaw.adapters.importers.assembly.calls import NamelessCall, calls_in
 from bylaw.adapters.importers.assembly.history import carries_history
 from bylaw.adapters.importers.assembly.lane import SHARED_ID, Lane
@@ -123,6 +123,10 @@ class AgentlogReader:
     def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
         payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
         content, text, uses = read_content(payload.content)
+        if content and not (len(content) == 1 and text):
+            for kind in unread_kinds(content):
+                message = f"a block of type `{kind}` is kept, and no rule looks into it"
+                self._warn(place, line, ("payload", "content"), "unread-content", message)
         assembler = self._assembler
         lane, sessions = self._lane, self._sessions
         if lane is not sessions.current or meta != self._meta or sessions.waiting:

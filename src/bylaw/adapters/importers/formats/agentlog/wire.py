@@ -176,4 +176,4 @@ def look(line: bytes) -> Seen:
 
 _HISTORY = Seen(carries_history=True)
 _MARKER = Seen(is_marker=True)
-HINTS = Hints(session=b'"session_', marker=b'"metadata"', request=b'"chat_request"')
+HINTS = Hints(session=b'"session_', marker=b'"metadata"', request=b'"chat_request"', response=b'"chat_response"')

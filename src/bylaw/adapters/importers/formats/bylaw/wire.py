@@ -191,4 +191,4 @@ def look(line: bytes) -> Seen:
     )
 
 
-HINTS = Hints(session=b'"session"', marker=b'"session_start"', request=b'"request"')
+HINTS = Hints(session=b'"session"', marker=b'"session_start"', request=b'"request"', response=b'"response"')

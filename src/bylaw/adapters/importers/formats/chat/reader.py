@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
-from bylaw.adapters.importers.assembly.blocks import read_content
+from bylaw.adapters.importers.assembly.blocks import read_content, unread_kinds
 from bylaw.adapters.importers.assembly.calls import calls_in
 from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
 from bylaw.adapters.importers.assembly.lane import SHARED_ID
@@ -141,6 +141,7 @@ class ChatReader:
     def _message(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
         source = record.locator(item_of(path))
         try:
+            self._warn_of_choices(record, message, path)
             message = unwrap(message)
             if role_of(message) == ASSISTANT:
                 self._answer(conversation, record, message, path, source)
@@ -150,6 +151,12 @@ class ChatReader:
             return
         conversation.heard(message, source)
         self._results(conversation, message, source)
+
+    def _warn_of_choices(self, record: Record, message: Any, path: Path) -> None:
+        choices = message.get("choices") if type(message) is dict else None
+        if type(choices) is list and len(choices) > 1:
+            text = f"only the first of {len(choices)} choices is read"
+            record.warn(code="unread-content", message=text, path=(*path, "choices"))
 
     def _answer(
         self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path, source: Locator
@@ -161,6 +168,9 @@ class ChatReader:
         for call_id in shared:
             record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
         content, text, _ = read_content(told.blocks)
+        for kind in unread_kinds(content):
+            unread = f"a block of type `{kind}` is kept, and no rule looks into it"
+            record.warn(code="unread-content", message=unread, path=path)
         conversation.answered(
             Answer(
                 content=content,
