@@ -12,19 +12,15 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.adapters.importers.assembly.arguments import read_arguments
-from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.blocks import read_content
 from bylaw.adapters.importers.assembly.calls import calls_in
 from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
 from bylaw.adapters.importers.assembly.lane import SHARED_ID
-from bylaw.adapters.importers.assembly.naming import SessionNames
-from bylaw.adapters.importers.assembly.prefix import cut_note
-from bylaw.adapters.importers.assembly.sessions import SessionsInOrder
 from bylaw.adapters.importers.formats.chat.message import Misshapen, Path, item_of, text_field, time_of
-from bylaw.adapters.importers.formats.reader import Record, a_type, assembly_notes, near, records_of
-from bylaw.adapters.importers.records.lines import Block
+from bylaw.adapters.importers.formats.conversations import ConversationReader
+from bylaw.adapters.importers.formats.reader import Record, a_type, near
 from bylaw.adapters.importers.records.problems import Problems
-from bylaw.model.events import Event, SessionStart, ToolResult
+from bylaw.model.events import ToolResult
 from bylaw.model.source import Locator
 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")
@@ -48,33 +44,12 @@ class _Doing(Struct):
     places: list[Locator] = []
 
 
-class EventListReader:
+class EventListReader(ConversationReader):
     def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
-        self.header: dict[str, Any] = {}
-        self.complete = True
-        self._problems = problems
-        self._streamed = streamed
-        self._assembler = Assembler(problems)
-        self._sessions = SessionsInOrder(self._assembler)
-        self._names = SessionNames()
-        self._open: Conversation | None = None
-        """the conversation whose events come one a record"""
+        super().__init__(problems, streamed)
         self._doing: _Doing | None = None
-        self._cut = False
 
-    def read(self, block: Block) -> list[Event]:
-        for record in records_of(block, self._problems):
-            self._record(record)
-        return self._assembler.take()
-
-    def finish(self) -> list[Event]:
-        self._close()
-        return self._assembler.take_all()
-
-    def notes(self) -> list[str]:
-        return [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
-
-    def _record(self, record: Record) -> None:
+    def read_record(self, record: Record) -> None:
         value = record.value
         if isinstance(value, list):
             self._list(record, value, (), None, {})
@@ -85,31 +60,23 @@ class EventListReader:
             session = rest.pop("id", rest.pop("session_id", None))
             self._list(record, value[key], (key,), None if session is None else str(session), rest)
             return
-        if self._open is None:
-            self._open = self._begin(None, Settings(), bounded=self._streamed())
-        self._event(self._open, record, value, ())
-        self._cut = self._cut or self._open.cut
+        conversation = self._continue(record)
+        self._event(conversation, record, value, ())
+        self._cut = self._cut or conversation.cut
 
     def _list(self, record: Record, events: list[Any], path: Path, session: str | None, rest: dict[str, Any]) -> None:
         self._close()
-        conversation = self._begin(session, Settings(model=text_field(rest, "model")), bounded=False)
-        if rest:
-            start = SessionStart(origin=conversation.origin, source=record.locator(), metadata=rest)
-            self._assembler.add(start)
+        settings = Settings(model=text_field(rest, "model"))
+        conversation = self._begin(session, settings, rest or None, record, bounded=False)
         for index, event in enumerate(events):
             self._event(conversation, record, event, (*path, index))
         self._respond(conversation)
         conversation.end()
 
-    def _begin(self, session: str | None, settings: Settings, *, bounded: bool) -> Conversation:
-        lane = self._sessions.start(self._names.pick(session))
-        return Conversation(self._assembler, lane, settings, bounded=bounded)
-
     def _close(self) -> None:
         if self._open is not None:
             self._respond(self._open)
-            self._open.end()
-            self._open = None
+        super()._close()
 
     # Events
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.blocks import read_content, unread_kinds
 from bylaw.adapters.importers.assembly.calls import calls_in
 from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
 from bylaw.adapters.importers.assembly.lane import SHARED_ID
-from bylaw.adapters.importers.assembly.naming import SessionNames
-from bylaw.adapters.importers.assembly.prefix import cut_note
-from bylaw.adapters.importers.assembly.sessions import SessionsInOrder
 from bylaw.adapters.importers.assembly.usage import read_usage
 from bylaw.adapters.importers.formats.chat.message import (
     ASSISTANT,
@@ -26,10 +21,9 @@ from bylaw.adapters.importers.formats.chat.message import (
     time_of,
     unwrap,
 )
-from bylaw.adapters.importers.formats.reader import Record, assembly_notes, records_of
-from bylaw.adapters.importers.records.lines import Block
-from bylaw.adapters.importers.records.problems import Problems
-from bylaw.model.events import Event, SessionStart, ToolResult, Usage
+from bylaw.adapters.importers.formats.conversations import ConversationReader
+from bylaw.adapters.importers.formats.reader import Record
+from bylaw.model.events import ToolResult, Usage
 from bylaw.model.source import Locator
 from bylaw.model.values import json_type
 
@@ -52,31 +46,7 @@ PARAMS = (
 )
 
 
-class ChatReader:
-    def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
-        self.header: dict[str, Any] = {}
-        self.complete = True
-        self._problems = problems
-        self._streamed = streamed
-        self._assembler = Assembler(problems)
-        self._sessions = SessionsInOrder(self._assembler)
-        self._names = SessionNames()
-        self._open: Conversation | None = None
-        """the conversation whose messages come one a record"""
-        self._cut = False
-
-    def read(self, block: Block) -> list[Event]:
-        for record in records_of(block, self._problems):
-            self.read_record(record)
-        return self._assembler.take()
-
-    def finish(self) -> list[Event]:
-        self._close()
-        return self._assembler.take_all()
-
-    def notes(self) -> list[str]:
-        return [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
-
+class ChatReader(ConversationReader):
     def read_record(self, record: Record) -> None:
         value = record.value
         if isinstance(value, list):
@@ -84,9 +54,9 @@ class ChatReader:
         elif isinstance(value, dict) and isinstance(value.get("messages"), list):
             self._object(record, value)
         else:
-            self._open = self._open or self._begin(None, Settings(), None, record, bounded=self._streamed())
-            self._message(self._open, record, value, ())
-            self._cut = self._cut or self._open.cut
+            conversation = self._continue(record)
+            self._message(conversation, record, value, ())
+            self._cut = self._cut or conversation.cut
 
     def read_list(
         self,
@@ -124,19 +94,6 @@ class ChatReader:
         self.read_list(
             record, messages, ("messages",), session=name, settings=settings, metadata=rest or None, system=system
         )
-
-    def _begin(
-        self, session: str | None, settings: Settings, metadata: dict[str, Any] | None, record: Record, *, bounded: bool
-    ) -> Conversation:
-        lane = self._sessions.start(self._names.pick(session))
-        if metadata is not None:
-            self._assembler.add(SessionStart(origin=lane.origin, source=record.locator(), metadata=metadata))
-        return Conversation(self._assembler, lane, settings, bounded=bounded)
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.end()
-            self._open = None
 
     def _message(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
         source = record.locator(item_of(path))
