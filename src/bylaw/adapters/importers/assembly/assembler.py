@@ -22,7 +22,7 @@ MOST_HELD = 64
 """turns after which one cannot grow any more, whatever its session does"""
 MOST_OPEN = 16
 """requests of one session that may wait for a response at once"""
-MOST_LANES = 1 << 16
+MOST_LANES = 1 << 14
 """sessions that are kept in mind at once, where they interleave"""
 MOST_WAITING = 10_000
 """events after which a turn cannot grow any more either"""
