@@ -72,3 +72,27 @@ def test_a_reader_that_goes_away_is_no_traceback_and_no_pass(long_trace: Path) -
     _, errors = running.communicate(timeout=120)
     assert running.returncode == 4
     assert b"Traceback" not in errors
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = command.replace("bylaw ", f"{sys.executable} -m bylaw ", 1)
+    return subprocess.run(["sh", "-c", script], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("bylaw check v2.jsonl > /dev/full", 4),
+        ("bylaw lint bylaw.yaml > /dev/full", 4),
+        ("bylaw diff v1.jsonl v2.jsonl --format json > /dev/full", 4),
+        ("bylaw check v2.jsonl >&-", 1),
+        ("bylaw check - <&-", 3),
+        ("bylaw check v1.jsonl --format json=/proc/nope", 4),
+        ("bylaw check v1.jsonl -o /dev/null", 0),
+    ],
+)
+def test_streams_that_fail_are_no_traceback_and_no_pass(command: str, code: int) -> None:
+    done = shell(command, EXAMPLE)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not Path("/dev/null").is_file()

@@ -63,6 +63,10 @@ def cli(ctx: click.Context, color: bool | None) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit as `ExitCode` says."""
+    # a stream that the caller closed is None here: what goes there is lost as wanted, what comes from there is empty
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
@@ -77,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (BrokenPipeError, SystemExit):
         # whoever read our output went away (click exits with 1 then, which here means a tripped gate); leave nothing
         # for the interpreter to flush into the closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = ExitCode.OUT_OF_REACH
     except OSError as problem:
         _say(f"cannot go on: {problem.strerror or problem}" + (f": `{problem.filename}`" if problem.filename else ""))
@@ -93,8 +97,7 @@ def _say(message: str) -> None:
 def _flushed(code: int) -> int:
     """A full disk may show only when the last bytes are written: that is no pass either."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except (OSError, ValueError) as problem:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         _say(f"cannot write the output: {problem}")

@@ -73,7 +73,10 @@ def opened(target: Target) -> Iterator[TextIO]:
         with final.open("w", encoding="utf-8") as out:
             yield out
         return
-    handle, draft = tempfile.mkstemp(dir=final.absolute().parent, prefix=f".{final.name}.")
+    try:
+        handle, draft = tempfile.mkstemp(dir=final.absolute().parent, prefix=f".{final.name}.")
+    except OSError as problem:
+        raise OSError(problem.errno, problem.strerror, target.file) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             yield out
