@@ -168,7 +168,7 @@ class ChatReader(ConversationReader):
         return usage
 
 
-_PLAIN = frozenset(("role", "content", "tool_calls"))
+_PLAIN = frozenset(("role", "content", "tool_calls", "function_call", "refusal", "reasoning_content"))
 _NOTHING: dict[str, Any] = {}
 """most messages say nothing beyond who said what: then there is nothing else to look for"""
 

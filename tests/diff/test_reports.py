@@ -1,0 +1,40 @@
+"""Reports of a comparison: whole in JSON, within a comment's size in Markdown, harmless in both."""
+
+from __future__ import annotations
+
+from bylaw.dialects import load_rules
+from bylaw.jobs.diff.job import diff
+from bylaw.model.diff import DiffReport
+from bylaw.report import diff_json, diff_markdown, diff_terminal
+from tests.support.build import trace
+
+RULES = [{"id": f"rule-{i}", "kind": "no_call", "params": {"tool": "wipe"}} for i in range(300)]
+HOSTILE = "``<img src=x>` @everyone [a](b) \x1b]0;owned\x07"
+
+
+def large() -> DiffReport:
+    baseline = [{"text": f"answer {i} " + "word " * 60, "calls": ["look"]} for i in range(60)]
+    candidate = [{"text": HOSTILE * 8, "calls": [{"name": "wipe", "args": {"x": HOSTILE}}]} for _ in range(60)]
+    rules = load_rules(RULES).rules
+    return diff([trace(baseline, name=HOSTILE)], [trace(candidate, name="candidate")], rules)
+
+
+def test_markdown_fits_a_comment_and_says_what_is_left_out() -> None:
+    text = diff_markdown.render_diff(large())
+    assert len(text) <= diff_markdown.LIMIT
+    assert text.startswith(diff_markdown.MARKER)
+    assert "do not fit into a comment" in text
+
+
+def test_nothing_from_a_trace_becomes_markup_or_steers_a_terminal() -> None:
+    small = diff([trace([{"text": "a", "calls": ["look"]}])], [trace([{"text": HOSTILE, "calls": [HOSTILE]}])])
+    lines = diff_markdown.render_diff(small).split("\n")
+    prose = "\n".join(line for line in lines if "- after" not in line)  # those quote inside code, where nothing acts
+    assert "<img" not in prose.replace(diff_markdown.MARKER, "")
+    assert "@everyone" not in prose
+    assert "\x1b]" not in diff_terminal.render_diff(small)
+
+
+def test_json_holds_every_regression() -> None:
+    report = large()
+    assert len(diff_json.diff_as_json(report)["policy"]["regressions"]) == 300 * 60
