@@ -1,15 +1,17 @@
 """Random small traces, for properties: every kind of event, every field present, empty or absent.
 
 `traces()` are well formed, as readers make them: a response's request and calls are events too, the calls right behind
-it. Names and ids come from few values, so that they meet each other.
+it, and a result has its call. Names and ids come from few values, so that they meet each other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from hypothesis import strategies as st
 
+from bylaw.adapters.importers.assembly.links import Links
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import (
     Annotation,
@@ -126,7 +128,12 @@ def turns(draw: st.DrawFn) -> list[Event]:
 @st.composite
 def events(draw: st.DrawFn) -> tuple[Event, ...]:
     parts = draw(st.lists(turns() | others.map(lambda event: [event]), max_size=6))
-    return tuple(event for part in parts for event in part)
+    return linked(event for part in parts for event in part)
+
+
+def linked(found: Iterable[Event]) -> tuple[Event, ...]:
+    """Results with the calls they answer, as readers link them."""
+    return tuple(map(Links().linked, found))
 
 
 problems = st.builds(

@@ -1,38 +1,58 @@
 """Traces in short form, for cases and tests.
 
-A trace is a list of turns. A turn is a mapping with any of: `session`, `text` (`null` = content not recorded), `calls`
-(names, or `{name, args, raw, id}`), `stop`, `tokens` (`[input, output]`), `latency`, `model`, and `request` (a mapping
-of model, messages, params, tools, metadata). `{end: SESSION}` ends a session; `{end: SESSION, complete: false}` early.
+A trace is a list of items, most of them turns. A turn is a mapping with any of: `session`, `agent`, `run`, `at` (the
+response's time: seconds or RFC 3339), `text` (`null` = content not recorded), `content` (blocks, instead of those that
+`text` and `calls` make), `calls`, `results`, `stop`, `tokens` (`[input, output]`), `latency`, `model`, and `request` (a
+mapping of model, messages, params, tools, metadata).
+
+- A call is a name, or `{name, args, raw, id, at}`.
+- A result is `{of, content, error, at}`, where `of` is the index or the name of a call of the turn (of several calls
+  with one name the first). A name alone is a result with content "ok". Results come after all calls of the turn.
+- Calls and results have the turn's time where they name none themselves; `at: null` is a time not recorded.
+
+Other items stand between turns:
+
+- `{result: {of: CALL ID, content, error, at, name}, session}`: a result recorded later. It belongs to the turn of the
+  latest call with that id, and where there is none to the latest turn of its session.
+- `{message: {role, content, at}, session}`: something said outside any request, by the user where no `role` is given.
+- `{end: SESSION}` ends a session, `{end: SESSION, complete: false}` early.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, Usage
+from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult, Usage
 from bylaw.model.source import Locator
 from bylaw.model.trace import Trace
 
+Item = dict[str, Any]
 
-def trace(turns: list[dict[str, Any]], *, complete: bool = True, name: str = "trace") -> Trace:
+
+def trace(turns: list[Item], *, complete: bool = True, name: str = "trace") -> Trace:
     events: list[Event] = []
     index = 0
-    for line, turn in enumerate(turns, 1):
-        if "end" in turn:
-            events.append(SessionEnd(origin=Origin(str(turn["end"])), complete=turn.get("complete", True)))
+    for line, item in enumerate(turns, 1):
+        source = Locator(name, line)
+        beside = next((make for key, make in _BESIDE_TURNS.items() if key in item), None)
+        if beside is not None:
+            events.append(beside(item, events, source))
             continue
-        events += _turn(turn, index, Locator(name, line))
+        events += _turn(item, index, source)
         index += 1
     return Trace(name=name, events=tuple(events), complete=complete)
 
 
-_KEYS = {"session", "text", "calls", "stop", "tokens", "latency", "model", "request", "content"}
+# -- turns ------------------------------------------------------------------------------------------------------------
+
+_KEYS = {"session", "agent", "run", "at", "text", "content", "calls", "results"}
+_KEYS |= {"stop", "tokens", "latency", "model", "request"}
 
 
-def _turn(turn: dict[str, Any], index: int, source: Locator) -> list[Event]:
-    unknown = turn.keys() - _KEYS
-    assert not unknown, f"unknown keys in a turn: {unknown}"
-    common = {"origin": Origin(str(turn.get("session", "1"))), "turn": index, "source": source}
+def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
+    _only(turn, _KEYS, "a turn")
+    common = {"origin": _origin(turn), "turn": index, "source": source, "at": turn.get("at")}
     request = _request(turn["request"], common) if "request" in turn else None
     calls = tuple(_call(call, k, common) for k, call in enumerate(turn.get("calls", ())))
     text = turn.get("text", "")
@@ -47,7 +67,12 @@ def _turn(turn: dict[str, Any], index: int, source: Locator) -> list[Event]:
         latency_ms=turn.get("latency"),
         usage=Usage(*turn["tokens"]) if "tokens" in turn else None,
     )
-    return [*([request] if request else []), response, *calls]
+    results = [_result(result, calls, common) for result in turn.get("results", ())]
+    return [*([request] if request else []), response, *calls, *results]
+
+
+def _origin(item: Item) -> Origin:
+    return Origin(str(item.get("session", "1")), run=item.get("run"), agent=item.get("agent"))
 
 
 def _content(text: str | None, calls: tuple[ToolCall, ...]) -> list[Any] | None:
@@ -57,17 +82,89 @@ def _content(text: str | None, calls: tuple[ToolCall, ...]) -> list[Any] | None:
     return ([{"type": "text", "text": text}] if text else []) + uses
 
 
-def _request(fields: dict[str, Any], common: dict[str, Any]) -> Request:
+def _request(fields: Item, common: Item) -> Request:
     held = {"messages": "held_messages", "tools": "held_tools"}
     return Request(**common, **{held.get(name, name): value for name, value in fields.items()})
 
 
-def _call(call: str | dict[str, Any], k: int, common: dict[str, Any]) -> ToolCall:
+def _call(call: str | Item, k: int, common: Item) -> ToolCall:
     fields = {"name": call} if isinstance(call, str) else call
+    _only(fields, {"name", "args", "raw", "id", "at"}, "a call")
     return ToolCall(
-        **common,
+        **_timed(common, fields),
         name=fields["name"],
         call_id=str(fields.get("id", f"t{common['turn']}.{k}")),
         arguments=fields.get("args"),
         raw_arguments=fields.get("raw"),
     )
+
+
+def _result(result: str | Item, calls: tuple[ToolCall, ...], common: Item) -> ToolResult:
+    fields = {"of": result, "content": "ok"} if isinstance(result, str) else result
+    _only(fields, {"of", "content", "error", "at"}, "a result")
+    of = fields["of"]
+    call = calls[of] if isinstance(of, int) else next(call for call in calls if call.name == of)
+    return _answer(call, fields, _timed(common, fields))
+
+
+def _answer(call: ToolCall, fields: Item, common: Item) -> ToolResult:
+    told = {"content": fields.get("content"), "is_error": fields.get("error")}
+    return ToolResult(**common, call_id=call.call_id, name=fields.get("name", call.name), call=call, **told)
+
+
+def _timed(common: Item, fields: Item) -> Item:
+    return {**common, "at": fields.get("at", common["at"])}
+
+
+# -- what stands between turns ----------------------------------------------------------------------------------------
+
+
+def _end(item: Item, before: list[Event], source: Locator) -> SessionEnd:
+    _only(item, {"end", "complete"}, "an end")
+    return SessionEnd(origin=Origin(str(item["end"])), complete=item.get("complete", True))
+
+
+def _late_result(item: Item, before: list[Event], source: Locator) -> ToolResult:
+    _only(item, {"result", "session"}, "an item with a result")
+    fields, origin = item["result"], _origin(item)
+    _only(fields, {"of", "content", "error", "at", "name"}, "a result")
+    own = [event for event in reversed(before) if event.origin.session == origin.session]
+    call = next((e for e in own if isinstance(e, ToolCall) and e.call_id == fields["of"]), None)
+    if call is not None:
+        common = {"origin": call.origin, "turn": call.turn, "source": source, "at": fields.get("at")}
+        return _answer(call, fields, common)
+    return ToolResult(
+        origin=origin,
+        turn=next((event.turn for event in own if isinstance(event, Response)), None),
+        source=source,
+        at=fields.get("at"),
+        call_id=fields["of"],
+        name=fields.get("name"),
+        content=fields.get("content"),
+        is_error=fields.get("error"),
+    )
+
+
+def _message(item: Item, before: list[Event], source: Locator) -> Message:
+    _only(item, {"message", "session"}, "an item with a message")
+    fields = item["message"]
+    _only(fields, {"role", "content", "at"}, "a message")
+    return Message(
+        origin=_origin(item),
+        source=source,
+        at=fields.get("at"),
+        role=fields.get("role", "user"),
+        content=fields.get("content"),
+    )
+
+
+_BESIDE_TURNS: dict[str, Callable[[Item, list[Event], Locator], Event]] = {
+    "end": _end,
+    "result": _late_result,
+    "message": _message,
+}
+
+
+def _only(item: Item, keys: set[str], what: str) -> None:
+    unknown = item.keys() - keys
+    assert not unknown, f"unknown keys in {what}: {unknown}"

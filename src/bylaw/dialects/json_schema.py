@@ -19,6 +19,7 @@ from bylaw.dialects.params import Param
 from bylaw.dialects.paths import path_pattern
 from bylaw.dialects.policy import NOT_RUN, PLAIN_KEYS, UNCHECKED
 from bylaw.dialects.rules import SCOPES, SEVERITIES
+from bylaw.dialects.temporal.events import event_schema
 from bylaw.model.condition import OPERATORS
 
 SHIPPED = Path(__file__).parent.parent / "schema" / "rules.schema.json"
@@ -34,7 +35,8 @@ def rule_file_schema() -> dict[str, Any]:
             "rule": _rule(),
             "condition": _condition(),
             "must": _must(),
-            **{f"{name}.params": _params(kind.params) for name, kind in KINDS.items()},
+            "event": event_schema(),
+            **{f"{name}.params": {**_params(kind.params), **kind.together} for name, kind in KINDS.items()},
         },
     }
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
-from bylaw.dialects.params import Param, Values
+from bylaw.dialects.located import MapNode
+from bylaw.dialects.params import Context, Param, Values
 from bylaw.model.demand import Demand
+
+Complete: TypeAlias = Callable[[Values, MapNode, Context], Values | None]
 
 
 class KindModule(Protocol):
-    """What the file of a kind holds, beside the docstring that documents it."""
+    """What the file of a kind holds, beside the docstring that documents it.
+
+    A kind whose parameters depend on each other also has `complete` and `TOGETHER`; see `Kind`.
+    """
 
     __name__: str
     EXAMPLE: str
@@ -31,11 +37,23 @@ class Kind:
     example: str
     """one rule in YAML"""
     lower: Callable[[Values], Demand]
+    complete: Complete = lambda values, node, context: values
+    """looks at all parameters together, once each is read; reports what does not fit and then returns None"""
+    together: Mapping[str, Any] = field(default_factory=dict)
+    """what it checks, in JSON Schema"""
 
     @classmethod
     def of(cls, module: KindModule) -> Kind:
         name = module.__name__.rpartition(".")[2]
-        return cls(name, (module.__doc__ or "").strip(), module.PARAMS, module.EXAMPLE, module.lower)
+        return cls(
+            name,
+            (module.__doc__ or "").strip(),
+            module.PARAMS,
+            module.EXAMPLE,
+            module.lower,
+            getattr(module, "complete", cls.complete),
+            getattr(module, "TOGETHER", {}),
+        )
 
     @property
     def summary(self) -> str:
@@ -50,6 +68,7 @@ class Kind:
 
 
 def _rows(param: Param) -> Iterator[str]:
-    need = "required" if param.required else f"default `{str(param.default).lower()}`"
+    optional = "" if param.default is None else f"default `{str(param.default).lower()}`"
+    need = "required" if param.required else optional
     names = " or ".join(f"`{name}`" for name in param.spellings)
     yield f"| {names} | {need} | {param.doc} |"

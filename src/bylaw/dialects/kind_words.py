@@ -45,4 +45,11 @@ KIND_WORDS: dict[str, str] = {
     "must_follow": "must_followup",
     "grounded": "must_be_grounded",
     "grounding": "must_be_grounded",
+    "formula": "temporal",
+    "ltl": "temporal",
+    "mtl": "temporal",
+    "precedence": "temporal",
+    "response": "temporal",
+    "temporal_logic": "temporal",
+    "within": "temporal",
 }

@@ -8,9 +8,10 @@ from bylaw.dialects.conditions import conditions_schema, plain_conditions, read_
 from bylaw.dialects.located import Node
 from bylaw.dialects.params import Context, ParamType, Values
 from bylaw.dialects.paths import path_pattern
-from bylaw.dialects.readers import read_count, read_flag, read_share, read_text, read_texts
+from bylaw.dialects.readers import read_count, read_flag, read_share, read_text, read_texts, report_wrong_type
 from bylaw.dialects.regexes import check_pattern
 from bylaw.dialects.schemas import read_schema, read_schema_file
+from bylaw.dialects.words import did_you_mean, listing, quote
 from bylaw.model.condition import Condition
 
 TEXT_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -32,6 +33,20 @@ def _read_trigger(node: Node, name: str, context: Context) -> tuple[Condition, .
 
 def _check_text(text: str, node: Node, values: Values, context: Context) -> bool:
     return not values.get("regex") or check_pattern(text, node, context.problems)
+
+
+def choice(*words: str) -> ParamType:
+    """One of these words."""
+
+    def read(node: Node, name: str, context: Context) -> str | None:
+        text = read_text(node, name, context.problems)
+        if text is None or text in words:
+            return text
+        wanted = listing(words, last="or")
+        report_wrong_type(node, quote(name), wanted, context.problems, help=did_you_mean(text, words))
+        return None
+
+    return ParamType(read, {"enum": list(words)})
 
 
 TOOLS = ParamType(lambda node, name, c: read_texts(node, name, c.problems), TEXTS_SCHEMA, plain=list)

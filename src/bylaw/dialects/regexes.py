@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bylaw.dialects.located import Node
-from bylaw.dialects.problems import Problems
+from bylaw.dialects.problems import Place, Problems
 from bylaw.dialects.words import quote
 
 _NOT_IN_RE2 = {
@@ -25,7 +24,7 @@ _REASONS = (
 )
 
 
-def check_pattern(pattern: str, node: Node, problems: Problems) -> bool:
+def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
     """Whether RE2 takes the pattern; if not, why."""
     import re2  # not needed to load rules without patterns
 
@@ -37,22 +36,22 @@ def check_pattern(pattern: str, node: Node, problems: Problems) -> bool:
         problems.error(
             code="bad-regex",
             message=f"{quote(pattern)} is no regular expression: {_reason(error)}",
-            at=node,
+            at=at,
             help=_help(pattern),
         )
         return False
-    _warn_doubled(pattern, node, problems)
+    _warn_doubled(pattern, at, problems)
     return True
 
 
-def _warn_doubled(pattern: str, node: Node, problems: Problems) -> None:
+def _warn_doubled(pattern: str, at: Place, problems: Problems) -> None:
     found = _DOUBLED.search(pattern)
     if not found:
         return
     problems.warn(
         code="doubled-backslash",
         message=f"{quote(found[0])} matches a backslash and then {quote(found[0][2:])}",
-        at=node,
+        at=at,
         help=f"write {quote(found[0][1:])}; if a backslash is meant, write `[\\\\]` to say so",
     )
 

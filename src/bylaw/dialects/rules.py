@@ -127,12 +127,13 @@ def _read_kind(fields: Fields) -> Kind | None:
 def _read_params(fields: Fields, kind: Kind | None, context: Context) -> Values | None:
     node = fields.take("params")
     if node is None and not _beside(kind, fields.node):
-        help = f"`{kind.name}` takes {listing(_names(kind, required=True))}" if kind else None
+        help = f"`{kind.name}` takes {listing(_names(kind, required=True) or _names(kind)[:1])}" if kind else None
         fields.missing(("params",), help=help)
     mapping = read_map(node, "params", context.problems) if node else None
     if mapping is None or kind is None:
         return None
-    return read_params(mapping, kind.params, context, what=f"`{kind.name}`")
+    values = read_params(mapping, kind.params, context, what=f"`{kind.name}`")
+    return values if values is None else kind.complete(values, mapping, context)
 
 
 def _read_when(fields: Fields) -> tuple[Condition, ...] | None:
@@ -192,7 +193,7 @@ def _hints(kind: Kind | None) -> dict[str, str]:
 
 def _beside(kind: Kind | None, node: MapNode) -> bool:
     """Whether parameters stand beside `kind`: that is the mistake then, and not that `params` is missing."""
-    return kind is not None and not node.entries.keys().isdisjoint(_names(kind))
+    return kind is not None and not (node.entries.keys() - {"scope"}).isdisjoint(_names(kind))
 
 
 def _names(kind: Kind, *, required: bool = False) -> list[str]:

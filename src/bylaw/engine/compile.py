@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import Matches, compile_names
-from bylaw.engine.monitor import Monitor, Step, Watches
+from bylaw.engine.monitor import Monitor, Step
 from bylaw.engine.operators.always import Always
 from bylaw.engine.operators.before import Before
 from bylaw.engine.operators.constant import Constant
@@ -25,8 +25,11 @@ from bylaw.engine.operators.next import Next
 from bylaw.engine.operators.sometime import SometimeText
 from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
 from bylaw.engine.probes import judge_grounding, judge_schema, judge_stop_reason
+from bylaw.engine.temporal.labels import only_at_calls, only_at_end
+from bylaw.engine.temporal.monitor import TemporalMonitor
+from bylaw.engine.temporal.shape import Part, parts_of
 from bylaw.model import demand as demands
-from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.rule import Rule, Scope
 
 
@@ -62,19 +65,46 @@ class Program:
 
     def __init__(self, rules: Sequence[Rule], *, index: bool = True) -> None:
         self.rules = tuple(rules)
+        self._everyone = not index
         self.monitors = tuple(_compile(rule) for rule in self.rules)
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
         everyone = range(len(self.rules))
         watching = [i for i in everyone if self.monitors[i].watches.responses]
         self.on_response = self._route_to(watching if index else everyone)
+        listening = [i for i in everyone if self.monitors[i].watches.messages]
+        self.on_message = self._route_to(listening if index else everyone)
         self.on_other = NOBODY if index else self._route_to(everyone)
-        self._callers = tuple((i, _call_matcher(self.monitors[i].watches, index)) for i in everyone)
+        self._callers = tuple((i, _matcher(self.monitors[i].watches.calls, index)) for i in everyone)
         self._calls: dict[str, Route] = {}
+        taking = [i for i in everyone if self.monitors[i].watches.results]
+        self._takers = tuple((i, _matcher(self.monitors[i].watches.results, index)) for i in taking)
+        self._results: dict[str, Route] = {}
+        self._any_result = self._route_to(taking if index else everyone)
 
     def route(self, event: Event) -> Route:
-        if type(event) is Response:
+        kind = type(event)
+        if kind is Response:
             return self.on_response
-        return self.on_call(event.name) if type(event) is ToolCall else self.on_other
+        if kind is ToolCall:
+            return self.on_call(event.name)  # type: ignore[attr-defined]
+        if kind is ToolResult:
+            return self.on_result(event)  # type: ignore[arg-type]
+        return self.on_message if kind is Message else self.on_other
+
+    def on_result(self, result: ToolResult) -> Route:
+        if not self._takers:
+            return self._any_result
+        tool = result.name if result.name is not None or result.call is None else result.call.name
+        if tool is None:
+            return self._any_result
+        route = self._results.get(tool)
+        if route is None:
+            route = (
+                self._any_result if self._everyone else self._route_to(i for i, takes in self._takers if takes(tool))
+            )
+            if len(self._results) < MAX_ROUTES:
+                self._results[tool] = route
+        return route
 
     def on_call(self, tool: str) -> Route:
         route = self._calls.get(tool)
@@ -116,6 +146,8 @@ def _lower(demand: demands.Demand) -> Monitor:
             return Constant(path)
         case demands.Next():
             return Next(demand)
+        case demands.Temporal():
+            return TemporalMonitor(demand)
         case _:
             assert_never(demand)
 
@@ -144,10 +176,10 @@ def _lower_tally(demand: demands.Tally) -> Monitor:
             assert_never(demand.measure)
 
 
-def _call_matcher(watches: Watches, index: bool) -> Matches:
+def _matcher(named: tuple[demands.Calls, ...], index: bool) -> Matches:
     if not index:
         return lambda tool: True
-    matchers = [compile_names(calls) for calls in watches.calls]
+    matchers = [compile_names(calls) for calls in named]
     return lambda tool: any(matches(tool) for matches in matchers)
 
 
@@ -159,5 +191,15 @@ def _prevention(rule: Rule) -> Prevention:
             return Prevention.PREVENTIVE
         case demands.Sometime():
             return Prevention.CLOSING
+        case demands.Temporal(formula=formula, over="events"):
+            return _temporal_prevention(parts_of(formula))
         case _:
             return Prevention.DETECTIVE
+
+
+def _temporal_prevention(parts: list[Part]) -> Prevention:
+    """What cannot be prevented decides, except that a part which only the end decides leaves the others preventable."""
+    open_parts = [part for part in parts if not only_at_end(part)]
+    if not open_parts:
+        return Prevention.CLOSING
+    return Prevention.PREVENTIVE if all(map(only_at_calls, open_parts)) else Prevention.DETECTIVE

@@ -79,9 +79,8 @@ class Evaluation:
             del self._sessions[event.origin.session]
             decided = self._advance(self._program.on_other, event, session)
             return [*decided, *self._close(session, complete=event.complete)]
-        if self._program.on_other is NOBODY:
-            return NO_VERDICTS
-        return self._advance(self._program.on_other, event, session)
+        route = self._program.route(event)
+        return NO_VERDICTS if route is NOBODY else self._advance(route, event, session)
 
     def peek(self, event: Event) -> Sequence[Verdict]:
         """What `step` would decide now (not what a session's end would); no state changes."""
@@ -222,8 +221,8 @@ class Evaluation:
         return msgspec.json.encode(
             {
                 "rules": [rule.id for rule in self._program.rules],
-                "trace": self._trace,
-                "sessions": self._sessions,
+                "trace": _dumped(self._program, self._trace),
+                "sessions": {key: _dumped(self._program, scope) for key, scope in self._sessions.items()},
                 "tested": self._tested,
                 "session_count": self._session_count,
                 "empty_sessions": self._empty_sessions,
@@ -265,6 +264,11 @@ def _unseen_conclusions(program: Program) -> dict[int, Conclusion]:
             if conclusion.outcome not in (Outcome.OK, Outcome.VACUOUS):
                 unseen[index] = conclusion
     return unseen
+
+
+def _dumped(program: Program, scope: ScopeState) -> ScopeState:
+    states = {index: program.monitors[index].dump(state) for index, state in scope.states.items()}
+    return msgspec.structs.replace(scope, states=states)
 
 
 def _revive(program: Program, scope: ScopeState) -> ScopeState:

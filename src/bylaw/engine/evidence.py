@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.model.verdict import EventRef
 
 _WIDTH = 160
@@ -17,16 +17,25 @@ def ref(event: Event, excerpt: str | None = None) -> EventRef:
     return EventRef(
         event=event.kind,
         turn=event.turn,
-        name=event.name if isinstance(event, ToolCall) else None,
-        call_id=event.call_id if isinstance(event, ToolCall) else None,
+        name=_tool(event),
+        call_id=event.call_id if isinstance(event, ToolCall | ToolResult) else None,
         excerpt=_excerpt(event) if excerpt is None else excerpt,
         source=None if event.source is None else str(event.source),
     )
 
 
+def _tool(event: Event) -> str | None:
+    if isinstance(event, ToolResult) and event.name is None:
+        return event.call.name if event.call is not None else None
+    return event.name if isinstance(event, ToolCall | ToolResult) else None
+
+
 def _excerpt(event: Event) -> str | None:
     if isinstance(event, ToolCall):
         return shorten(_call(event))
+    if isinstance(event, ToolResult):
+        content = event.content
+        return shorten(f"{_tool(event) or 'a tool'} → {content if isinstance(content, str) else as_json(content)}")
     if isinstance(event, Response):
         return shorten(event.text or ", ".join(_call(call) for call in event.tool_calls[:8])) or None
     return None

@@ -19,7 +19,6 @@ from bylaw.engine.monitor import (
     Ended,
     Monitor,
     Step,
-    Watches,
 )
 from bylaw.engine.notes import mismatch_notes
 from bylaw.model.condition import Condition
@@ -48,7 +47,7 @@ class Gated(Monitor):
         self.inner = inner
         self._gate = compile_conditions(when)
         self.initial = State(inner.initial)
-        self.watches = Watches(responses=True, calls=inner.watches.calls)
+        self.watches = msgspec.structs.replace(inner.watches, responses=True)
 
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         if type(event) is Response:
@@ -67,6 +66,9 @@ class Gated(Monitor):
         if after is state.inner:
             return state, found
         return State(after, state.recent, state.matched, state.mismatches, state.late), found
+
+    def dump(self, state: State) -> State:
+        return msgspec.structs.replace(state, inner=self.inner.dump(state.inner))
 
     def revive(self, data: Any) -> State:
         state = msgspec.convert(data, State)

@@ -22,6 +22,9 @@ class Watches(Struct, frozen=True):
 
     responses: bool = False
     calls: tuple[Calls, ...] = ()
+    results: tuple[Calls, ...] = ()
+    """results of these tools; one whose tool is not known is everyone's"""
+    messages: bool = False
 
 
 class Found(Struct, frozen=True):
@@ -78,6 +81,10 @@ class Monitor(ABC):
     @abstractmethod
     def end(self, state: Any, ended: Ended) -> Conclusion:
         """What the end of the scope decides."""
+
+    def dump(self, state: Any) -> Any:
+        """A state as msgspec can write it down."""
+        return state
 
     def revive(self, data: Any) -> Any:
         """A state that was written down as JSON."""

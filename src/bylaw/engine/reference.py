@@ -14,6 +14,8 @@ from typing import Any
 import jsonschema_rs
 import re2
 
+from bylaw.engine.reference_temporal import judge_temporal
+from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.values import json_equal
@@ -30,6 +32,7 @@ class Part:
     def __init__(self, events: list[Event], complete: bool) -> None:
         self.turns = [event for event in events if isinstance(event, Response)]
         self.calls = [event for event in events if isinstance(event, ToolCall)]
+        self.events = events
         self.complete = complete
 
 
@@ -63,7 +66,10 @@ def _judge_part(rule: Rule, part: Part) -> Answer:
     matching = [turn for turn in part.turns if _all_hold(rule.when, turn)]
     if not matching:
         return (Outcome.VACUOUS if part.complete else Outcome.INCONCLUSIVE), []
-    outcome, breaches = _KINDS[rule.kind](rule.params, part, matching)
+    if isinstance(rule.demand, Temporal):
+        outcome, breaches = judge_temporal(rule.demand, part, matching if rule.when else None)
+    else:
+        outcome, breaches = _KINDS[rule.kind](rule.params, part, matching)
     return (Outcome.VIOLATED, breaches) if breaches else (outcome, [])
 
 

@@ -9,15 +9,18 @@
 | `Tally`    | the measure, added up, stays within bounds                        |
 | `Constant` | every observed value equals the first                             |
 | `Next`     | the turn after a triggering one satisfies the probe               |
+| `Temporal` | the formula is true at the first position                         |
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.model.condition import Condition, Path
+from bylaw.model.temporal import Formula
+from bylaw.model.texts import TextHas
 
 # probes: what an operator looks at
 
@@ -26,14 +29,6 @@ class Calls(Struct, frozen=True):
     """A tool call whose name is one of these; `*`, `?` and `[…]` make a name a glob."""
 
     tools: tuple[str, ...]
-
-
-class TextHas(Struct, frozen=True):
-    """A response whose text contains this."""
-
-    text: str
-    regex: bool = False
-    ignore_case: bool = False
 
 
 class StopReasonIn(Struct, frozen=True):
@@ -102,4 +97,29 @@ class Next(Struct, frozen=True):
     must: Calls | TextHas
 
 
-Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next
+class Temporal(Struct, frozen=True):
+    formula: Formula
+    over: Literal["events", "turns"] = "events"
+    """what a position is"""
+
+
+Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next | Temporal
+
+__all__ = [
+    "Always",
+    "Before",
+    "Calls",
+    "Constant",
+    "Demand",
+    "FitsSchema",
+    "Grounded",
+    "Never",
+    "Next",
+    "Sometime",
+    "StopReasonIn",
+    "Tally",
+    "Temporal",
+    "TextHas",
+    "Tokens",
+    "Turns",
+]

@@ -2,7 +2,7 @@
 
 A turn is recorded as `Request`, `Response`, one `ToolCall` for each call the response issued, and one `ToolResult` for
 each result, in that order. A response knows its request and its calls, so it *is* the turn for every rule that looks
-at turns. What a format cannot say is `None` (absent), which is not the same as empty.
+at turns; a result knows its call. What a format cannot say is `None` (absent), which is not the same as empty.
 """
 
 from __future__ import annotations
@@ -168,6 +168,8 @@ class ToolResult(Event, frozen=True, kw_only=True):
     content: Any = None
     is_error: bool | None = None
     latency_ms: float | None = None
+    call: ToolCall | None = None
+    """the call it answers, where that is known"""
 
 
 class Response(Event, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ def test_a_trace_survives_writing_and_reading(trace: Trace, suffix: str) -> None
 def test_events_in_any_order_survive(parts: list[tuple[Event, ...]], data: st.DataObject) -> None:
     """Not as readers make them: links to events far away, or to none that is written."""
     mixed = data.draw(st.permutations([event for part in parts for event in part]))
-    trace = Trace(name="t", format="bylaw", events=tuple(mixed))
+    trace = Trace(name="t", format="bylaw", events=strategies.linked(mixed))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "t.jsonl")
         write_trace(trace, path)

@@ -19,6 +19,7 @@ from bylaw.dialects.kinds import (
     must_remain_consistent,
     no_call,
     required_stop_reason,
+    temporal,
 )
 
 _MODULES: tuple[KindModule, ...] = (
@@ -34,6 +35,7 @@ _MODULES: tuple[KindModule, ...] = (
     must_remain_consistent,
     no_call,
     required_stop_reason,
+    temporal,
 )
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in map(Kind.of, _MODULES)}

@@ -161,7 +161,7 @@ class Assembler:
         known = lane.find_call(result.call_id, result.name)
         if known is not None:
             call, known.answered = known.call, True
-            result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name)
+            result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name, call=call)
         elif lane.pending:
             lane.pending.append(result)
             return

@@ -1,4 +1,4 @@
-"""Reads a file that Bylaw wrote: every line is an event as it stands, linked to its request and its calls."""
+"""Reads a file that Bylaw wrote: every line is an event as it stands, linked to its request, its calls or its call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct
 
+from bylaw.adapters.importers.assembly.links import Links
 from bylaw.adapters.importers.formats.bylaw.from_lines import PLAIN, Origins, call_of, request_of, response_of
 from bylaw.adapters.importers.formats.bylaw.header import is_header
 from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
@@ -51,6 +52,7 @@ class ResolvedReader:
         self._file = problems.file
         self._second_look = SecondLook(problems)
         self._origins = Origins()
+        self._links = Links()
         self._out: list[Event] = []
         self._previous: Request | None = None
         """the request on the line before"""
@@ -129,7 +131,8 @@ class ResolvedReader:
             self._notes.extend(line.notes)
             self._problems.carry(line.problems, line.skipped)
             return
-        self._out.append(PLAIN[type(line)](line, self._origins.of(line, line.session), self._source(line, place)))
+        event = PLAIN[type(line)](line, self._origins.of(line, line.session), self._source(line, place))
+        self._out.append(self._links.linked(event))
 
     def _source(self, line: Line, place: int | Place) -> Locator | None:
         source = line.source
@@ -187,7 +190,7 @@ class ResolvedReader:
             self._warn(awaiting.raw, place, ("calls",), "broken-link", told)
         origin, source = self._origins.of(line, line.session), self._source(line, place)
         self._out.append(response_of(line, origin, source, awaiting.request, tuple(awaiting.calls)))
-        self._out.extend(awaiting.events)
+        self._out.extend(map(self._links.linked, awaiting.events))
 
     def _warn(self, raw: bytes, place: int | Place, path: tuple[str, ...], code: str, message: str) -> None:
         report(self._problems, place, raw, path, code=code, message=message, severity="warning")

@@ -1,0 +1,117 @@
+"""Why a verdict came out as it did, in the user's own words: the parts of the formula, and the events at hand."""
+
+from __future__ import annotations
+
+from bylaw.engine.temporal.build import Builder
+from bylaw.engine.temporal.frame import Frame, elapsed
+from bylaw.engine.temporal.keys import show_key
+from bylaw.engine.temporal.shape import variables
+from bylaw.engine.temporal.truth import Sigma
+from bylaw.model.temporal import And, Back, Count, Formula, Implies, Not, Pair, Window
+from bylaw.model.verdict import EventRef
+
+
+def what_happened(event: EventRef) -> str:
+    tool = "a tool" if event.name is None else f"`{event.name}`"
+    return {"tool_call": f"{tool} was called", "tool_result": f"{tool} returned"}.get(event.event, "the model answered")
+
+
+def why_here(body: Formula, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    """The message where a position fails at once, and the earlier events that matter."""
+    assert frame.position is not None
+    happened = what_happened(frame.position.place())
+    wanted, sigma = _wanted(body, frame, builder)
+    reason, evidence = _reason(wanted, frame, sigma, builder)
+    values = _values(wanted, sigma, builder)
+    return f"{happened}, but `{wanted.text}` is not true there{values}{reason}", evidence
+
+
+def why_later(body: Formula, origin: EventRef, late: str) -> str:
+    wanted = body.right if isinstance(body, Implies) else body
+    return f"{what_happened(origin)}, but `{wanted.text}` did not come true{late}"
+
+
+def _wanted(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
+    """What should have held: the right side of an implication, and there the first conjunct that fails."""
+    sigma = builder.unset
+    while isinstance(body, Implies | And):
+        matches, value = builder.matchers.get(body.left), builder.values.get(body.left)
+        if matches is not None:
+            found = matches(frame, sigma)
+            if not found:
+                break
+            sigma = found[0][0]
+        elif isinstance(body, And) and value is not None and value(frame, sigma) is False:
+            body = body.left
+            continue
+        body = body.right
+    return body, sigma
+
+
+def _reason(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    match wanted:
+        case Back(op="Y", of=of) if frame.before is not None:
+            return _reason(of, frame, sigma, builder)
+        case Count() if wanted in builder.tables:
+            return _places(wanted, frame, sigma, builder)
+        case Back(op="O") | Pair(op="S"):
+            return _nothing_before(wanted, frame, sigma, builder)
+        case Not(of=of):
+            while isinstance(of, Back) and of.op == "Y":
+                of = of.of
+            return _places(of, frame, sigma, builder) if of in builder.tables else ("", ())
+        case _:
+            return "", ()
+
+
+def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    at = builder.tables.get(wanted)
+    if at is None or at.window is None:
+        return ": nothing earlier matches", ()
+    cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
+    if cell is None:
+        return ": nothing earlier matches", ()
+    last = cell.kept[-1]
+    passed = elapsed(frame.clocks, last.clocks, at.window)
+    if passed <= at.window.bound:
+        return ": what matched earlier does not pass the comparison", _refs(last.place)
+    late = (
+        f": the last match was {show(passed, at.window)} before, {show(passed - at.window.bound, at.window)} too long"
+    )
+    return late, _refs(last.place)
+
+
+def _places(formula: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+    at = builder.tables[formula]
+    cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
+    places = [kept.place for kept in cell.kept if kept.place] if cell is not None else []
+    return "", tuple(places[-8:])
+
+
+def _refs(place: EventRef | None) -> tuple[EventRef, ...]:
+    return () if place is None else (place,)
+
+
+def _values(wanted: Formula, sigma: Sigma, builder: Builder) -> str:
+    names = [name for name in variables(wanted) if sigma[builder.variables.index(name)] is not None]
+    shown = [f"${name} = {show_key(sigma[builder.variables.index(name)])}" for name in names]
+    return f" ({', '.join(shown)})" if shown else ""
+
+
+def show(amount: float, window: Window) -> str:
+    """A stretch of a clock, for people."""
+    if window.unit != "seconds":
+        unit = window.unit[:-1] if amount == 1 else window.unit
+        return f"{amount:g} {unit}"
+    return show_seconds(amount)
+
+
+def show_seconds(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g}s"
+    parts = []
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count:.0f}{unit}")
+    return " ".join(parts[:2])

@@ -1,0 +1,293 @@
+"""Atoms: the truth of each at one event.
+
+A letter is true, false, unknown, or a `Hit`: everything but the variables fits, and these are the values to compare
+them with. Only the atoms that can hold at an event of this sort, of this tool, are looked at; the others are false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.engine.matching import compile_names, compile_text
+from bylaw.engine.temporal.keys import UNKNOWN_KEY, key_number, key_of, same
+from bylaw.engine.temporal.truth import Key, Sigma, all_of, any_of
+from bylaw.engine.values import ABSENT, ORDERS, UNREADABLE, compile_steps, compile_test, walk
+from bylaw.model.demand import Calls
+from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
+from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays, Variable
+
+NO_VALUE = ("absent",)
+"""the key of a path that leads nowhere"""
+LONGEST_JSON = 1 << 20
+"""result text that is read as JSON; longer text is only text"""
+
+
+class Hit(Struct, frozen=True, array_like=True):
+    sure: bool
+    values: tuple[Key, ...]
+    """one for each test against a variable, in order"""
+
+
+Letter: TypeAlias = bool | Hit | None
+Letters: TypeAlias = tuple[Letter, ...]
+Read: TypeAlias = Callable[[Any], Letter]
+
+
+class VariableTest(Struct, frozen=True):
+    """A comparison of a Hit's value with a variable."""
+
+    op: str
+    variable: int
+    position: int
+    """which of the Hit's values"""
+
+
+def variable_tests(atom: Atom, numbers: dict[str, int]) -> tuple[VariableTest, ...]:
+    """Those that can fix a variable first, since another test of the same atom may use it."""
+    tests = [test for test in getattr(atom, "tests", ()) if isinstance(test.value, Variable)]
+    found = [VariableTest(test.op, numbers[test.value.name], i) for i, test in enumerate(tests)]
+    return tuple(sorted(found, key=lambda test: test.op != "="))
+
+
+def compare(op: str, found: Key, wanted: Key) -> bool | None:
+    """Whether the value of an event compares so with the value of a variable."""
+    if found == NO_VALUE:
+        return op == "!="
+    if op in ORDERS:
+        left, right = key_number(found), key_number(wanted)
+        return None if left is None or right is None else ORDERS[op](left, right)
+    equal = same(found, wanted)
+    return equal if op == "=" or equal is None else not equal
+
+
+class Alphabet:
+    """The atoms of a rule, numbered, and how to read each off an event."""
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = tuple(atoms)
+        self.nothing: Letters = (False,) * len(self.atoms)
+        self._calls = [(i, compile_names(Calls(a.names)), _call(a)) for i, a in self._of(ToolIs)]
+        self._results = [(i, compile_names(Calls(a.names)), _result(a)) for i, a in self._of(ResultOf)]
+        self._agents = [(i, compile_names(Calls(a.names))) for i, a in self._of(AgentIs)]
+        self._responses = [(i, _response(a)) for i, a in self._of(StopsFor, Says)]
+        self.user_atoms = tuple((i, compile_text(a.probe)) for i, a in self._of(UserSays))
+        self._routes: dict[str, tuple[tuple[int, Read], ...]] = {}
+
+    def _of(self, *types: type[Any]) -> Iterator[tuple[int, Any]]:
+        return ((i, atom) for i, atom in enumerate(self.atoms) if isinstance(atom, types))
+
+    def at(self, event: Event, said: tuple[int, ...] = ()) -> Letters:
+        """`said`: user atoms that messages since the last response made true."""
+        found: list[Letter] = list(self.nothing)
+        if type(event) is ToolCall:
+            for i, read in self._route(event.name):
+                found[i] = read(event)
+        elif type(event) is ToolResult:
+            self._read_result(event, found)
+        elif type(event) is Response:
+            self._read_response(event, said, found)
+        self._read_agent(event, found)
+        return tuple(found)
+
+    def of_turn(self, response: Response, said: tuple[int, ...]) -> Letters:
+        """The letters of a whole turn, without results."""
+        found: list[Letter] = list(self.at(response, said))
+        for call in response.tool_calls:
+            for i, read in self._route(call.name):
+                found[i] = either(found[i], read(call))
+        return tuple(found)
+
+    def with_result(self, letters: Letters, result: ToolResult) -> Letters:
+        found: list[Letter] = list(self.nothing)
+        self._read_result(result, found)
+        return tuple(map(either, letters, found))
+
+    def awaiting_results(self, letters: Letters) -> Letters:
+        """The letters of a turn whose results may not all be there."""
+        growing = {i for i, _, _ in self._results}
+        return tuple(None if i in growing and letter is False else letter for i, letter in enumerate(letters))
+
+    def said(self, message: Message, before: tuple[int, ...]) -> tuple[int, ...]:
+        """The user atoms that are true once this was said."""
+        text = text_of(message.content)
+        if text is None:
+            return before
+        return tuple(sorted({*before, -1, *(i for i, find in self.user_atoms if find(text) is not None)}))
+
+    def _route(self, tool: str) -> tuple[tuple[int, Read], ...]:
+        route = self._routes.get(tool)
+        if route is None:
+            route = tuple((i, read) for i, matches, read in self._calls if matches(tool))
+            if len(self._routes) < _MOST_ROUTES:
+                self._routes[tool] = route
+        return route
+
+    def _read_result(self, result: ToolResult, found: list[Letter]) -> None:
+        name = result.name if result.name is not None else result.call.name if result.call else None
+        for i, matches, read in self._results:
+            if name is None:
+                found[i] = _unsure(read(result))  # whose result it is was not recorded
+            elif matches(name):
+                found[i] = read(result)
+
+    def _read_response(self, response: Response, said: tuple[int, ...], found: list[Letter]) -> None:
+        for i, read in self._responses:
+            found[i] = read(response)
+        if self.user_atoms:
+            texts = user_texts(response)
+            for i, find in self.user_atoms:
+                if i in said or any(find(text) is not None for text in texts or ()):
+                    found[i] = True
+                elif texts is None and not said:
+                    found[i] = None
+
+    def _read_agent(self, event: Event, found: list[Letter]) -> None:
+        for i, matches in self._agents:
+            agent = event.origin.agent
+            found[i] = None if agent is None else matches(agent)
+
+
+_MOST_ROUTES = 1024
+
+
+def _unsure(letter: Letter) -> Letter:
+    return Hit(False, letter.values) if isinstance(letter, Hit) else False if letter is False else None
+
+
+def either(left: Letter, right: Letter) -> Letter:
+    """Without variables: turns have none."""
+    assert not isinstance(left, Hit) and not isinstance(right, Hit)
+    return any_of((left, right))
+
+
+# -- calls and results ------------------------------------------------------------------------------------------------
+
+
+def _call(atom: ToolIs) -> Read:
+    return _tested(atom.tests, {"args": lambda call: arguments_of(call)})
+
+
+def _result(atom: ResultOf) -> Read:
+    roots: dict[str, Callable[[Any], Any]] = {
+        "args": lambda result: UNREADABLE if result.call is None else arguments_of(result.call),
+        "result": lambda result: content_of(result.content),
+        "error": lambda result: UNREADABLE if result.is_error is None else result.is_error,
+    }
+    return _tested(atom.tests, roots)
+
+
+def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> Read:
+    fixed = [(roots[t.root], compile_test(t.path, t.op, t.value)) for t in tests if not isinstance(t.value, Variable)]
+    free = [(roots[t.root], compile_steps(t.path)) for t in tests if isinstance(t.value, Variable)]
+    if not fixed and not free:
+        return lambda event: True
+
+    def read(event: Any) -> Letter:
+        truth = all_of(test(root(event)) for root, test in fixed)
+        if truth is False or not free:
+            return truth
+        return Hit(truth is True, tuple(_key_at(root(event), steps) for root, steps in free))
+
+    return read
+
+
+def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:
+    found = walk(root, steps)
+    return NO_VALUE if found is ABSENT else UNKNOWN_KEY if found is UNREADABLE else key_of(found)
+
+
+def arguments_of(call: ToolCall) -> Any:
+    arguments = call.arguments
+    if type(arguments) is dict:
+        return arguments
+    return {} if arguments is None and call.raw_arguments is None else UNREADABLE
+
+
+def content_of(content: Any) -> Any:
+    """What a tool returned: JSON where it is JSON, in text or not."""
+    if isinstance(content, list) and content and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
+        content = text_of(content)
+    if not isinstance(content, str) or len(content) > LONGEST_JSON or content.lstrip()[:1] not in ("{", "["):
+        return content
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return content
+
+
+# -- responses --------------------------------------------------------------------------------------------------------
+
+
+def _response(atom: StopsFor | Says) -> Read:
+    if isinstance(atom, StopsFor):
+        wanted = atom.reason
+        return lambda response: None if response.stop_reason is None else response.stop_reason == wanted
+    find = compile_text(atom.probe)
+    return lambda response: None if response.text is None else find(response.text) is not None
+
+
+def user_texts(response: Response) -> list[str] | None:
+    """What the user said since the model's last answer; None where that is not recorded."""
+    messages = response.request.messages if response.request is not None else None
+    if messages is None:
+        return None
+    texts: list[str] = []
+    for message in reversed(messages):
+        if not isinstance(message, dict) or message.get("role") == "assistant":
+            break
+        text = text_of(message.get("content")) if message.get("role") == "user" else None
+        if text is not None:
+            texts.append(text)
+    return texts
+
+
+def text_of(content: Any) -> str | None:
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    parts = [block.get("text") for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    texts = [part for part in parts if isinstance(part, str)]
+    return "\n".join(texts) if texts else None
+
+
+def result_ids(response: Response) -> set[str]:
+    """The ids of the results that the request of a response holds."""
+    messages = response.request.messages if response.request is not None else None
+    ids: set[str] = set()
+    for message in messages or ():
+        if not isinstance(message, dict):
+            continue
+        if isinstance(message.get("tool_call_id"), str):
+            ids.add(message["tool_call_id"])
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else ()
+        ids.update(
+            block["tool_use_id"]
+            for block in blocks
+            if isinstance(block, dict) and isinstance(block.get("tool_use_id"), str)
+        )
+    return ids
+
+
+def truth_of(letter: Letter, tests: tuple[VariableTest, ...], sigma: Sigma) -> bool | None:
+    """The truth of an atom whose variables all have values."""
+    if not isinstance(letter, Hit):
+        return letter
+    answer: bool | None = letter.sure or None
+    for test in tests:
+        found, wanted = letter.values[test.position], sigma[test.variable]
+        one = _can_fix(found) if wanted is None else compare(test.op, found, wanted)
+        if one is False:
+            return False
+        if one is None:
+            answer = None
+    return answer
+
+
+def _can_fix(found: Key) -> bool | None:
+    return False if found == NO_VALUE else None if found == UNKNOWN_KEY else True

@@ -1,0 +1,403 @@
+"""The monitor of a temporal rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from immutables import Map
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.engine.monitor import (
+    NOTHING,
+    OK,
+    STOPPED_EARLY,
+    VACUOUS,
+    Conclusion,
+    Ended,
+    Found,
+    Monitor,
+    Step,
+)
+from bylaw.engine.temporal import book as books
+from bylaw.engine.temporal.book import Alarms, Book, Entry, Origin
+from bylaw.engine.temporal.build import Awaiting, Builder, Unseen
+from bylaw.engine.temporal.codec import Codec
+from bylaw.engine.temporal.explain import show, why_here, why_later
+from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, clock, position_of
+from bylaw.engine.temporal.letters import Alphabet, Hit, Letters
+from bylaw.engine.temporal.routing import can_skip, watches
+from bylaw.engine.temporal.settled import settled
+from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
+from bylaw.engine.temporal.tables import Cell, Deferred, Kept, Table
+from bylaw.engine.temporal.truth import Both, Either, Residual, Wait, waits
+from bylaw.engine.temporal.waking import Waker
+from bylaw.model.demand import Temporal
+from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
+from bylaw.model.temporal import Implies
+from bylaw.model.verdict import EventRef, Outcome
+
+_MOST_SPEAKERS = 1024
+"""sessions whose user has spoken and got no answer yet"""
+
+
+class OpenTurn(Struct, frozen=True, array_like=True):
+    """With `over: turns`: a turn that results may still join."""
+
+    letters: Letters
+    turn: int | None
+    run: str
+    session: str
+    place: EventRef
+    time: float | None
+    applies: bool
+
+    def position(self) -> Position:
+        return Position(self.session, self.turn, self.run, self.time, True, None, self.place)
+
+
+class State(Struct, frozen=True, array_like=True):
+    book: Book
+    frame: Frame | None = None
+    clocks: Clocks = START
+    begun: bool = False
+    """what is judged once has been begun"""
+    triggered: bool = False
+    undecided: int = 0
+    """positions whose verdict is unknown for good"""
+    first_undecided: str = ""
+    untimed: str = ""
+    """the event without a time that stopped the judging"""
+    said: Map[str, tuple[int, ...]] = Map()
+    """user atoms that messages made true, by session, until the next response"""
+    turn: OpenTurn | None = None
+
+
+_KEPT: tuple[type[Struct], ...] = (Frame, Clocks, Hit, Table, Cell, Kept, Deferred, Awaiting, Unseen, EventRef)
+_OPEN: tuple[type[Struct], ...] = (OpenTurn, Book, Alarms, Entry, Origin, Wait, Both, Either)
+_CODEC = Codec((State, *_KEPT, *_OPEN))
+
+
+class Judged(Struct):
+    """What one position is doing to a state."""
+
+    frame: Frame
+    at: Position
+    book: Book
+    found: list[Found]
+    triggered: bool
+    undecided: int
+    first_undecided: str
+
+
+class TemporalMonitor(Monitor):
+    gates_itself = True
+    state_type = State
+
+    def __init__(self, demand: Temporal) -> None:
+        formula = demand.formula
+        self.parts = parts_of(formula)
+        self.builder = builder = Builder(formula)
+        self._values = [builder.build(part.body) for part in self.parts]
+        self._triggers = [self._trigger(part) for part in self.parts]
+        self._alphabet = Alphabet(builder.atoms)
+        self._wakers = [Waker(i, part, builder) for i, part in enumerate(self.parts)]
+        self._over_turns = demand.over == "turns"
+        self._depth = yesterdays(formula)
+        self._window = next((w for w in windows(formula) if w.unit == "seconds"), None)
+        self._skips = not self._over_turns and can_skip(formula, self.parts)
+        self._alarmed = [i for i, node in enumerate(builder.ahead) if node.window is not None]
+        self._always_judged = not all(part.conditional for part in self.parts)
+        self.watches = watches(formula, self.parts, demand.over)
+        self.initial = State(Book(alarms=(Alarms(),) * len(builder.ahead)))
+
+    # -- one event ------------------------------------------------------------------------------------------------
+
+    def step(self, state: State, event: Event, applies: bool = True) -> Step:
+        kind = type(event)
+        if state.untimed or kind not in _TOLD:
+            return state, NOTHING
+        if kind is Message:
+            return self._spoken(state, event), NOTHING
+        if self._over_turns:
+            return self._step_turn(state, event, applies)
+        session = event.origin.session
+        letters = self._alphabet.at(event, state.said.get(session, ()) if state.said else ())
+        if self._skips and letters == self._alphabet.nothing and not (self.watches.responses and kind is Response):
+            return state, NOTHING
+        if kind is Response and session in state.said:
+            state = replace(state, said=state.said.delete(session))
+        return self._judge(state, letters, position_of(event), applies)
+
+    def _spoken(self, state: State, message: Any) -> State:
+        if message.role != "user" or not self._alphabet.user_atoms or len(state.said) >= _MOST_SPEAKERS:
+            return state
+        session = message.origin.session
+        said = self._alphabet.said(message, state.said.get(session, ()))
+        return replace(state, said=state.said.set(session, said))
+
+    def _step_turn(self, state: State, event: Event, applies: bool) -> Step:
+        if isinstance(event, ToolResult) and state.turn is not None and event.turn == state.turn.turn:
+            letters = self._alphabet.with_result(state.turn.letters, event)
+            return replace(state, turn=replace(state.turn, letters=letters)), NOTHING
+        if not isinstance(event, Response):
+            return state, NOTHING
+        state, found = self._close_turn(state)
+        session = event.origin.session
+        letters = self._alphabet.of_turn(event, state.said.get(session, ()))
+        at = position_of(event)
+        opened = OpenTurn(letters, at.turn, at.run, session, at.place(), at.time, applies)
+        state = replace(state, turn=opened, said=state.said.delete(session) if session in state.said else state.said)
+        if self.watches.results:
+            return state, found
+        state, more = self._close_turn(state)
+        return state, (*found, *more)
+
+    def _close_turn(self, state: State) -> tuple[State, tuple[Found, ...]]:
+        turn = state.turn
+        if turn is None or state.untimed:
+            return state, NOTHING
+        return self._judge(replace(state, turn=None), turn.letters, turn.position(), turn.applies)
+
+    def _judge(self, state: State, letters: Letters, at: Position, applies: bool) -> tuple[State, tuple[Found, ...]]:
+        if self._window is not None and at.time is None and letters != self._alphabet.nothing:
+            where = "" if at.turn is None else f" at turn {at.turn}"
+            return replace(state, untimed=f"an event{where} carries no time"), NOTHING
+        frame = self._frame(state, letters, at)
+        now = Judged(frame, at, state.book, [], state.triggered, state.undecided, state.first_undecided)
+        if now.book.entries:
+            self._move_on(now)
+        if applies:
+            self._begin(now, state.begun)
+        frame.position = None
+        clocks = frame.clocks
+        if self._skips and letters == self._alphabet.nothing:  # a response that is only counted
+            clocks = Clocks(clocks.events, clocks.turns, state.clocks.seconds)
+        after = State(
+            now.book,
+            frame,
+            clocks,
+            state.begun or applies,
+            now.triggered,
+            now.undecided,
+            now.first_undecided,
+            "",
+            state.said,
+            state.turn,
+        )
+        return after, tuple(now.found)
+
+    def _frame(self, state: State, letters: Letters, at: Position) -> Frame:
+        old, time = state.clocks, at.time
+        seconds = old.seconds if time is None or time < old.seconds else time
+        clocks = Clocks(old.events + 1, old.turns + at.is_response, seconds)
+        before = None if not self._depth or state.frame is None else _trimmed(state.frame, self._depth)
+        frame = Frame(clocks, letters, [], before, at.turn, at.run, at)
+        kept = frame.kept
+        slots = self.builder.slots
+        if slots:
+            remembered = [slot.initial for slot in slots] if state.frame is None else state.frame.kept
+            for slot, memory in zip(slots, remembered, strict=True):
+                kept.append(slot.update(frame, memory))
+        return frame
+
+    def _begin(self, now: Judged, begun: bool) -> None:
+        frame, unset = now.frame, self.builder.unset
+        for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):
+            if begun and not part.always:
+                continue
+            truth = value(frame, unset)
+            now.triggered = now.triggered or self._triggers[number](frame)
+            if truth is True:
+                continue
+            at = now.at
+            if truth is False:
+                message, earlier = why_here(part.body, frame, self.builder)
+                now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
+            elif truth is None:
+                self._doubt(now, at.turn, 1)
+            else:
+                now.book = self._enter(now.book, number, truth, Origin(at.session, at.turn, at.place()))
+
+    def _trigger(self, part: Part) -> Callable[[Frame], bool]:
+        """Whether a position is one that the part has something to say about."""
+        body, unset = part.body, self.builder.unset
+        if not part.conditional:
+            return lambda frame: True
+        assert isinstance(body, Implies)
+        matches = self.builder.matchers.get(body.left)
+        if matches is not None:
+            return lambda frame: bool(matches(frame, unset))
+        left = self.builder.build(body.left)
+        return lambda frame: left(frame, unset) is not False
+
+    def _doubt(self, now: Judged, turn: int | None, positions: int) -> None:
+        if not now.undecided:
+            now.first_undecided = "" if turn is None else f", the first at turn {turn}"
+        now.undecided += positions
+
+    # -- entries that wait ----------------------------------------------------------------------------------------
+
+    def _enter(self, book: Book, part: int, residual: Residual, origins: Entry | Origin) -> Book:
+        book, is_new = books.enter(book, part, residual, origins, self._wakers[part].address(residual))
+        if is_new:
+            for wait in waits(residual):
+                window = self.builder.ahead[wait.node].window
+                if window is not None:
+                    book = books.alarm(book, wait.node, wait.since + window.bound)
+        return book
+
+    def _move_on(self, now: Judged) -> None:
+        for number in sorted(self._woken(now)):
+            entry = now.book.entries.get(number)
+            if entry is None:
+                continue
+            truth = self.builder.move(entry.residual, now.frame)
+            if truth == entry.residual:
+                continue
+            now.book = books.leave(now.book, number, self._wakers[entry.part].address(entry.residual))
+            if truth is False:
+                now.found += self._failed(entry, now)
+            elif truth is None:
+                self._doubt(now, entry.origins[0].turn, len(entry.origins) + entry.more)
+            elif truth is not True:
+                now.book = self._enter(now.book, entry.part, truth, entry)
+
+    def _woken(self, now: Judged) -> set[int]:
+        book, frame = now.book, now.frame
+        woken = set(book.restless)
+        for node in self._alarmed:
+            window = self.builder.ahead[node].window
+            assert window is not None
+            book, late = books.expired(book, node, clock(frame.clocks, window))
+            woken.update(late)
+        now.book = book
+        for waker in self._wakers:
+            addresses = waker.woken(frame.letters)
+            if addresses is None:
+                return set(book.entries)
+            for address in addresses:
+                woken.update(book.waiting.get(address, ()))
+        return woken
+
+    def _failed(self, entry: Entry, now: Judged) -> list[Found]:
+        late = self._lateness(entry.residual, now.frame)
+        at, body = now.at, self.parts[entry.part].body
+        found = [
+            Found(why_later(body, origin.place, late), at.session, at.turn, (origin.place, at.place()))
+            for origin in entry.origins
+        ]
+        return [*found, *_more(entry, at.turn)]
+
+    def _lateness(self, residual: Residual, frame: Frame) -> str:
+        for wait in waits(residual):
+            window = self.builder.ahead[wait.node].window
+            if window is not None and (passed := clock(frame.clocks, window) - wait.since) > window.bound:
+                return f": {show(passed, window)} have passed, {show(passed - window.bound, window)} too many"
+        return ""
+
+    # -- the end --------------------------------------------------------------------------------------------------
+
+    def end(self, state: State, ended: Ended) -> Conclusion:
+        found: tuple[Found, ...] = NOTHING
+        if state.turn is not None:
+            state, found = self._close_turn(state if ended.complete else self._may_grow(state))
+        notes = self._notes(state)
+        if state.untimed:
+            window = self._window.text if self._window else ""
+            return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so `[{window}]` cannot be measured")
+        complete = ended.complete
+        undecided = state.undecided
+        if complete:
+            open_found, doubts = self._conclude(state)
+            found, undecided = (*found, *open_found), undecided + doubts
+        if found:
+            return Conclusion(Outcome.VIOLATED, found, notes=notes)
+        if undecided or state.book.unfollowed:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=self._reason(state, undecided), notes=notes)
+        judged = state.triggered or (self._always_judged and (state.begun or ended.turns > 0))
+        if complete:
+            return Conclusion((OK if judged else VACUOUS).outcome, notes=notes)
+        if judged and self._is_settled(state):
+            return Conclusion(Outcome.OK, notes=notes)
+        return Conclusion(Outcome.INCONCLUSIVE, reason=STOPPED_EARLY.reason, notes=notes)
+
+    def _may_grow(self, state: State) -> State:
+        """The last turn of a recording that stopped early: results of it may be missing."""
+        assert state.turn is not None
+        turn, time = state.turn, state.turn.time
+        if time is None and turn.letters == self._alphabet.nothing:
+            time = state.clocks.seconds  # it does not matter as far as it is known, so it needs no time either
+        letters = self._alphabet.awaiting_results(turn.letters)
+        return replace(state, turn=replace(turn, letters=letters, time=time))
+
+    def _conclude(self, state: State) -> tuple[list[Found], int]:
+        found: list[Found] = []
+        doubts = 0
+        for number in sorted(state.book.entries):
+            entry = state.book.entries[number]
+            truth = self.builder.ended(entry.residual)
+            if truth is False:
+                found += self._failed_at_end(entry)
+            elif truth is None:
+                doubts += len(entry.origins) + entry.more
+        return found, doubts
+
+    def _failed_at_end(self, entry: Entry) -> list[Found]:
+        part = self.parts[entry.part]
+        if not part.always:
+            message = f"`{part.text}` had not come true when the trace ended"
+            return [Found(message, entry.origins[0].session, None, ())]
+        late = " before the trace ended"
+        found = [
+            Found(why_later(part.body, origin.place, late), origin.session, origin.turn, (origin.place,))
+            for origin in entry.origins
+        ]
+        return [*found, *_more(entry, None)]
+
+    def _is_settled(self, state: State) -> bool:
+        """Whether nothing that could still come can break the rule."""
+        always = [part for part in self.parts if part.always]
+        if state.book.entries or (len(always) < len(self.parts) and not state.begun):
+            return False
+        return all(settled(part.body, state.frame, self.builder) is True for part in always)
+
+    def _reason(self, state: State, undecided: int) -> str:
+        if undecided:
+            many = "1 position" if undecided == 1 else f"{undecided:,} positions"
+            return f"{many} could not be decided{state.first_undecided}"
+        return f"{state.book.unfollowed:,} positions were not followed to their end, since too many were open"
+
+    def _notes(self, state: State) -> tuple[str, ...]:
+        if state.frame is None:
+            return ()
+        kept = [memory.seen if isinstance(memory, Awaiting) else memory for memory in state.frame.kept]
+        evicted = sum(table.evicted for table in kept if isinstance(table, Table))
+        values = "1 value was" if evicted == 1 else f"{evicted:,} values were"
+        return (f"{values} evicted from memory",) if evicted else ()
+
+    # -- carrying states elsewhere --------------------------------------------------------------------------------
+
+    def dump(self, state: State) -> Any:
+        return _CODEC.dump(state)
+
+    def revive(self, data: Any) -> State:
+        state = _CODEC.load(data)
+        assert isinstance(state, State)
+        return state
+
+
+_TOLD = frozenset({ToolCall, ToolResult, Response, Message})
+
+
+def _more(entry: Entry, turn: int | None) -> list[Found]:
+    if not entry.more:
+        return []
+    return [Found(f"{entry.more:,} more positions fail the same way, too many to name each", None, turn)]
+
+
+def _trimmed(frame: Frame, depth: int) -> Frame:
+    """The frame with no more of its past than `Y` reaches."""
+    before = None if depth <= 1 or frame.before is None else _trimmed(frame.before, depth - 1)
+    return Frame(frame.clocks, frame.letters, frame.kept, before, frame.turn, frame.run)

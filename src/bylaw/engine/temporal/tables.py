@@ -1,0 +1,332 @@
+"""What an operator that looks back remembers, per value of its variables. Immutable, bounded, constant cost.
+
+A cell holds the positions that matter for one combination of values: the latest, or a few where a comparison such as
+`>= $a` may need an older one. Cells are evicted in the order in which they came; a table knows that it lost something,
+and then answers unknown instead of false.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from immutables import Map
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.engine.temporal.frame import Clocks, Frame, elapsed
+from bylaw.engine.temporal.keys import UNKNOWN_KEY
+from bylaw.engine.temporal.letters import compare
+from bylaw.engine.temporal.truth import Key, Sigma
+from bylaw.model.temporal import Window
+from bylaw.model.verdict import EventRef
+
+MOST_VALUES = 10_000
+MOST_KEPT = 16
+
+
+class Deferred(Struct, frozen=True, array_like=True):
+    """A comparison with a variable that has no value yet: `result.amount >= $a`."""
+
+    op: str
+    variable: int
+    value: Key
+
+
+class Kept(Struct, frozen=True, array_like=True):
+    """A position that is remembered."""
+
+    clocks: Clocks
+    sure: bool
+    deferred: tuple[Deferred, ...] = ()
+    place: EventRef | None = None
+    seen_by: int | None = None
+    """for `seen`: the turn that had it in its input first"""
+
+
+class Cell(Struct, frozen=True, array_like=True):
+    number: int
+    """its place in the table's order"""
+    kept: tuple[Kept, ...]
+    """oldest first"""
+    lossy: bool = False
+
+
+class Table(Struct, frozen=True, array_like=True):
+    cells: Map[tuple[Key, ...], Cell] = Map()
+    order: Map[int, tuple[Key, ...]] = Map()
+    head: int = 0
+    tail: int = 0
+    wild: tuple[tuple[tuple[Key, ...], Kept], ...] = ()
+    """positions with a value that could not be read: each may be about any value"""
+    lost: Clocks | None = None
+    """the latest position that was evicted"""
+    evicted: int = 0
+    doubted: int = -1
+    """what was remembered up to this position may or may not still count"""
+
+
+EMPTY = Table()
+Trim: TypeAlias = Callable[[tuple[Kept, ...]], tuple[tuple[Kept, ...], bool]]
+"""what a cell keeps, and whether it lost something that could still matter"""
+
+
+def remember(table: Table, key: tuple[Key, ...], kept: Kept, trim: Trim, window: Window | None) -> Table:
+    if UNKNOWN_KEY in key:
+        return remember_wild(table, key, kept)
+    cell = table.cells.get(key)
+    held, lossy = trim((*(cell.kept if cell else ()), kept))
+    if cell is not None:
+        return replace(table, cells=table.cells.set(key, Cell(cell.number, held, cell.lossy or lossy)))
+    number = table.tail
+    table = replace(
+        table,
+        cells=table.cells.set(key, Cell(number, held, lossy)),
+        order=table.order.set(number, key),
+        tail=number + 1,
+    )
+    return _make_room(table, kept.clocks, window)
+
+
+def _make_room(table: Table, now: Clocks, window: Window | None) -> Table:
+    """Drop up to two cells that are out of the window, and evict where there are too many."""
+    for _ in range(2):
+        if table.head < table.tail and (len(table.cells) > MOST_VALUES or window is not None or _is_stale(table)):
+            table = _drop_oldest(table, now, window)
+    return table
+
+
+def _is_stale(table: Table) -> bool:
+    cell = table.cells.get(table.order[table.head])
+    return cell is None or cell.number != table.head
+
+
+def _drop_oldest(table: Table, now: Clocks, window: Window | None) -> Table:
+    key, number = table.order[table.head], table.head
+    rest = {"order": table.order.delete(number), "head": number + 1}
+    cell = table.cells.get(key)
+    if cell is None or cell.number != number:
+        return replace(table, **rest)
+    if window is not None and elapsed(now, cell.kept[-1].clocks, window) > window.bound:
+        return replace(table, cells=table.cells.delete(key), **rest)
+    if len(table.cells) <= MOST_VALUES:
+        return table
+    lost = cell.kept[-1].clocks
+    return replace(
+        table, cells=table.cells.delete(key), lost=_later(table.lost, lost), evicted=table.evicted + 1, **rest
+    )
+
+
+def _later(left: Clocks | None, right: Clocks) -> Clocks:
+    return right if left is None or right.events >= left.events else left
+
+
+def lose(table: Table, now: Clocks) -> Table:
+    """Something was not kept: from now on no is not certain."""
+    return replace(table, lost=_later(table.lost, now))
+
+
+def remember_wild(table: Table, key: tuple[Key, ...], kept: Kept) -> Table:
+    """Something happened for a value that cannot be read."""
+    if len(table.wild) >= MOST_KEPT:
+        table = lose(replace(table, wild=table.wild[1:]), table.wild[0][1].clocks)
+    return replace(table, wild=(*table.wild, (key, replace(kept, sure=False))))
+
+
+def forget(table: Table, key: tuple[Key, ...]) -> Table:
+    return replace(table, cells=table.cells.delete(key)) if key in table.cells else table
+
+
+def doubt(table: Table, key: tuple[Key, ...]) -> Table:
+    """What is remembered for this value may or may not still count."""
+    cell = table.cells.get(key)
+    if cell is None:
+        return table
+    unsure = tuple(replace(kept, sure=False) for kept in cell.kept)
+    return replace(table, cells=table.cells.set(key, Cell(cell.number, unsure, cell.lossy)))
+
+
+def doubt_all(table: Table, now: Clocks) -> Table:
+    """What was remembered before this position may or may not still count."""
+    return replace(table, doubted=now.events - 1)
+
+
+# -- questions --------------------------------------------------------------------------------------------------------
+
+
+def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
+    """Whether something remembered for this value is in the window and passes what was deferred."""
+    if UNKNOWN_KEY in key:
+        return _held_by_any(table, key, frame, window, sigma)
+    cell = table.cells.get(key)
+    answer: bool | None = False
+    for kept in _candidates(table, cell, key, frame, window):
+        if frame.turn is not None and kept.seen_by is not None and kept.seen_by > frame.turn:
+            continue  # a call of an earlier turn, recorded late
+        one = _passes(kept, sigma)
+        if one and kept.sure and kept.clocks.events > table.doubted:
+            return True
+        if one is not False:
+            answer = None
+    if answer is False and (_lost_in(table, frame, window) or (cell is not None and cell.lossy)):
+        return None
+    return answer
+
+
+def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
+    """How many surely, and how many at most; None where nobody knows."""
+    if UNKNOWN_KEY in key:
+        cells = _alike(table, key)
+        near = [kept for cell in cells or () for kept in in_window(cell, frame, window)]
+        return 0, None if cells is None or _lost_in(table, frame, window) else len(near) + len(table.wild)
+    kept = list(_candidates(table, table.cells.get(key), key, frame, window))
+    sure = sum(one.sure for one in kept)
+    return sure, None if _lost_in(table, frame, window) else len(kept)
+
+
+def _candidates(
+    table: Table, cell: Cell | None, key: tuple[Key, ...], frame: Frame, window: Window | None
+) -> Iterator[Kept]:
+    yield from in_window(cell, frame, window)
+    for other, kept in table.wild:
+        if _may_be(other, key) and (window is None or elapsed(frame.clocks, kept.clocks, window) <= window.bound):
+            yield kept
+
+
+def _may_be(left: tuple[Key, ...], right: tuple[Key, ...]) -> bool:
+    return all(a == b or UNKNOWN_KEY in (a, b) for a, b in zip(left, right, strict=True))
+
+
+def _held_by_any(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
+    """A question about a value that cannot be read: never yes, and no only where nothing could be meant."""
+    cells = _alike(table, key)
+    if cells is None or _lost_in(table, frame, window) or any(cell.lossy for cell in cells):
+        return None
+    near = [kept for cell in cells for kept in in_window(cell, frame, window)]
+    near += _candidates(table, None, key, frame, window)
+    return False if all(_passes(kept, sigma) is False for kept in near) else None
+
+
+def _alike(table: Table, key: tuple[Key, ...]) -> list[Cell] | None:
+    """The cells whose value may be meant; None where there are too many to look."""
+    if len(table.cells) > _MOST_ALIKE:
+        return None
+    return [cell for other, cell in table.cells.items() if _may_be(other, key)]
+
+
+_MOST_ALIKE = 64
+
+
+def in_window(cell: Cell | None, frame: Frame, window: Window | None) -> Iterator[Kept]:
+    """Newest first."""
+    for kept in reversed(cell.kept if cell is not None else ()):
+        if window is None:
+            yield kept
+            continue
+        passed = elapsed(frame.clocks, kept.clocks, window)
+        if passed > window.bound:
+            return
+        yield kept if passed == passed else replace(kept, sure=False)
+
+
+def _passes(kept: Kept, sigma: Sigma) -> bool | None:
+    answer: bool | None = True
+    for deferred in kept.deferred:
+        one = compare(deferred.op, deferred.value, sigma[deferred.variable])
+        if one is False:
+            return False
+        if one is None:
+            answer = None
+    return answer
+
+
+def _lost_in(table: Table, frame: Frame, window: Window | None) -> bool:
+    if table.lost is None:
+        return False
+    return window is None or elapsed(frame.clocks, table.lost, window) <= window.bound
+
+
+# -- what a cell keeps ------------------------------------------------------------------------------------------------
+
+
+def keep_latest(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+    """The newest that is sure and the newest at all: nothing older is ever a better answer."""
+    newest = kept[-1]
+    if newest.sure or len(kept) == 1:
+        return (newest,), False
+    sure = next((one for one in reversed(kept) if one.sure), None)
+    return ((newest,) if sure is None else (sure, newest)), False
+
+
+def keep_first(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+    """The first that is sure, and the first at all."""
+    sure = next((one for one in kept if one.sure), None)
+    return (kept[:1] if sure is None or sure is kept[0] else (kept[0], sure)), False
+
+
+def keep_better(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+    """All that a later question could still need, up to a bound."""
+    newest = kept[-1]
+    if newest.sure:
+        kept = (*(one for one in kept[:-1] if not _outdone(one, newest)), newest)
+    return kept[-MOST_KEPT:], len(kept) > MOST_KEPT
+
+
+_BETTER: dict[str, Callable[[Any, Any], bool]] = {
+    ">": lambda new, old: new >= old,
+    ">=": lambda new, old: new >= old,
+    "<": lambda new, old: new <= old,
+    "<=": lambda new, old: new <= old,
+}
+
+
+def _outdone(old: Kept, new: Kept) -> bool:
+    """Whether every value of the variables that `old` passes with, `new` passes with too."""
+    if old.seen_by is not None and new.seen_by is not None and new.seen_by > old.seen_by:
+        return False
+    return all(_passes_more(a, b) for a, b in zip(old.deferred, new.deferred, strict=True))
+
+
+def _passes_more(old: Deferred, new: Deferred) -> bool:
+    if (old.op, old.variable) != (new.op, new.variable):
+        return False
+    if old.value == new.value:
+        return True
+    better = _BETTER.get(new.op)
+    numbers = isinstance(old.value, int | float) and isinstance(new.value, int | float)
+    return better is not None and numbers and better(new.value, old.value)
+
+
+def keep_counted(number: int) -> Trim:
+    """Enough to tell whether more than `number` are in any window."""
+
+    def trim(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+        if len(kept) <= number + 1:
+            return kept, False
+        recent = kept[-number - 1 :]
+        older_sure = [one for one in kept[: -number - 1] if one.sure]
+        missing = number + 1 - sum(one.sure for one in recent)
+        return (*(older_sure[-missing:] if missing > 0 else ()), *recent), False
+
+    return trim
+
+
+def compare_count(op: str, sure: int, most: int | None, number: int) -> bool | None:
+    """Kleene over every count from `sure` to `most`; counts above `number` are all alike."""
+    top = number + 1 if most is None else min(most, number + 1)
+    low = min(sure, number + 1)
+    return _agreed([_COMPARE[op](count, number) for count in range(low, max(low, top) + 1)])
+
+
+def _agreed(answers: list[bool]) -> bool | None:
+    return answers[0] if all(answers) or not any(answers) else None
+
+
+_COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "=": lambda count, number: count == number,
+    "!=": lambda count, number: count != number,
+    ">": lambda count, number: count > number,
+    ">=": lambda count, number: count >= number,
+    "<": lambda count, number: count < number,
+    "<=": lambda count, number: count <= number,
+}

@@ -1,0 +1,203 @@
+"""Comparing a recorded value with a wanted one, in three values: true, false, and unknown (None).
+
+Unknown is the answer where the two cannot be compared, so that a text in place of a number slips past nothing: a rule
+that restricts takes it as a match, a check reports it as undecided. Numeric text compares as a number.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from bylaw.engine.matching import compile_regex
+from bylaw.model.values import json_equal, json_type
+
+Comparison = Callable[[Any], bool | None]
+"""recorded value → whether it compares so"""
+
+
+class _Nothing:
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+ABSENT: Final = _Nothing("ABSENT")
+"""the path leads to nothing"""
+UNREADABLE: Final = _Nothing("UNREADABLE")
+"""the path runs into a value that it cannot enter"""
+
+_NUMERIC = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
+_LONGEST_NUMBER = 64
+
+
+def number(value: Any) -> int | float | None:
+    """The value as a number, or None where it is none."""
+    kind = type(value)
+    if kind is int:
+        return value  # type: ignore[no-any-return]
+    if kind is float:
+        return None if math.isnan(value) else value
+    if kind is str and len(value) <= _LONGEST_NUMBER and _NUMERIC.fullmatch(value):
+        return int(value) if value.lstrip("+-").isdigit() else float(value)
+    return None
+
+
+def equal(found: Any, wanted: Any) -> bool | None:
+    if type(found) is type(wanted) is str:
+        return bool(found == wanted)
+    if found is None or wanted is None:
+        return found is wanted
+    if json_type(found) == json_type(wanted):
+        return None if found != found or wanted != wanted else json_equal(found, wanted)
+    if isinstance(found, bool) or isinstance(wanted, bool):
+        return None
+    left, right = number(found), number(wanted)
+    return None if left is None or right is None else left == right
+
+
+ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def ordered(op: str, found: Any, wanted: Any) -> bool | None:
+    left, right = number(found), number(wanted)
+    return None if left is None or right is None else ORDERS[op](left, right)
+
+
+def one_of(found: Any, wanted: list[Any]) -> bool | None:
+    answer: bool | None = False
+    for one in wanted:
+        same = equal(found, one)
+        if same:
+            return True
+        if same is None:
+            answer = None
+    return answer
+
+
+def contains(found: Any, wanted: Any) -> bool | None:
+    if isinstance(found, str) and isinstance(wanted, str):
+        return wanted in found
+    if isinstance(found, list):
+        return any(json_equal(item, wanted) for item in found)
+    return None
+
+
+def _negated(test: Comparison) -> Comparison:
+    def opposite(found: Any) -> bool | None:
+        answer = test(found)
+        return None if answer is None else not answer
+
+    return opposite
+
+
+def compile_comparison(op: str, wanted: Any) -> tuple[Comparison, bool]:
+    """A test of one value, and what the answer is where there is none."""
+    match op:
+        case "=":
+            return (lambda found: equal(found, wanted)), False
+        case "!=":
+            return _negated(lambda found: equal(found, wanted)), True
+        case "in":
+            return (lambda found: one_of(found, wanted)), False
+        case "not in":
+            return _negated(lambda found: one_of(found, wanted)), True
+        case "contains":
+            return (lambda found: contains(found, wanted)), False
+        case "matches":
+            search = compile_regex(wanted).search
+            return (lambda found: search(found) is not None if isinstance(found, str) else None), False
+        case "present":
+            return (lambda found: True), False
+        case "missing":
+            return (lambda found: False), True
+        case _:
+            return (lambda found: ordered(op, found, wanted)), False
+
+
+Step = tuple[str, int | None]
+
+
+def compile_steps(path: tuple[str | None, ...]) -> tuple[Step | None, ...]:
+    """Keys and indices below a root; None is the wildcard."""
+    return tuple(None if part is None else (part, _index(part)) for part in path)
+
+
+def _index(part: str) -> int | None:
+    return int(part) if part.removeprefix("-").isdecimal() and len(part) <= 9 else None
+
+
+def walk(value: Any, steps: tuple[Step | None, ...]) -> Any:
+    """The value at a path without wildcards, ABSENT, or UNREADABLE."""
+    for step in steps:
+        assert step is not None
+        value = enter(value, *step)
+        if value is ABSENT or value is UNREADABLE:
+            return value
+    return value
+
+
+def enter(value: Any, key: str, index: int | None) -> Any:
+    if isinstance(value, dict):
+        return value.get(key, ABSENT)
+    if isinstance(value, list) and index is not None:
+        return value[index] if -len(value) <= index < len(value) else ABSENT
+    return UNREADABLE
+
+
+def spread(value: Any, steps: tuple[Step | None, ...]) -> Iterator[Any]:
+    """Every value at a path with wildcards; ABSENT is left out, UNREADABLE is told."""
+    if not steps or value is UNREADABLE:
+        yield value
+    elif value is ABSENT:
+        return
+    elif (step := steps[0]) is not None:
+        yield from spread(enter(value, *step), steps[1:])
+    elif isinstance(value, list | dict):
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from spread(element, steps[1:])
+    else:
+        yield UNREADABLE
+
+
+def compile_test(path: tuple[str | None, ...], op: str, wanted: Any) -> Comparison:
+    """root value → whether what stands at the path compares so. With a wildcard any element will do."""
+    steps = compile_steps(path)
+    test, if_absent = compile_comparison(op, wanted)
+    if None in steps:
+        return lambda root: _test_any(spread(root, steps), test, if_absent)
+
+    def test_one(root: Any) -> bool | None:
+        found = walk(root, steps)
+        if found is ABSENT:
+            return if_absent
+        return None if found is UNREADABLE else test(found)
+
+    return test_one
+
+
+def _test_any(found: Iterator[Any], test: Comparison, if_absent: bool) -> bool | None:
+    answer: bool | None = False
+    met = False
+    for value in found:
+        if value is ABSENT:
+            continue
+        met = True
+        one = None if value is UNREADABLE else test(value)
+        if one:
+            return True
+        if one is None:
+            answer = None
+    return answer if met else if_absent

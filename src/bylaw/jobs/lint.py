@@ -1,0 +1,204 @@
+"""lint: which rules contradict each other, can never be kept, or never have anything to say?
+
+Each rule in the propositional fragment becomes an automaton; a search over one, or over two side by side, answers with
+the shortest trace that shows the point. Rules outside the fragment are named, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from bylaw.engine.compile import Prevention, compile_rules
+from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest, why_not
+from bylaw.model.demand import Before, Calls, Never, Tally, Temporal
+from bylaw.model.diagnostic import Diagnostic, Related
+from bylaw.model.rule import Rule
+from bylaw.model.source import Span
+from bylaw.model.temporal import Ahead, And, Back, Formula, Implies, Not, ToolIs
+
+MOST_PAIRS = 2_000
+"""pairs that are searched; a rule set with more is told so"""
+
+Excerpt = Callable[[Span], str | None]
+"""the source line that a span starts on"""
+
+
+class Analysis(Struct):
+    findings: list[Diagnostic]
+    analysed: list[str]
+    not_analysed: dict[str, str]
+    """rule id → why not"""
+    prevention: dict[str, Prevention]
+    """rule id → what a live guard can do about it"""
+    pairs_left: int = 0
+    """pairs that were not looked at"""
+
+
+class _Machine(Struct):
+    rule: Rule
+    automaton: Automaton
+
+
+def analyse(rules: Sequence[Rule], excerpt: Excerpt = lambda span: None) -> Analysis:
+    program = compile_rules(rules)
+    labels = {rule.id: label for rule, label in zip(rules, program.prevention, strict=True)}
+    analysis = Analysis([], [], {}, labels)
+    machines = list(_machines(rules, analysis))
+    sound = [machine for machine in machines if _examine(machine, analysis, excerpt)]
+    related = [pair for pair in combinations(sound, 2) if _can_meet(*pair)]
+    for one, other in related[:MOST_PAIRS]:
+        _compare(one, other, analysis, excerpt)
+    analysis.pairs_left = max(0, len(related) - MOST_PAIRS)
+    analysis.findings.sort(key=Diagnostic.sort_key)
+    return analysis
+
+
+def _machines(rules: Sequence[Rule], analysis: Analysis) -> Iterator[_Machine]:
+    for rule in rules:
+        formula = as_formula(rule)
+        if isinstance(formula, str):
+            analysis.not_analysed[rule.id] = formula
+        else:
+            analysis.analysed.append(rule.id)
+            yield _Machine(rule, Automaton(formula))
+
+
+def as_formula(rule: Rule) -> Formula | str:
+    """The rule as a formula of the fragment, or why it is none."""
+    if rule.when:
+        return "it has `when`"
+    match rule.demand:
+        case Temporal() as demand:
+            return why_not(demand) or demand.formula
+        case Never(probe=Calls(tools=tools)):
+            return _always(Not(ToolIs(tools)))
+        case Before(first=first, second=second, only_if_both=False):
+            return _always(Implies(ToolIs(second.tools), _before(ToolIs(first.tools))))
+        case Tally(measure=Calls(tools=tools), at_most=1, at_least=1):
+            once = _always(Implies(ToolIs(tools), Not(_before(ToolIs(tools)))))
+            return And(Ahead("F", ToolIs(tools)), once)
+        case _:
+            return f"`{rule.kind}` has no form without values"
+
+
+def _always(formula: Formula) -> Formula:
+    return Ahead("G", formula)
+
+
+def _before(formula: Formula) -> Formula:
+    return Back("Y", Back("O", formula))
+
+
+# -- one rule ---------------------------------------------------------------------------------------------------------
+
+
+def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
+    """Whether the rule can be kept at all, and has something to say."""
+    rule, automaton = machine.rule, machine.automaton
+    try:
+        kept = shortest([automaton], all_kept([automaton]))
+        fires = shortest([automaton], lambda states: automaton.has_fired(states[0]))
+        broken = shortest([automaton], lambda states: automaton.is_broken(states[0]))
+    except NotAnalysed as why:
+        _give_up(rule, str(why), analysis)
+        return False
+    if kept is None:
+        help = f"even {_trace(broken)} breaks it" if broken else "whatever happens, it is broken at the end"
+        message = f"no trace can keep `{rule.id}`"
+        analysis.findings.append(_diagnostic(rule, excerpt, "impossible-rule", message, "error", help))
+        return False
+    if fires is None:
+        message = f"`{rule.id}` never has anything to judge"
+        help = f"{_trace(kept)} does not concern it, and neither does anything else"
+        analysis.findings.append(_diagnostic(rule, excerpt, "idle-rule", message, "warning", help))
+    elif broken is None and not _can_end_badly(automaton):
+        message = f"no trace can break `{rule.id}`"
+        help = f"{_trace(fires)} concerns it, and it holds whatever else happens"
+        analysis.findings.append(_diagnostic(rule, excerpt, "idle-rule", message, "warning", help))
+    return True
+
+
+def _can_end_badly(automaton: Automaton) -> bool:
+    return shortest([automaton], lambda states: not automaton.is_kept(states[0])) is not None
+
+
+def _give_up(rule: Rule, why: str, analysis: Analysis) -> None:
+    analysis.analysed.remove(rule.id)
+    analysis.not_analysed[rule.id] = why
+
+
+# -- two rules --------------------------------------------------------------------------------------------------------
+
+
+def _can_meet(one: _Machine, other: _Machine) -> bool:
+    """Rules about different things cannot contradict each other."""
+    if one.rule.scope is not other.rule.scope:
+        return False
+    return bool(set(_names(one.automaton)) & set(_names(other.automaton)))
+
+
+def _names(automaton: Automaton) -> Iterator[str]:
+    for atom in automaton.atoms:
+        names = getattr(atom, "names", (type(atom).__name__,))
+        yield from ("*" if any(c in name for c in "*?[") else name for name in names)
+
+
+def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
+    machines = [one.automaton, other.automaton]
+    try:
+        both = shortest(machines, all_kept(machines))
+        if both is None:
+            _report_contradiction(one, other, analysis, excerpt)
+            return
+        for quiet, ruling in ((one, other), (other, one)):
+            _report_silenced(quiet, ruling, analysis, excerpt)
+    except NotAnalysed as why:
+        analysis.not_analysed.setdefault(f"{one.rule.id} with {other.rule.id}", str(why))
+
+
+def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
+    kept = shortest([other.automaton], all_kept([other.automaton]))
+    message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
+    help = f"the shortest that keeps `{other.rule.id}` is {_trace(kept)}, and that breaks `{one.rule.id}`"
+    found = _diagnostic(other.rule, excerpt, "contradicting-rules", message, "error", help, one.rule)
+    analysis.findings.append(found)
+
+
+def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
+    """A rule that has something to judge only in traces that break the other."""
+    machines = [quiet.automaton, ruling.automaton]
+    fires = shortest([quiet.automaton], lambda states: quiet.automaton.has_fired(states[0]))
+    if fires is None or shortest(machines, _fired_and_kept(quiet, ruling)) is not None:
+        return
+    message = f"`{quiet.rule.id}` has nothing to judge unless `{ruling.rule.id}` is broken"
+    help = f"it is first concerned by {_trace(fires)}"
+    found = _diagnostic(quiet.rule, excerpt, "silenced-rule", message, "warning", help, ruling.rule)
+    analysis.findings.append(found)
+
+
+def _fired_and_kept(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[tuple[object, ...], ...]], bool]:
+    return lambda states: quiet.automaton.has_fired(states[0]) and ruling.automaton.is_kept(states[1])
+
+
+def _trace(steps: list[str] | None) -> str:
+    return "nothing" if not steps else "`" + ", ".join(steps) + "`"
+
+
+def _diagnostic(
+    rule: Rule, excerpt: Excerpt, code: str, message: str, severity: str, help: str, other: Rule | None = None
+) -> Diagnostic:
+    span = rule.span
+    related = () if other is None or other.span is None else (Related(other.span, f"`{other.id}` is"),)
+    return Diagnostic(
+        code=code,
+        message=message,
+        severity="error" if severity == "error" else "warning",
+        file=span.file if span is not None else "<rules>",
+        span=span,
+        excerpt=excerpt(span) if span is not None else None,
+        help=help,
+        related=related,
+    )

@@ -1,0 +1,194 @@
+"""A temporal formula as data: linear temporal logic on finite traces, looking ahead and looking back.
+
+| atom                | true at                                                        |
+|---------------------|----------------------------------------------------------------|
+| `ToolIs`            | a tool call with this name whose arguments pass the tests      |
+| `ResultOf`          | a tool result of such a call                                   |
+| `StopsFor`          | a response that ended for this reason                          |
+| `Says`              | a response with this text                                      |
+| `UserSays`          | a response to a user who said this                             |
+| `AgentIs`           | any event of this agent                                        |
+| `Constant`          | everywhere or nowhere                                          |
+
+Operators come in a shape for each arity: `Ahead` and `Back` look from one position along the trace, `Until` and its
+kin hold two formulas. What they mean is in `docs/reference/temporal.md`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.model.texts import TextHas
+
+Unit: TypeAlias = Literal["events", "turns", "seconds"]
+
+
+class Window(Struct, frozen=True):
+    """How far an operator looks, its own position included: `[<=10m]`, `[<=3t]`, `[<=5]`."""
+
+    bound: float
+    unit: Unit
+    text: str
+    """as written, without the brackets"""
+
+
+class Variable(Struct, frozen=True):
+    """A value that one event fixes and another is compared with: `$order`."""
+
+    name: str
+
+
+TestOperator: TypeAlias = Literal[
+    "=", "!=", ">", ">=", "<", "<=", "in", "not in", "contains", "matches", "present", "missing"
+]
+
+
+class Test(Struct, frozen=True):
+    """One comparison inside an atom: `args.amount >= 500`, `result.status = "ok"`, `args.order_id = $o`."""
+
+    root: Literal["args", "result", "error"]
+    path: tuple[str | None, ...]
+    """keys and list indices below the root; None is the wildcard `*`"""
+    op: TestOperator
+    value: Any = None
+    """a JSON value, or a Variable; None with `present` and `missing`"""
+    text: str = ""
+    """as written"""
+
+    def __hash__(self) -> int:
+        return hash((self.root, self.path, self.op, self.text))  # the value may be a list
+
+
+class ToolIs(Struct, frozen=True):
+    names: tuple[str, ...]
+    tests: tuple[Test, ...] = ()
+    text: str = ""
+
+
+class ResultOf(Struct, frozen=True):
+    names: tuple[str, ...]
+    tests: tuple[Test, ...] = ()
+    text: str = ""
+
+
+class StopsFor(Struct, frozen=True):
+    reason: str
+    text: str = ""
+
+
+class Says(Struct, frozen=True):
+    probe: TextHas
+    text: str = ""
+
+
+class UserSays(Struct, frozen=True):
+    probe: TextHas
+    text: str = ""
+
+
+class AgentIs(Struct, frozen=True):
+    names: tuple[str, ...]
+    text: str = ""
+
+
+class Constant(Struct, frozen=True):
+    value: bool
+    text: str = ""
+
+
+Atom: TypeAlias = ToolIs | ResultOf | StopsFor | Says | UserSays | AgentIs | Constant
+
+
+class Not(Struct, frozen=True):
+    of: Formula
+    text: str = ""
+
+
+class And(Struct, frozen=True):
+    left: Formula
+    right: Formula
+    """sees the variables that `left` fixes"""
+    text: str = ""
+
+
+class Or(Struct, frozen=True):
+    left: Formula
+    right: Formula
+    text: str = ""
+
+
+class Implies(Struct, frozen=True):
+    left: Formula
+    right: Formula
+    """sees the variables that `left` fixes"""
+    text: str = ""
+
+
+class Iff(Struct, frozen=True):
+    left: Formula
+    right: Formula
+    text: str = ""
+
+
+class Ahead(Struct, frozen=True):
+    """`X` next, `N` next if there is one, `F` at some time, `G` at all times."""
+
+    op: Literal["X", "N", "F", "G"]
+    of: Formula
+    window: Window | None = None
+    text: str = ""
+
+
+class Back(Struct, frozen=True):
+    """`Y` yesterday, `O` once, `H` always so far."""
+
+    op: Literal["Y", "O", "H"]
+    of: Formula
+    window: Window | None = None
+    text: str = ""
+
+
+class Pair(Struct, frozen=True):
+    """`U` until, `W` until or for good, `R` releases, `S` since."""
+
+    op: Literal["U", "W", "R", "S"]
+    left: Formula
+    right: Formula
+    window: Window | None = None
+    text: str = ""
+
+
+class Seen(Struct, frozen=True):
+    """The model had such a result in its input when it answered the turn of this position."""
+
+    of: ResultOf
+    window: Window | None = None
+    text: str = ""
+
+
+class Count(Struct, frozen=True):
+    """How often the formula held so far, this position included, compared with a number: `count[<=5m](tool(x)) > 3`."""
+
+    of: Formula
+    op: Literal["=", "!=", ">", ">=", "<", "<="]
+    number: int
+    window: Window | None = None
+    text: str = ""
+
+
+Formula: TypeAlias = Atom | Not | And | Or | Implies | Iff | Ahead | Back | Pair | Seen | Count
+
+
+def children(formula: Formula) -> tuple[Formula, ...]:
+    """The formulas directly inside."""
+    match formula:
+        case Not(of=of) | Ahead(of=of) | Back(of=of) | Seen(of=of) | Count(of=of):
+            return (of,)
+        case And(left=left, right=right) | Or(left=left, right=right):
+            return left, right
+        case Implies(left=left, right=right) | Iff(left=left, right=right) | Pair(left=left, right=right):
+            return left, right
+        case _:
+            return ()
