@@ -9,6 +9,7 @@ import yaml
 
 from bylaw.dialects import parse_rules
 from bylaw.dialects.kinds import KINDS
+from bylaw.jobs.lint import analyse
 from bylaw.model.condition import OPERATORS
 from tests.docs import rule_examples
 from tests.docs.console import Shell
@@ -76,5 +77,6 @@ def test_wrong_and_right(block: Block) -> None:
     """Of the files on a code's page the first has that problem, the others have none."""
     first = next(other for other in blocks(CODES) if other.heading == block.heading)
     found = parse_rules(block.text, file=block.where, format="json" if block.language == "json" else "yaml")
-    found_codes = {diagnostic.code for diagnostic in found.diagnostics}
+    findings = analyse(found.rules).findings if found.ok else []
+    found_codes = {diagnostic.code for diagnostic in (*found.diagnostics, *findings)}
     assert block.heading in found_codes if block == first else not found_codes

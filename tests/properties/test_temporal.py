@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -57,7 +58,12 @@ def may_be_in_doubt(rule: dict[str, Any], turns: list[dict[str, Any]]) -> bool:
     read, and that nothing mattered before the first recorded time. There it may answer unknown; nowhere else.
     """
     formula = rule["params"]["formula"]
-    return ("$" in formula and any(map(_is_unreadable, turns))) or ("s]" in formula and "'at': None" in repr(turns))
+    return ("$" in formula and any(map(_is_unreadable, turns))) or (
+        _TIME.search(formula) is not None and "'at': None" in repr(turns)
+    )
+
+
+_TIME = re.compile(r"\[<=[0-9]+(ms|s|m|h|d)\]")
 
 
 def _is_unreadable(turn: dict[str, Any]) -> bool:

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from bylaw.cli.output import emit, opened, output_options, parse_targets
 from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode
 
+if TYPE_CHECKING:
+    from bylaw.jobs.lint import Analysis
+    from bylaw.model.ruleset import RuleSet
+
 
 @click.command(name="lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @output_options
 def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None) -> ExitCode:
-    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not fail."""
-    from bylaw.dialects import lint_files
+    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not fail.
+
+    Rules that contradict each other, can never be kept or never have anything to judge are found as far as their form
+    allows; what could not be analysed is named.
+    """
+    from bylaw.dialects import read_rules
     from bylaw.report.json import JsonStream, diagnostic_as_json
 
     targets = parse_targets(formats, output)
-    diagnostics = lint_files(files)
+    rules = read_rules(files)
+    analysis = _analyse(rules)
+    diagnostics = [*rules.diagnostics, *(analysis.findings if analysis else ())]
     errors = sum(diagnostic.is_error for diagnostic in diagnostics)
     code = ExitCode.BAD_INPUT if errors else ExitCode.OK
     show_on_stderr(diagnostics)
@@ -26,13 +38,57 @@ def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None
         with opened(target) as out:
             if target.format == "json":
                 fields = {"diagnostics": [diagnostic_as_json(diagnostic) for diagnostic in diagnostics]}
-                JsonStream(out, "lint").end({"exit_code": int(code), **fields})
+                JsonStream(out, "lint").end({"exit_code": int(code), **fields, **_analysis_as_json(analysis)})
             else:
                 emit(_summary(len(files), errors, len(diagnostics) - errors) + "\n", out)
+                emit("".join(f"{line}\n" for line in _remarks(analysis)), out)
     return code
+
+
+def _analyse(rules: RuleSet) -> Analysis | None:
+    """Only of rules that can be used: half a rule set contradicts nothing for certain."""
+    if not rules.ok:
+        return None
+    from bylaw.dialects import source_line
+    from bylaw.jobs.lint import analyse
+
+    return analyse(rules.rules, source_line)
+
+
+def _analysis_as_json(analysis: Analysis | None) -> dict[str, Any]:
+    if analysis is None:
+        return {"analysis": None}
+    return {
+        "analysis": {
+            "analysed": analysis.analysed,
+            "not_analysed": [{"rule": rule, "reason": why} for rule, why in analysis.not_analysed.items()],
+            "pairs_left": analysis.pairs_left,
+            "prevention": {rule: label.value for rule, label in analysis.prevention.items()},
+        }
+    }
 
 
 def _summary(files: int, errors: int, warnings: int) -> str:
     from bylaw.report.wording import count
 
     return f"{count(files, 'file')}: {count(errors, 'error')}, {count(warnings, 'warning')}"
+
+
+def _remarks(analysis: Analysis | None) -> list[str]:
+    from bylaw.report.wording import count
+
+    if analysis is None:
+        return []
+    found = len(analysis.analysed)
+    lines = [f"{count(found, 'rule')} searched for contradictions"] if found else []
+    by_reason: dict[str, list[str]] = {}
+    for rule, why in analysis.not_analysed.items():
+        by_reason.setdefault(why, []).append(f"`{rule}`")
+    lines += [f"not analysed: {_few(names)} ({why})" for why, names in by_reason.items()]
+    if analysis.pairs_left:
+        lines.append(f"not analysed: {count(analysis.pairs_left, 'more pair')} of rules")
+    return lines
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -5,6 +5,6 @@ A `Source` is the text; `located_yaml` and `located_json` make a tree of `Node`s
 goes to `Problems`, and only `loader` turns problems into an exception.
 """
 
-from bylaw.dialects.loader import lint_files, load_rules, parse_rules
+from bylaw.dialects.loader import lint_files, load_rules, parse_rules, read_rules, source_line
 
-__all__ = ["lint_files", "load_rules", "parse_rules"]
+__all__ = ["lint_files", "load_rules", "parse_rules", "read_rules", "source_line"]

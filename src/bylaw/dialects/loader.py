@@ -24,6 +24,7 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 from bylaw.model.ruleset import RuleSet
+from bylaw.model.source import Span
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
@@ -45,9 +46,22 @@ def load_rules(source: FilePath | Sequence[FilePath] | Mapping[str, Any] | Seque
     return found
 
 
+def read_rules(paths: Iterable[FilePath]) -> RuleSet:
+    """The usable rules of these files together, and every problem in them. Never raises for what the files hold."""
+    return _load_files(list(paths))
+
+
 def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:
     """Every problem of these rule files, errors and warnings."""
-    return list(_load_files(list(paths)).diagnostics)
+    return list(read_rules(paths).diagnostics)
+
+
+def source_line(span: Span) -> str | None:
+    """The line of a rule file that a span starts on, or as much of it as can be shown."""
+    try:
+        return Source(span.file, read_text_file(Path(span.file), span.file)).excerpt(span)[0]
+    except (NotRead, IndexError):
+        return None
 
 
 def parse_rules(

@@ -108,16 +108,16 @@ def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
     if kept is None:
         help = f"even {_trace(broken)} breaks it" if broken else "whatever happens, it is broken at the end"
         message = f"no trace can keep `{rule.id}`"
-        analysis.findings.append(_diagnostic(rule, excerpt, "impossible-rule", message, "error", help))
+        analysis.findings.append(_found(rule, excerpt, code="impossible-rule", message=message, help=help))
         return False
     if fires is None:
         message = f"`{rule.id}` never has anything to judge"
         help = f"{_trace(kept)} does not concern it, and neither does anything else"
-        analysis.findings.append(_diagnostic(rule, excerpt, "idle-rule", message, "warning", help))
+        analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
     elif broken is None and not _can_end_badly(automaton):
         message = f"no trace can break `{rule.id}`"
         help = f"{_trace(fires)} concerns it, and it holds whatever else happens"
-        analysis.findings.append(_diagnostic(rule, excerpt, "idle-rule", message, "warning", help))
+        analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
     return True
 
 
@@ -163,7 +163,7 @@ def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, ex
     kept = shortest([other.automaton], all_kept([other.automaton]))
     message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
     help = f"the shortest that keeps `{other.rule.id}` is {_trace(kept)}, and that breaks `{one.rule.id}`"
-    found = _diagnostic(other.rule, excerpt, "contradicting-rules", message, "error", help, one.rule)
+    found = _found(other.rule, excerpt, code="contradicting-rules", message=message, help=help, other=one.rule)
     analysis.findings.append(found)
 
 
@@ -175,7 +175,7 @@ def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, exce
         return
     message = f"`{quiet.rule.id}` has nothing to judge unless `{ruling.rule.id}` is broken"
     help = f"it is first concerned by {_trace(fires)}"
-    found = _diagnostic(quiet.rule, excerpt, "silenced-rule", message, "warning", help, ruling.rule)
+    found = _found(quiet.rule, excerpt, code="silenced-rule", message=message, help=help, other=ruling.rule, warns=True)
     analysis.findings.append(found)
 
 
@@ -187,18 +187,24 @@ def _trace(steps: list[str] | None) -> str:
     return "nothing" if not steps else "`" + ", ".join(steps) + "`"
 
 
-def _diagnostic(
-    rule: Rule, excerpt: Excerpt, code: str, message: str, severity: str, help: str, other: Rule | None = None
+def _found(
+    rule: Rule,
+    excerpt: Excerpt,
+    *,
+    code: str,
+    message: str,
+    help: str,
+    other: Rule | None = None,
+    warns: bool = False,
 ) -> Diagnostic:
     span = rule.span
-    related = () if other is None or other.span is None else (Related(other.span, f"`{other.id}` is"),)
     return Diagnostic(
         code=code,
         message=message,
-        severity="error" if severity == "error" else "warning",
+        severity="warning" if warns else "error",
         file=span.file if span is not None else "<rules>",
         span=span,
         excerpt=excerpt(span) if span is not None else None,
         help=help,
-        related=related,
+        related=() if other is None or other.span is None else (Related(other.span, f"`{other.id}` stands"),),
     )

@@ -11,6 +11,7 @@ import pytest
 
 import bylaw
 from bylaw.dialects import parse_rules
+from bylaw.jobs.lint import analyse
 from bylaw.pages import codes, explain
 
 PACKAGE = Path(bylaw.__file__).parent
@@ -62,8 +63,14 @@ def test_page(code: str) -> None:
     assert page.startswith(f"# {code}\n")
     for label, language, text in _EXAMPLE.findall(page):
         if language in ("yaml", "json"):
-            found = [diagnostic.code for diagnostic in parse_rules(text, format=language).diagnostics]
+            found = _codes_of(text, language)
             assert code in found if label == "Wrong" else found == []
+
+
+def _codes_of(text: str, language: str) -> list[str]:
+    rules = parse_rules(text, format="json" if language == "json" else "yaml")
+    findings = analyse(rules.rules).findings if rules.ok else []
+    return [diagnostic.code for diagnostic in (*rules.diagnostics, *findings)]
 
 
 def test_unknown_codes_have_no_page() -> None:

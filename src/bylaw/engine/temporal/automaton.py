@@ -115,7 +115,7 @@ def letters_of(found: Iterable[Atom]) -> list[Letter]:
     results = [atom for atom in known if isinstance(atom, ResultOf)]
     rest = [atom for atom in known if not isinstance(atom, ToolIs | ResultOf)]
     letters = [*_tools("call", calls), *_tools("result of", results), *_responses(rest)]
-    letters = list(dict.fromkeys([*letters, Letter("anything else", frozenset())]))
+    letters = list(dict.fromkeys([*letters, Letter("some other event", frozenset())]))
     if len(letters) > MOST_LETTERS:
         raise NotAnalysed("its atoms can be combined in too many ways")
     return letters
@@ -126,7 +126,7 @@ def _tools(what: str, found: Sequence[ToolIs | ResultOf]) -> Iterator[Letter]:
     for name in names:
         yield from _free(f"{what} {name}", [atom for atom in found if compile_names(Calls(atom.names))(name)])
     globbed = [atom for atom in found if any(map(is_glob, atom.names))]
-    for some in _subsets(globbed):
+    for some in filter(None, _subsets(globbed)):
         shown = " and ".join(atom.names[0] for atom in some)
         yield from _free(f"{what} a tool like {shown}", some)
 

@@ -168,7 +168,7 @@ def either(left: Letter, right: Letter) -> Letter:
 
 
 def _call(atom: ToolIs) -> Read:
-    return _tested(atom.tests, {"args": lambda call: arguments_of(call)})
+    return _tested(atom.tests, {"args": arguments_of})
 
 
 def _result(atom: ResultOf) -> Read:

@@ -307,6 +307,8 @@ class TemporalMonitor(Monitor):
         if state.untimed:
             window = self._window.text if self._window else ""
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so `[{window}]` cannot be measured")
+        if not state.begun and ended.turns:
+            state = self._begun_unnoticed(state)
         complete = ended.complete
         undecided = state.undecided
         if complete:
@@ -322,6 +324,16 @@ class TemporalMonitor(Monitor):
         if judged and self._is_settled(state):
             return Conclusion(Outcome.OK, notes=notes)
         return Conclusion(Outcome.INCONCLUSIVE, reason=STOPPED_EARLY.reason, notes=notes)
+
+    def _begun_unnoticed(self, state: State) -> State:
+        """What is judged once began at a position that was skipped, since every atom was false there."""
+        frame = Frame(START, self._alphabet.nothing, [slot.initial for slot in self.builder.slots])
+        book = state.book
+        for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):
+            truth = True if part.always else value(frame, self.builder.unset)
+            if not isinstance(truth, bool | None):
+                book = self._enter(book, number, truth, Origin("", None, EventRef("response")))
+        return replace(state, book=book)
 
     def _may_grow(self, state: State) -> State:
         """The last turn of a recording that stopped early: results of it may be missing."""
@@ -348,7 +360,7 @@ class TemporalMonitor(Monitor):
         part = self.parts[entry.part]
         if not part.always:
             message = f"`{part.text}` had not come true when the trace ended"
-            return [Found(message, entry.origins[0].session, None, ())]
+            return [Found(message, entry.origins[0].session or None, None, ())]
         late = " before the trace ended"
         found = [
             Found(why_later(part.body, origin.place, late), origin.session, origin.turn, (origin.place,))

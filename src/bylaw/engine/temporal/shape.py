@@ -1,4 +1,4 @@
-"""What can be told of a formula by its shape: where it looks, which variables it names and fixes, what it pushes off."""
+"""What can be told of a formula by its shape: where it looks, which variables it names and fixes."""
 
 from __future__ import annotations
 
