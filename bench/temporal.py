@@ -1,8 +1,8 @@
 """`make bench`, third part: microseconds per event of temporal rules, by number of formulas and length of history.
 
-Each figure is wall time in a process of its own: a history is fed, then the events after it are timed in short batches,
-and the median batch counts. reelay and rtamt run beside, on the two formulas that they can say too, where
-`--peers-python` (or BYLAW_PEERS_PYTHON) names an interpreter that has them:
+Each figure is wall time in a process of its own: a history is fed, then the events after it are timed in batches of
+about a millisecond, and the median batch counts. reelay and rtamt run beside, on the two formulas that they can say
+too, where `--peers-python` (or BYLAW_PEERS_PYTHON) names an interpreter that has them:
 
     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install reelay rtamt
     .venv/bin/python bench/temporal.py --peers-python /tmp/peers/bin/python
@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 # Nothing but the standard library up here: `peers_temporal.py` imports this file where bylaw is not installed.
@@ -47,13 +47,15 @@ WAYS = {
 HISTORIES = (100, 1_000, 10_000, 100_000, 1_000_000)
 LAG = 50
 """calls of `a` between that with an id and the `b` with the same: as many obligations of (d) are open at once"""
+BATCH = 0.001
+"""seconds, about: less than a busy machine lets a process run at a stretch"""
 PEERS = ("reelay", "rtamt")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers-python", default=os.environ.get("BYLAW_PEERS_PYTHON"), help="has reelay and rtamt")
-    parser.add_argument("--most", type=int, default=1_000_000, help="longest history; beyond 100,000 for 1 formula only")
+    parser.add_argument("--most", type=int, default=1_000_000, help="longest history; over 100,000 for 1 formula only")
     parser.add_argument("--seconds", type=float, default=120, help="histories that take longer to feed are left out")
     parser.add_argument("--measure", nargs=4, metavar=("LETTER", "WAY", "COUNT", "HISTORY"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -95,7 +97,7 @@ def print_machine(peers: dict[str, str]) -> None:
     ours = ", ".join(f"{name} {version(name)}" for name in ("bylaw", "msgspec", "immutables"))
     theirs = ", ".join(f"{name} {number}" for name, number in peers.items())
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {ours}")
-    print(f"load average {os.getloadavg()[0]:.1f}; wall time, median of batches")
+    print(f"load average {os.getloadavg()[0]:.1f}; wall time, median of batches of about a millisecond")
     print(f"beside: {theirs}" if theirs else "reelay and rtamt were not measured: --peers-python names no interpreter")
     missing = [peer for peer in PEERS if peers and peer not in peers]
     if missing:
@@ -127,39 +129,45 @@ def run(command: list[str]) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-# -- the clock, the same for all ----------------------------------------------------------------------------------------
+# -- the clock, the same for all --------------------------------------------------------------------------------------
 
 
 def sample(make: Callable[[], Callable[[Any], object]], stream: Callable[[], Iterable[Any]], history: int) -> float:
     """Microseconds per event after the history: the median batch.
 
-    All batches together are as long as the history, or 4,000 events; so a short history stays short. What short ones
-    lack in length they get in repetitions, each from the beginning, the first only to warm up.
+    As many events are timed as the history has, 4,000 at most, so that a short history stays short; what short ones
+    lack in length they get in rounds, each from the beginning. Batches in which the process had to wait for a core are
+    left out, unless all had to.
     """
-    each = min(200, history // 20)
-    repetitions = 11 if history <= 1_000 else 1
-    spent: list[float] = []
+    rounds = [_round(make(), iter(stream()), history)]
     begun = perf_counter()
-    for repetition in range(repetitions):
-        feed, events = make(), iter(stream())
-        for event in islice(events, history):
-            feed(event)
-        batches = [list(islice(events, each)) for _ in range(20)]
-        found = [_batch(feed, batch) for batch in batches]
-        spent += found if repetition or repetitions == 1 else []
-        if spent and perf_counter() - begun > 10:
-            break
-    return statistics.median(spent) / each * 1e6
+    while history <= 1_000 and perf_counter() - begun < 2:
+        rounds.append(_round(make(), iter(stream()), history))
+    batches = [batch for found in rounds[1:] or rounds for batch in found]  # the first of several only warms up
+    calm = [micros for micros, has_waited in batches if not has_waited]
+    return statistics.median(calm or [micros for micros, _ in batches])
 
 
-def _batch(feed: Callable[[Any], object], batch: list[Any]) -> float:
-    started = perf_counter()
+def _round(feed: Callable[[Any], object], events: Iterator[Any], history: int) -> list[tuple[float, bool]]:
+    begun = perf_counter()
+    for event in islice(events, history):
+        feed(event)
+    pace = (perf_counter() - begun) / history
+    timed = list(islice(events, min(history, 4_000)))
+    size = min(len(timed), max(1, round(BATCH / pace)))
+    return [_batch(feed, timed[i : i + size]) for i in range(0, len(timed) - size + 1, size)]
+
+
+def _batch(feed: Callable[[Any], object], batch: list[Any]) -> tuple[float, bool]:
+    """Microseconds per event, and whether the process had to wait for a core meanwhile."""
+    worked, started = thread_time(), perf_counter()
     for event in batch:
         feed(event)
-    return perf_counter() - started
+    spent = perf_counter() - started
+    return spent / len(batch) * 1e6, spent > 1.05 * (thread_time() - worked)
 
 
-# -- our side -----------------------------------------------------------------------------------------------------------
+# -- our side ---------------------------------------------------------------------------------------------------------
 
 
 def measure(letter: str, way: str, count: int, history: int) -> dict[str, float]:
@@ -211,7 +219,7 @@ def calls(way: str, count: int) -> Iterator[Any]:
         yield ToolCall(origin=origin, turn=0, at=float(i), name=name + which, call_id=f"call-{i}", arguments=given)
 
 
-# -- whether all of us mean the same ------------------------------------------------------------------------------------
+# -- whether all of us mean the same ----------------------------------------------------------------------------------
 
 
 def booleans() -> Iterator[tuple[bool, bool]]:

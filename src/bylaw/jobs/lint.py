@@ -12,6 +12,7 @@ from itertools import combinations
 from msgspec import Struct
 
 from bylaw.engine.compile import Prevention, compile_rules
+from bylaw.engine.matching import is_glob
 from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest, why_not
 from bylaw.model.demand import Before, Calls, Never, Tally, Temporal
 from bylaw.model.diagnostic import Diagnostic, Related
@@ -137,13 +138,13 @@ def _can_meet(one: _Machine, other: _Machine) -> bool:
     """Rules about different things cannot contradict each other."""
     if one.rule.scope is not other.rule.scope:
         return False
-    return bool(set(_names(one.automaton)) & set(_names(other.automaton)))
+    mine, theirs = set(_names(one.automaton)), set(_names(other.automaton))
+    return bool(mine & theirs) or any(map(is_glob, mine | theirs))
 
 
 def _names(automaton: Automaton) -> Iterator[str]:
     for atom in automaton.atoms:
-        names = getattr(atom, "names", (type(atom).__name__,))
-        yield from ("*" if any(c in name for c in "*?[") else name for name in names)
+        yield from getattr(atom, "names", (type(atom).__name__,))
 
 
 def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:

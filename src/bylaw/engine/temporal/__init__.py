@@ -2,7 +2,8 @@
 
 A formula is compiled into closures over *frames*. A frame is one position: the truth of each atom there (`letters`)
 and what each operator that looks back remembers (`kept`). Operators that look ahead answer with a *residual*: what
-still has to hold (`truth`). Residuals of judged positions wait in a `Book`, which wakes only those that an event can change.
+still has to hold (`truth`). Residuals of judged positions wait in a `Book`, which wakes only those that an event can
+change.
 
 1. letters: event → truth of each atom
 2. past: letters and the memory before → the memory now

@@ -31,7 +31,7 @@ from bylaw.engine.temporal.routing import can_skip, watches
 from bylaw.engine.temporal.settled import settled
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
 from bylaw.engine.temporal.tables import Cell, Deferred, Kept, Table
-from bylaw.engine.temporal.truth import Both, Either, Residual, Wait, waits
+from bylaw.engine.temporal.truth import Open, Residual, Wait, waits
 from bylaw.engine.temporal.waking import Waker
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
@@ -75,7 +75,7 @@ class State(Struct, frozen=True, array_like=True):
 
 
 _KEPT: tuple[type[Struct], ...] = (Frame, Clocks, Hit, Table, Cell, Kept, Deferred, Awaiting, Unseen, EventRef)
-_OPEN: tuple[type[Struct], ...] = (OpenTurn, Book, Alarms, Entry, Origin, Wait, Both, Either)
+_OPEN: tuple[type[Struct], ...] = (OpenTurn, Book, Alarms, Entry, Origin, Wait, Open)
 _CODEC = Codec((State, *_KEPT, *_OPEN))
 
 

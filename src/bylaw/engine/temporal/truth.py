@@ -1,8 +1,10 @@
 """Truth that may still be open: true, false, unknown, or a residual that later positions decide.
 
 `True`, `False` and `None` (unknown for good) are Kleene's three values. A residual is a positive combination of
-`Wait`s: an operator that looks ahead, together with the values of its variables and where it began. Nothing cleverer
-than Kleene's tables simplifies one, so a residual becomes false at the very position that decides it.
+`Wait`s: an operator that looks ahead, together with the values of its variables and where it began. It is kept as
+alternatives of things that must all come true, without those that another one makes superfluous. That form is unique,
+so residuals do not grow with the trace, and it has the same Kleene value, so a residual becomes false at the very
+position that decides it.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+
+MOST_ALTERNATIVES = 64
+"""a residual with more of them is given up as unknown"""
 
 Key: TypeAlias = Any
 """a JSON value in a form that can be hashed, see `keys`"""
@@ -26,15 +31,17 @@ class Wait(Struct, frozen=True):
     since: float
 
 
-class Both(Struct, frozen=True):
-    parts: frozenset[Any]
+Clause: TypeAlias = frozenset[Wait | None]
+"""all of these; None is something unknown"""
 
 
-class Either(Struct, frozen=True):
-    parts: frozenset[Any]
+class Open(Struct, frozen=True):
+    """Any of these. INVARIANT: no clause contains another."""
+
+    clauses: frozenset[Clause]
 
 
-Residual: TypeAlias = Wait | Both | Either
+Residual: TypeAlias = Wait | Open
 Truth: TypeAlias = bool | Residual | None
 
 
@@ -45,7 +52,7 @@ def conj(left: Truth, right: Truth) -> Truth:
         return right
     if right is True:
         return left
-    return Both(_parts(left, Both) | _parts(right, Both))
+    return _open({one | other for one in _clauses(left) for other in _clauses(right)})
 
 
 def disj(left: Truth, right: Truth) -> Truth:
@@ -55,7 +62,7 @@ def disj(left: Truth, right: Truth) -> Truth:
         return right
     if right is False:
         return left
-    return Either(_parts(left, Either) | _parts(right, Either))
+    return _open(_clauses(left) | _clauses(right))
 
 
 def negate(value: bool | None) -> bool | None:
@@ -86,26 +93,40 @@ def moved(residual: Truth, move: Callable[[Wait], Truth]) -> Truth:
     """The residual with every `Wait` in it moved on."""
     if type(residual) is Wait:
         return move(residual)
-    if type(residual) is Both:
-        answer: Truth = True
-        for part in residual.parts:
-            answer = conj(answer, moved(part, move))
-        return answer
-    if type(residual) is Either:
-        answer = False
-        for part in residual.parts:
-            answer = disj(answer, moved(part, move))
-        return answer
-    return residual
+    if type(residual) is not Open:
+        return residual
+    answer: Truth = False
+    for clause in residual.clauses:
+        all_of_it: Truth = True
+        for part in clause:
+            all_of_it = conj(all_of_it, None if part is None else move(part))
+        answer = disj(answer, all_of_it)
+    return answer
 
 
 def waits(residual: Truth) -> list[Wait]:
     if type(residual) is Wait:
         return [residual]
-    if isinstance(residual, Both | Either):
-        return [wait for part in residual.parts for wait in waits(part)]
+    if type(residual) is Open:
+        return list({part for clause in residual.clauses for part in clause if part is not None})
     return []
 
 
-def _parts(value: Truth, joined: type[Both] | type[Either]) -> frozenset[Any]:
-    return value.parts if isinstance(value, joined) else frozenset((value,))
+def _clauses(value: Truth) -> set[Clause]:
+    if type(value) is Open:
+        return set(value.clauses)
+    assert value is None or type(value) is Wait
+    return {frozenset((value,))}
+
+
+def _open(clauses: set[Clause]) -> Truth:
+    if len(clauses) > 1:
+        clauses = {one for one in clauses if not any(other < one for other in clauses)}
+    if len(clauses) > MOST_ALTERNATIVES:
+        return None
+    if len(clauses) == 1:
+        (clause,) = clauses
+        if len(clause) == 1:
+            (only,) = clause
+            return only
+    return Open(frozenset(clauses))

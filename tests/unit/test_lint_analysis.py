@@ -1,0 +1,142 @@
+"""What `lint` claims of rules, held against brute force over all short traces."""
+
+from __future__ import annotations
+
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+
+from bylaw.dialects import load_rules, parse_rules
+from bylaw.engine.reference import Part
+from bylaw.engine.reference_temporal import value_at_start
+from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest
+from bylaw.jobs.lint import analyse
+from bylaw.model.demand import Temporal
+from tests.support.build import trace
+
+LONGEST = 4
+POSITIONS = {
+    "call a": {"calls": ["a"]},
+    "call b": {"calls": ["b"]},
+    "some other event": {"calls": ["c"]},
+}
+
+
+def _events(steps: tuple[str, ...]) -> tuple[Any, ...]:
+    """Calls alone: their responses would be positions too."""
+    turns = [POSITIONS[step] for step in steps]
+    return tuple(event for event in trace(turns).events if event.kind == "tool_call")
+
+
+TRACES = [steps for length in range(1, LONGEST + 1) for steps in product(POSITIONS, repeat=length)]
+
+
+def _demand(formula: str) -> Temporal:
+    (rule,) = load_rules([{"id": "r", "kind": "temporal", "params": {"formula": formula}}]).rules
+    assert isinstance(rule.demand, Temporal)
+    return rule.demand
+
+
+def _holds(demand: Temporal, steps: tuple[str, ...]) -> bool:
+    return value_at_start(demand, Part(list(_events(steps)), True)) is True
+
+
+def _formula(rng: Random, depth: int = 3) -> str:
+    if depth == 0 or rng.random() < 0.25:
+        return rng.choice(["tool(a)", "tool(b)"])
+    part = _formula(rng, depth - 1)
+    shape = rng.choice("!XNFGYOH&|>UWRS")
+    if shape in "!XNFGYOH":
+        return f"{shape} ({part})"
+    other = _formula(rng, depth - 1)
+    return f"({part}) {'->' if shape == '>' else shape} ({other})"
+
+
+def test_a_rule_that_no_trace_can_keep_is_kept_by_no_short_one() -> None:
+    impossible = 0
+    for seed in range(400):
+        demand = _demand(_formula(Random(seed)))
+        automaton = Automaton(demand.formula)
+        found = shortest([automaton], all_kept([automaton]))
+        if found is None:
+            impossible += 1
+            assert not any(_holds(demand, steps) for steps in TRACES), demand.formula.text
+        else:
+            assert _holds(demand, tuple(found)), (demand.formula.text, found)
+            shorter = [steps for steps in TRACES if len(steps) < len(found)]
+            assert not any(_holds(demand, steps) for steps in shorter), "not the shortest"
+    assert impossible > 5, "the claim was never made"
+
+
+def test_rules_that_contradict_each_other_share_no_short_trace() -> None:
+    contradictions = 0
+    for seed in range(300):
+        rng = Random(1000 + seed)
+        demands = [_demand(_formula(rng)), _demand(_formula(rng))]
+        machines = [Automaton(demand.formula) for demand in demands]
+        try:
+            found = shortest(machines, all_kept(machines))
+        except NotAnalysed:
+            continue
+        if found is None:
+            contradictions += 1
+            assert not any(all(_holds(demand, steps) for demand in demands) for steps in TRACES)
+        else:
+            assert all(_holds(demand, tuple(found)) for demand in demands)
+    assert contradictions > 5, "the claim was never made"
+
+
+@pytest.mark.parametrize(
+    ("rules", "codes"),
+    [
+        ("- {id: a, kind: no_call, params: {tool: x}}", []),
+        ("- {id: a, kind: temporal, params: {formula: 'F tool(x) & G !tool(x)'}}", ["impossible-rule"]),
+        ("- {id: a, kind: temporal, params: {formula: 'G (tool(x) & tool(y) -> F tool(z))'}}", ["idle-rule"]),
+        ("- {id: a, kind: temporal, params: {formula: 'G (tool(x) -> O tool(x))'}}", ["idle-rule"]),
+        (
+            "- {id: a, kind: must_call_once, params: {tool: x}}\n- {id: b, kind: no_call, params: {tool: x}}",
+            ["contradicting-rules"],
+        ),
+        (
+            "- {id: a, kind: must_call_before, params: {first: y, second: x}}\n"
+            "- {id: b, kind: no_call, params: {tool: x}}",
+            ["silenced-rule"],
+        ),
+        (
+            "- {id: a, kind: must_call_once, params: {tool: x}, scope: session}\n"
+            "- {id: b, kind: no_call, params: {tool: x}}",
+            [],
+        ),
+        ("- {id: a, kind: no_call, params: {tool: 'x*'}}\n- {id: b, kind: must_call_once, params: {tool: xy}}", None),
+    ],
+)
+def test_findings(rules: str, codes: list[str] | None) -> None:
+    found = analyse(parse_rules(rules).rules).findings
+    assert [one.code for one in found] == (["contradicting-rules"] if codes is None else codes)
+
+
+def test_what_is_outside_the_fragment_is_named() -> None:
+    rules = parse_rules(
+        "- {id: windows, kind: temporal, params: {formula: 'G (tool(x) -> O[<=5m] tool(y))'}}\n"
+        "- {id: values, kind: temporal, params: {formula: 'G (tool(x, args.k = $k) -> O tool(y, args.k = $k))'}}\n"
+        "- {id: turns, kind: temporal, params: {formula: 'F tool(x)', over: turns}}\n"
+        "- {id: text, kind: forbidden_text, params: {text: oops}}\n"
+        "- {id: when, kind: no_call, params: {tool: x}, when: {path: model, op: '==', value: m}}\n"
+    ).rules
+    analysis = analyse(rules)
+    assert analysis.analysed == []
+    assert analysis.not_analysed == {
+        "windows": "it has a window",
+        "values": "it has variables",
+        "turns": "its positions are turns",
+        "text": "`forbidden_text` has no form without values",
+        "when": "it has `when`",
+    }
+
+
+def test_a_formula_that_explodes_is_given_up() -> None:
+    wide = " & ".join(f"F (tool(a{i}) & X F tool(b{i}))" for i in range(9))
+    (rule,) = load_rules([{"id": "wide", "kind": "temporal", "params": {"formula": wide}}]).rules
+    assert analyse([rule]).not_analysed == {"wide": "it has too many states"}
