@@ -30,6 +30,7 @@ fix: .venv/.dev  ## mend what ruff can mend
 bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/check.py
 	$(BIN)/python bench/diff.py
+	$(BIN)/python bench/temporal.py
 
 proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
 	$(BIN)/pytest -n auto -m proof

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parent.parent.parent
 TUTORIAL = "docs/tutorial.md"
 PYTHON = "docs/reference/python.md"
 DIFF = "docs/reference/diff.md"
-PAGES = ("README.md", "docs/index.md", TUTORIAL, PYTHON, DIFF)
+TEMPORAL = "docs/temporal.md"
+PAGES = ("README.md", "docs/index.md", TUTORIAL, TEMPORAL, PYTHON, DIFF)
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
 
 _FENCE = re.compile(r"(?P<margin> *)(?P<fence>`{3,})(?P<language>[\w-]*)(?P<rest>.*)")

@@ -16,6 +16,7 @@ from bylaw.adapters.importers import open_trace
 from bylaw.dialects import lint_files, load_rules
 from bylaw.errors import InputError
 from bylaw.jobs.check import check
+from bylaw.jobs.lint import analyse
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.report.terminal import render_check
 from tests.fuzz.mutate import mutate
@@ -85,7 +86,9 @@ def _hang(*_: Any) -> None:
 def _feed_trace(path: Path, rules: Any, rng: random.Random) -> bool:
     try:
         source = open_trace(str(path), format=rng.choice(TRACES), skip_bad=rng.random() < 0.5)
-        render_check(check([source], rules))
+        report = check([source], rules)
+        assert not report.outcomes.error, [f.verdict.message for f in report.findings if f.verdict.outcome == "error"]
+        render_check(report)
         render_diagnostics(list(source.problems))
     except InputError as problem:
         assert problem.diagnostics, "an input was refused without a reason"
@@ -104,4 +107,5 @@ def _feed_rules(path: Path) -> bool:
         return False
     assert not any(diagnostic.is_error for diagnostic in diagnostics), "load_rules and lint disagree"
     check([], ruleset.rules)
+    analyse(ruleset.rules)
     return True

@@ -135,6 +135,20 @@ RULES: list[dict[str, Any]] = [
     },
     {"id": "l", "kind": "must_be_grounded", "params": {"retrieval_path": "request.messages.*.content"}},
 ]
+_FORMULAS = [
+    "G (tool(refund, args.order = $o, args.amount = $a) -> O[<=10m] result(ref*, args.order = $o, result.n >= $a))",
+    "G (tool(refund) -> F[<=3t] text(/do?ne/i)) & F stop_reason(tool_use)",
+    'G (tool(refund, args.order = $o) -> (!tool(x, args.order = $o)) S tool(y, args.order = $o)) & F user("refund")',
+    "!F (tool(a | b) & X (true U[<=5] seen[<=1h](refund, error = false)))",
+    "G (tool(refund, args.order = $o) -> count[<=1d](tool(refund, args.order = $o)) <= 2)",
+]
+TEMPORAL: list[dict[str, Any]] = [
+    *({"id": f"t{i}", "kind": "temporal", "params": {"formula": text}} for i, text in enumerate(_FORMULAS)),
+    {"id": "u", "kind": "temporal", "params": {"formula": "G (tool(refund) -> N result(refund))", "over": "turns"}},
+    {"id": "v", "kind": "temporal", "params": {"before": "refund", "require": "confirm", "same": ["order"]}},
+    {"id": "w", "kind": "temporal", "params": {"pattern": "absence", "p": "refund", "scope": {"after": "done"}}},
+]
+RULES += TEMPORAL
 
 
 def rule_seeds() -> list[tuple[str, bytes]]:
@@ -144,5 +158,6 @@ def rule_seeds() -> list[tuple[str, bytes]]:
         (".yaml", text),
         (".yaml", text),
         (".yaml", yaml.safe_dump(RULES).encode()),
+        (".yaml", yaml.safe_dump(TEMPORAL, sort_keys=False, width=60).encode()),
         (".json", json.dumps(document, indent=2).encode()),
     ]

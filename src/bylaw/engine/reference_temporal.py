@@ -16,7 +16,7 @@ from bylaw.engine.reference_atoms import Env, Timeline, Truth, Way, all_of, any_
 from bylaw.engine.temporal.routing import can_skip
 from bylaw.engine.temporal.shape import parts_of
 from bylaw.model.demand import Temporal
-from bylaw.model.events import Response
+from bylaw.model.events import Response, ToolResult
 from bylaw.model.temporal import (
     AgentIs,
     Ahead,
@@ -207,11 +207,20 @@ def judge_temporal(demand: Temporal, part: Part, matching: list[Response] | None
     breaches = [turn for broken, _, _ in answers for turn in broken]
     if breaches:
         return Outcome.VIOLATED, breaches
-    if stop is not None or not all(decided for _, decided, _ in answers):
+    if stop is not None or _has_late_results(demand, timeline) or not all(decided for _, decided, _ in answers):
         return Outcome.INCONCLUSIVE, []
     if any(triggered for _, _, triggered in answers):
         return Outcome.OK, []
     return (Outcome.VACUOUS if part.complete else Outcome.INCONCLUSIVE), []
+
+
+def _has_late_results(demand: Temporal, timeline: Timeline) -> bool:
+    """With `over: turns`: results that belong to no position any more, and could matter."""
+    told = [one for position in timeline.positions for one in position.told]
+    events = timeline.part.events if demand.over == "turns" else []
+    late = [e for e in events if isinstance(e, ToolResult) and not any(e is one for one in told)]
+    atoms = [atom for atom in _bare_atoms(demand.formula) if isinstance(atom, ResultOf)]
+    return any(ways_of(atom, result, {}) for atom in atoms for result in late)
 
 
 def value_at_start(demand: Temporal, part: Part) -> Truth:

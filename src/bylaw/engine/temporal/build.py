@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bylaw.engine.temporal import tables
+from bylaw.engine.temporal.fixing import Found, fixed_by
 from bylaw.engine.temporal.frame import UNTIMED, Frame, clock
 from bylaw.engine.temporal.keys import UNKNOWN_KEY
-from bylaw.engine.temporal.letters import NO_VALUE, Hit, VariableTest, compare, result_ids, truth_of, variable_tests
+from bylaw.engine.temporal.letters import Hit, truth_of, variable_tests
+from bylaw.engine.temporal.seen import Awaiting, Unseen, answered, await_answer
 from bylaw.engine.temporal.shape import atoms, conjuncts, denied, fixes, looks_ahead, variables
-from bylaw.engine.temporal.tables import EMPTY, Deferred, Kept, Table
+from bylaw.engine.temporal.tables import EMPTY, Kept, Table
 from bylaw.engine.temporal.truth import Sigma, Truth, Wait, conj, disj, moved, negate
 from bylaw.model.events import Response
 from bylaw.model.temporal import (
@@ -41,7 +43,6 @@ from bylaw.model.temporal import (
 Value: TypeAlias = Callable[[Frame, Sigma], Truth]
 Settled: TypeAlias = Callable[[Frame], bool | None]
 """the truth that a frame's memory settles for that position and for all that could still come"""
-Found: TypeAlias = tuple[Sigma, Truth, tuple[Deferred, ...]]
 Matches: TypeAlias = Callable[[Frame, Sigma], list[Found]]
 """every way in which a formula is not false here: the variables it fixes, its truth, and what remains to compare"""
 Update: TypeAlias = Callable[[Frame, Any], Any]
@@ -233,7 +234,7 @@ class Builder:
             letter = frame.letters[number]
             if letter is False:
                 return []
-            return [(sigma, letter, ())] if not isinstance(letter, Hit) else _fixed(letter, tests, sigma)
+            return [(sigma, letter, ())] if not isinstance(letter, Hit) else fixed_by(letter, tests, sigma)
 
         return matches
 
@@ -363,7 +364,9 @@ class Builder:
         key_of = self._key([name for name in outer if name in said])
         matches = self.matches(right, frozenset())
         clears = self._clearing(left, outer, key_of)
-        trim = tables.keep_better if set(outer) - said or _defers(right) else tables.keep_latest
+        trim = tables.keep_latest
+        if set(outer) - said or _defers(right):
+            trim = tables.keep_better if window else tables.keep_best
 
         def update(frame: Frame, table: Table) -> Table:
             for clear in clears:
@@ -453,10 +456,12 @@ class Builder:
         def update(frame: Frame, before: Awaiting) -> Awaiting:
             event = frame.position.event if frame.position is not None else None
             if isinstance(event, Response):
-                return _answered(before, frame, event, window, trim)
+                return answered(before, frame, event, window, trim)
             for fixed, truth, deferred in matches(frame, self.unset):
                 kept = Kept(frame.clocks, truth is True, deferred, frame.place())
-                before = _await(before, Unseen(frame.run, getattr(event, "call_id", None), variables_key(fixed), kept))
+                before = await_answer(
+                    before, Unseen(frame.run, getattr(event, "call_id", None), variables_key(fixed), kept)
+                )
             return before
 
         slot = self._slot(Awaiting(), update)
@@ -468,67 +473,8 @@ class Builder:
         return value
 
 
-MOST_UNSEEN = 256
-"""results that wait to be seen"""
-
-
-class Unseen(Struct, frozen=True, array_like=True):
-    run: str
-    call_id: str | None
-    key: tuple[Any, ...]
-    kept: Kept
-
-
-class Awaiting(Struct, frozen=True, array_like=True):
-    unseen: tuple[Unseen, ...] = ()
-    seen: Table = EMPTY
-
-
-def _await(before: Awaiting, one: Unseen) -> Awaiting:
-    if len(before.unseen) < MOST_UNSEEN:
-        return Awaiting((*before.unseen, one), before.seen)
-    return Awaiting((*before.unseen[1:], one), tables.lose(before.seen, before.unseen[0].kept.clocks))
-
-
-def _answered(before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: tables.Trim) -> Awaiting:
-    """A response: what its run's results were, it has seen, unless its request shows that they were not in it."""
-    waiting = [one for one in before.unseen if one.run == frame.run]
-    if not waiting:
-        return before
-    ids = result_ids(response)
-    table, left = before.seen, tuple(one for one in before.unseen if one.run != frame.run)
-    for one in waiting:
-        if ids and one.call_id is not None and one.call_id not in ids:
-            left = (*left, one)
-        else:
-            kept = Kept(one.kept.clocks, one.kept.sure, one.kept.deferred, one.kept.place, frame.turn)
-            table = tables.remember(table, (one.run, *one.key), kept, trim, window)
-    return Awaiting(left, table)
-
-
 def _at_once(truth: Truth) -> bool | None:
     return truth if isinstance(truth, bool) else None
-
-
-def _fixed(letter: Hit, tests: tuple[VariableTest, ...], sigma: Sigma) -> list[Found]:
-    """A Hit, its variables compared where they have a value, fixed or put off where they have none."""
-    truth: bool | None = letter.sure or None
-    deferred: list[Deferred] = []
-    for test in tests:
-        found, wanted = letter.values[test.position], sigma[test.variable]
-        if wanted is not None:
-            one = compare(test.op, found, wanted)
-        elif test.op == "=":
-            one = False if found == NO_VALUE else None if found == UNKNOWN_KEY else True
-            sigma = (*sigma[: test.variable], found, *sigma[test.variable + 1 :])
-        else:
-            one = True
-            deferred.append(Deferred(test.op, test.variable, found))
-        if one is False:
-            return []
-        if one is None:
-            truth = None
-    return [(sigma, truth, tuple(deferred))]
 
 
 def _defers(formula: Formula) -> bool:

@@ -66,11 +66,12 @@ def _reason(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tu
 
 def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
     at = builder.tables.get(wanted)
+    nothing = ": nothing earlier matches" if isinstance(wanted, Back) else ": no match before is still in force"
     if at is None or at.window is None:
-        return ": nothing earlier matches", ()
+        return nothing, ()
     cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
     if cell is None:
-        return ": nothing earlier matches", ()
+        return nothing, ()
     last = cell.kept[-1]
     passed = elapsed(frame.clocks, last.clocks, at.window)
     if passed <= at.window.bound:
@@ -84,8 +85,8 @@ def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builde
 def _places(formula: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
     at = builder.tables[formula]
     cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
-    places = [kept.place for kept in cell.kept if kept.place] if cell is not None else []
-    return "", tuple(places[-8:])
+    earlier = [kept for kept in cell.kept if kept.clocks.events < frame.clocks.events] if cell is not None else []
+    return "", tuple(kept.place for kept in earlier[-8:] if kept.place)
 
 
 def _refs(place: EventRef | None) -> tuple[EventRef, ...]:

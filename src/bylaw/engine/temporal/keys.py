@@ -49,7 +49,9 @@ def show_key(key: Key) -> str:
     if not isinstance(key, tuple):
         return shorten(as_json(key), 60)
     kind, *rest = key
-    return {"null": "null", "boolean": as_json(rest[0]) if rest else ""}.get(kind, f"a {kind}")
+    if kind == "boolean":
+        return as_json(rest[0])
+    return {"null": "null", "text": "a long text", "json": "a list or mapping"}.get(kind, "unreadable")
 
 
 def thaw(key: Any) -> Key:

@@ -281,7 +281,11 @@ def truth_of(letter: Letter, tests: tuple[VariableTest, ...], sigma: Sigma) -> b
     answer: bool | None = letter.sure or None
     for test in tests:
         found, wanted = letter.values[test.position], sigma[test.variable]
-        one = _can_fix(found) if wanted is None else compare(test.op, found, wanted)
+        if wanted is None:
+            one = _can_fix(found)
+            sigma = (*sigma[: test.variable], found, *sigma[test.variable + 1 :])
+        else:
+            one = compare(test.op, found, wanted)
         if one is False:
             return False
         if one is None:

@@ -22,12 +22,13 @@ from bylaw.engine.monitor import (
 )
 from bylaw.engine.temporal import book as books
 from bylaw.engine.temporal.book import Alarms, Book, Entry, Origin
-from bylaw.engine.temporal.build import Awaiting, Builder, Unseen
+from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.codec import Codec
 from bylaw.engine.temporal.explain import show, why_here, why_later
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, clock, position_of
 from bylaw.engine.temporal.letters import Alphabet, Hit, Letters
 from bylaw.engine.temporal.routing import can_skip, watches
+from bylaw.engine.temporal.seen import Awaiting, Unseen
 from bylaw.engine.temporal.settled import settled
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
 from bylaw.engine.temporal.tables import Cell, Deferred, Kept, Table
@@ -108,6 +109,7 @@ class TemporalMonitor(Monitor):
         self._window = next((w for w in windows(formula) if w.unit == "seconds"), None)
         self._skips = not self._over_turns and can_skip(formula, self.parts)
         self._alarmed = [i for i, node in enumerate(builder.ahead) if node.window is not None]
+        self._once = not all(part.always for part in self.parts)
         self._always_judged = not all(part.conditional for part in self.parts)
         self.watches = watches(formula, self.parts, demand.over)
         self.initial = State(Book(alarms=(Alarms(),) * len(builder.ahead)))
@@ -124,11 +126,17 @@ class TemporalMonitor(Monitor):
             return self._step_turn(state, event, applies)
         session = event.origin.session
         letters = self._alphabet.at(event, state.said.get(session, ()) if state.said else ())
-        if self._skips and letters == self._alphabet.nothing and not (self.watches.responses and kind is Response):
+        if letters == self._alphabet.nothing and self._can_skip(state, kind, applies):
             return state, NOTHING
         if kind is Response and session in state.said:
             state = replace(state, said=state.said.delete(session))
         return self._judge(state, letters, position_of(event), applies)
+
+    def _can_skip(self, state: State, kind: type[Event], applies: bool) -> bool:
+        """Whether a position at which every atom is false changes nothing: no clock, and nothing that begins here."""
+        if not self._skips or (self.watches.responses and kind is Response):
+            return False
+        return state.begun or not applies or not self._once
 
     def _spoken(self, state: State, message: Any) -> State:
         if message.role != "user" or not self._alphabet.user_atoms or len(state.said) >= _MOST_SPEAKERS:
@@ -138,9 +146,12 @@ class TemporalMonitor(Monitor):
         return replace(state, said=state.said.set(session, said))
 
     def _step_turn(self, state: State, event: Event, applies: bool) -> Step:
-        if isinstance(event, ToolResult) and state.turn is not None and event.turn == state.turn.turn:
+        open_turn = state.turn.turn if state.turn is not None else None
+        if isinstance(event, ToolResult) and state.turn is not None and event.turn == open_turn is not None:
             letters = self._alphabet.with_result(state.turn.letters, event)
             return replace(state, turn=replace(state.turn, letters=letters)), NOTHING
+        if isinstance(event, ToolResult):
+            return self._too_late(state, event), NOTHING
         if not isinstance(event, Response):
             return state, NOTHING
         state, found = self._close_turn(state)
@@ -153,6 +164,13 @@ class TemporalMonitor(Monitor):
             return state, found
         state, more = self._close_turn(state)
         return state, (*found, *more)
+
+    def _too_late(self, state: State, result: ToolResult) -> State:
+        """A result of a turn that is judged already. Where it could matter, nobody knows any more."""
+        if self._alphabet.with_result(self._alphabet.nothing, result) == self._alphabet.nothing:
+            return state
+        first = state.first_undecided or ("" if result.turn is None else f", the first at turn {result.turn}")
+        return replace(state, undecided=state.undecided + 1, first_undecided=first)
 
     def _close_turn(self, state: State) -> tuple[State, tuple[Found, ...]]:
         turn = state.turn
@@ -359,9 +377,9 @@ class TemporalMonitor(Monitor):
     def _failed_at_end(self, entry: Entry) -> list[Found]:
         part = self.parts[entry.part]
         if not part.always:
-            message = f"`{part.text}` had not come true when the trace ended"
+            message = f"`{part.text}` had not come true at the end"
             return [Found(message, entry.origins[0].session or None, None, ())]
-        late = " before the trace ended"
+        late = " before the end"
         found = [
             Found(why_later(part.body, origin.place, late), origin.session, origin.turn, (origin.place,))
             for origin in entry.origins
@@ -379,15 +397,21 @@ class TemporalMonitor(Monitor):
         if undecided:
             many = "1 position" if undecided == 1 else f"{undecided:,} positions"
             return f"{many} could not be decided{state.first_undecided}"
-        return f"{state.book.unfollowed:,} positions were not followed to their end, since too many were open"
+        left = state.book.unfollowed
+        was = "1 position was" if left == 1 else f"{left:,} positions were"
+        return f"{was} not followed to the end, since too many were open"
 
     def _notes(self, state: State) -> tuple[str, ...]:
         if state.frame is None:
             return ()
         kept = [memory.seen if isinstance(memory, Awaiting) else memory for memory in state.frame.kept]
-        evicted = sum(table.evicted for table in kept if isinstance(table, Table))
-        values = "1 value was" if evicted == 1 else f"{evicted:,} values were"
-        return (f"{values} evicted from memory",) if evicted else ()
+        held = [table for table in kept if isinstance(table, Table)]
+        lost = {"value": sum(table.evicted for table in held), "event": sum(table.dropped for table in held)}
+        return tuple(
+            f"1 {what} was evicted from memory" if number == 1 else f"{number:,} {what}s were evicted from memory"
+            for what, number in lost.items()
+            if number
+        )
 
     # -- carrying states elsewhere --------------------------------------------------------------------------------
 

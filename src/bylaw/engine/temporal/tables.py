@@ -62,6 +62,8 @@ class Table(Struct, frozen=True, array_like=True):
     lost: Clocks | None = None
     """the latest position that was evicted"""
     evicted: int = 0
+    dropped: int = 0
+    """positions of one value that were one too many"""
     doubted: int = -1
     """what was remembered up to this position may or may not still count"""
 
@@ -77,7 +79,8 @@ def remember(table: Table, key: tuple[Key, ...], kept: Kept, trim: Trim, window:
     cell = table.cells.get(key)
     held, lossy = trim((*(cell.kept if cell else ()), kept))
     if cell is not None:
-        return replace(table, cells=table.cells.set(key, Cell(cell.number, held, cell.lossy or lossy)))
+        cells = table.cells.set(key, Cell(cell.number, held, cell.lossy or lossy))
+        return replace(table, cells=cells, dropped=table.dropped + lossy)
     number = table.tail
     table = replace(
         table,
@@ -270,6 +273,14 @@ def keep_better(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
     if newest.sure:
         kept = (*(one for one in kept[:-1] if not _outdone(one, newest)), newest)
     return kept[-MOST_KEPT:], len(kept) > MOST_KEPT
+
+
+def keep_best(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+    """The same without a window: of two equally good ones the older will do."""
+    newest = kept[-1]
+    if any(one.sure and _outdone(newest, one) for one in kept[:-1]):
+        return kept[:-1], False
+    return keep_better(kept)
 
 
 _BETTER: dict[str, Callable[[Any, Any], bool]] = {
