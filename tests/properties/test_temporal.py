@@ -116,7 +116,8 @@ def test_a_rule_is_broken_where_its_formula_is_false(batch: int) -> None:
         assert isinstance(loaded.demand, Temporal)
         value = value_at_start(loaded.demand, Part(list(events), complete=True))
         outcome, _ = referred([loaded], events, True)["temporal"]
-        assert outcome in _COMES_TO[value], rule
+        late = {Outcome.INCONCLUSIVE} if loaded.demand.over == "turns" and value else set()  # results after their turn
+        assert outcome in _COMES_TO[value] | late, rule
         met.add(outcome)
     assert met == {Outcome.OK, Outcome.VACUOUS, Outcome.VIOLATED, Outcome.INCONCLUSIVE}
 
