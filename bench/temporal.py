@@ -98,10 +98,11 @@ def print_machine(peers: dict[str, str]) -> None:
     theirs = ", ".join(f"{name} {number}" for name, number in peers.items())
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {ours}")
     print(f"load average {os.getloadavg()[0]:.1f}; wall time, median of batches of about a millisecond")
-    print(f"beside: {theirs}" if theirs else "reelay and rtamt were not measured: --peers-python names no interpreter")
-    missing = [peer for peer in PEERS if peers and peer not in peers]
+    if theirs:
+        print(f"beside: {theirs}")
+    missing = [peer for peer in PEERS if peer not in peers]
     if missing:
-        print(f"not measured, since not installed there: {', '.join(missing)}")
+        print(f"not measured: {' and '.join(missing)}, since --peers-python names no interpreter that has them")
     print("\nmicroseconds per event, all formulas together, after a history of so many events")
     for letter, formula in FORMULAS.items():
         print(f"  {letter}  {formula.format(a='a', b='b')}")

@@ -87,7 +87,9 @@ def _feed_trace(path: Path, rules: Any, rng: random.Random) -> bool:
     try:
         source = open_trace(str(path), format=rng.choice(TRACES), skip_bad=rng.random() < 0.5)
         report = check([source], rules)
-        assert not report.outcomes.error, [f.verdict.message for f in report.findings if f.verdict.outcome == "error"]
+        failed = [f.verdict.message for f in report.findings if f.verdict.outcome == "error"]
+        # messages that are nested too deeply are decoded when a rule asks for them: that rule cannot be evaluated
+        assert all("recursion depth" in message for message in failed), failed
         render_check(report)
         render_diagnostics(list(source.problems))
     except InputError as problem:

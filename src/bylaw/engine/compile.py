@@ -18,6 +18,7 @@ from bylaw.engine.gated import Gated
 from bylaw.engine.matching import Matches, compile_names
 from bylaw.engine.monitor import Monitor, Step
 from bylaw.engine.operators.always import Always
+from bylaw.engine.operators.attempt import Attempt
 from bylaw.engine.operators.before import Before
 from bylaw.engine.operators.constant import Constant
 from bylaw.engine.operators.never import NeverCalls, NeverText
@@ -148,6 +149,8 @@ def _lower(demand: demands.Demand) -> Monitor:
             return Next(demand)
         case demands.Temporal():
             return TemporalMonitor(demand)
+        case demands.Attempt():
+            return Attempt(demand)
         case _:
             assert_never(demand)
 
@@ -188,6 +191,8 @@ def _prevention(rule: Rule) -> Prevention:
         case demands.Before(only_if_both=True):
             return Prevention.DETECTIVE  # an early call breaks the rule only once a `first` follows it
         case demands.Never(probe=demands.Calls()) | demands.Before() | demands.Tally(measure=demands.Calls()):
+            return Prevention.PREVENTIVE
+        case demands.Attempt():
             return Prevention.PREVENTIVE
         case demands.Sometime():
             return Prevention.CLOSING

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.engine.compile import NOBODY, Program, Route, Routed
 from bylaw.engine.monitor import Conclusion, Ended, Found
@@ -85,7 +86,12 @@ class Evaluation:
     def peek(self, event: Event) -> Sequence[Verdict]:
         """What `step` would decide now (not what a session's end would); no state changes."""
         session = self._sessions.get(event.origin.session) or ScopeState(event.origin.session)
-        return self._advance(self._program.route(event), event, session, keep=False)
+        return self._advance(self._program.route(event), event, session, keep=False, tell=True)
+
+    def attempt(self, event: ToolCall) -> Sequence[Verdict]:
+        """Like `step`, and tells what is unknown or only marked as well."""
+        session = self._sessions.get(event.origin.session) or self._open(event.origin.session)
+        return self._advance(self._program.on_call(event.name), event, session, tell=True)
 
     def end(self, *, complete: bool = True) -> list[Verdict]:
         """Close every open scope; return every verdict that is not ok and not reported yet."""
@@ -110,6 +116,11 @@ class Evaluation:
             if tested.notes
         }
 
+    def states_of(self, session: str) -> dict[int, Any]:
+        """What the monitors remember of an open session, by the index of their rule."""
+        scope = self._sessions.get(session)
+        return {} if scope is None else scope.states
+
     # -- one event --------------------------------------------------------------------------------------------------
 
     def _open(self, key: str) -> ScopeState:
@@ -117,17 +128,19 @@ class Evaluation:
         self._session_count += 1
         return session
 
-    def _advance(self, route: Route, event: Event, session: ScopeState, keep: bool = True) -> Sequence[Verdict]:
-        """`keep` is all that tells a step from a peek."""
+    def _advance(
+        self, route: Route, event: Event, session: ScopeState, keep: bool = True, tell: bool = False
+    ) -> Sequence[Verdict]:
+        """`keep` tells a step from a peek; `tell` adds what is unknown or only marked."""
         verdicts: Sequence[Verdict] = NO_VERDICTS
         if route.trace:
-            verdicts = self._advance_scope(route.trace, event, self._trace, keep)
+            verdicts = self._advance_scope(route.trace, event, self._trace, keep, tell)
         if route.session:
-            verdicts = [*verdicts, *self._advance_scope(route.session, event, session, keep)]
+            verdicts = [*verdicts, *self._advance_scope(route.session, event, session, keep, tell)]
         return verdicts
 
     def _advance_scope(
-        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, keep: bool
+        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, keep: bool, tell: bool
     ) -> Sequence[Verdict]:
         states, decided = scope.states, NO_VERDICTS
         for index, step, initial in monitors:
@@ -140,10 +153,21 @@ class Evaluation:
             if keep and after is not before:
                 states[index] = after
             if found:
-                if keep:
-                    scope.violated.add(index)
-                decided += tuple(_violation(self._program.rules[index], one) for one in found)
+                decided += self._decided(index, scope, found, keep, tell)
         return decided
+
+    def _decided(
+        self, index: int, scope: ScopeState, found: tuple[Found, ...], keep: bool, tell: bool
+    ) -> tuple[Verdict, ...]:
+        rule = self._program.rules[index]
+        certain = tuple(one for one in found if not one.doubtful)
+        if keep and certain:
+            scope.violated.add(index)
+        verdicts = tuple(_violation(rule, one) for one in certain)
+        if not tell:
+            return verdicts
+        doubts = (one for one in found if one.doubtful)
+        return (*verdicts, *(replace(_violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubts))
 
     def _fail(self, index: int, scope: ScopeState, event: Event, problem: Exception, keep: bool) -> tuple[Verdict, ...]:
         """Said once a scope; the rule's outcome there is `error` from now on."""
@@ -214,6 +238,15 @@ class Evaluation:
             if tested.worst is Outcome.VACUOUS
         ]
 
+    def fork(self) -> Evaluation:
+        """A second evaluation that goes its own way from here. Costs what was touched so far, not what was read."""
+        other = Evaluation.__new__(Evaluation)
+        other.__dict__.update(self.__dict__)
+        other._trace = _copied(self._trace)
+        other._sessions = {key: _copied(scope) for key, scope in self._sessions.items()}
+        other._tested = [replace(tested, notes=dict(tested.notes)) for tested in self._tested]
+        return other
+
     # -- carrying states elsewhere ----------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
@@ -264,6 +297,11 @@ def _unseen_conclusions(program: Program) -> dict[int, Conclusion]:
             if conclusion.outcome not in (Outcome.OK, Outcome.VACUOUS):
                 unseen[index] = conclusion
     return unseen
+
+
+def _copied(scope: ScopeState) -> ScopeState:
+    """States are immutable, so only their containers are copied."""
+    return ScopeState(scope.session, scope.turns, dict(scope.states), set(scope.violated), dict(scope.failed))
 
 
 def _dumped(program: Program, scope: ScopeState) -> ScopeState:

@@ -60,6 +60,8 @@ def as_json(value: Any) -> str:
 
 
 def shorten(text: str, width: int = _WIDTH) -> str:
+    if len(text) <= width and text.isprintable() and "  " not in text:
+        return text.strip()
     flat = " ".join(text[: width * 4].split())
     return flat if len(flat) <= width and len(text) <= width * 4 else flat[: width - 1] + "…"
 

@@ -35,6 +35,8 @@ class Found(Struct, frozen=True):
     turn: int | None = None
     evidence: tuple[EventRef, ...] = ()
     notes: tuple[str, ...] = ()
+    doubtful: bool = False
+    """unknown, or only marked: told by a peek and at an attempt, and never a violation"""
 
 
 class Ended(Struct, frozen=True):

@@ -14,6 +14,8 @@ from typing import Any
 import jsonschema_rs
 import re2
 
+from bylaw.engine.reference_guard import is_untimed
+from bylaw.engine.reference_guard import matches as guard_matches
 from bylaw.engine.reference_temporal import judge_temporal
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
@@ -179,8 +181,18 @@ def _must_be_grounded(params: dict[str, Any], part: Part, matching: list[Respons
     return _settled(part, blind, judged > 0), bad
 
 
+def _guard(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+    hits = [(call.turn, guard_matches(params["when"], part.calls, i)) for i, call in enumerate(part.calls)]
+    outcome = Outcome.INCONCLUSIVE if is_untimed(params["when"], part.calls) else _settled(part)
+    if params["then"] == "allow":
+        marked = any(hit is True for _, hit in hits)
+        return (Outcome.OK if marked else Outcome.VACUOUS), []
+    return outcome, [turn for turn, hit in hits if hit is not False]
+
+
 _KINDS: dict[str, Callable[[dict[str, Any], Part, list[Response]], Answer]] = {
     "forbidden_text": _forbidden_text,
+    "guard": _guard,
     "max_total_tokens": _max_total_tokens,
     "max_turns": _max_turns,
     "must_be_grounded": _must_be_grounded,

@@ -10,6 +10,7 @@
 | `Constant` | every observed value equals the first                             |
 | `Next`     | the turn after a triggering one satisfies the probe               |
 | `Temporal` | the formula is true at the first position                         |
+| `Attempt`  | no attempted call matches the predicate                           |
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.model.condition import Condition, Path
+from bylaw.model.predicate import Predicate
 from bylaw.model.temporal import Formula
 from bylaw.model.texts import TextHas
 
@@ -103,10 +105,18 @@ class Temporal(Struct, frozen=True):
     """what a position is"""
 
 
-Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next | Temporal
+class Attempt(Struct, frozen=True):
+    """No attempt matches the predicate; or, where `marks`, those that do are only marked."""
+
+    when: Predicate
+    marks: bool = False
+
+
+Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next | Temporal | Attempt
 
 __all__ = [
     "Always",
+    "Attempt",
     "Before",
     "Calls",
     "Constant",

@@ -89,16 +89,41 @@ def enter(book: Book, part: int, residual: Residual, origins: Entry | Origin, ad
         tail=number + 1,
         open=opened,
     )
+    return _waiting(book, number, address), True
+
+
+def _waiting(book: Book, number: int, address: Address) -> Book:
     if address is None:
-        return replace(book, restless=book.restless.set(number, True)), True
+        return replace(book, restless=book.restless.set(number, True))
     there = book.waiting.get(address, _NOBODY).set(number, True)
-    return replace(book, waiting=book.waiting.set(address, there)), True
+    return replace(book, waiting=book.waiting.set(address, there))
 
 
-def alarm(book: Book, node: int, deadline: float) -> Book:
-    """Wake the newest entry once the clock shows more than `deadline`."""
+def _not_waiting(book: Book, number: int, address: Address) -> Book:
+    if address is None:
+        return replace(book, restless=book.restless.delete(number))
+    there = book.waiting[address].delete(number)
+    return replace(book, waiting=book.waiting.set(address, there) if there else book.waiting.delete(address))
+
+
+def change(book: Book, number: int, residual: Residual, before: Address, after: Address) -> Book:
+    """What an entry owes is something else now. It keeps its number, so that alarms set for it still find it.
+
+    INVARIANT: no other entry of the part owes the same; `enter` shares one then.
+    """
+    entry = book.entries[number]
+    book = replace(
+        book,
+        entries=book.entries.set(number, Entry(entry.part, residual, entry.origins, entry.more)),
+        numbers=book.numbers.delete((entry.part, entry.residual)).set((entry.part, residual), number),
+    )
+    return book if before == after else _waiting(_not_waiting(book, number, before), number, after)
+
+
+def alarm(book: Book, number: int, node: int, deadline: float) -> Book:
+    """Wake an entry once the clock shows more than `deadline`. INVARIANT: deadlines of a node come in order."""
     alarms = book.alarms[node]
-    changed = Alarms(alarms.queue.set(alarms.tail, (deadline, book.tail - 1)), alarms.head, alarms.tail + 1)
+    changed = Alarms(alarms.queue.set(alarms.tail, (deadline, number)), alarms.head, alarms.tail + 1)
     return replace(book, alarms=(*book.alarms[:node], changed, *book.alarms[node + 1 :]))
 
 
@@ -124,7 +149,4 @@ def leave(book: Book, number: int, address: Address) -> Book:
         numbers=book.numbers.delete((entry.part, entry.residual)),
         open=book.open - len(entry.origins) - entry.more,
     )
-    if address is None:
-        return replace(book, restless=book.restless.delete(number))
-    there = book.waiting[address].delete(number)
-    return replace(book, waiting=book.waiting.set(address, there) if there else book.waiting.delete(address))
+    return _not_waiting(book, number, address)

@@ -1,4 +1,4 @@
-"""What an atom does to the variables: fix those without a value, compare the others, put off what cannot be compared."""
+"""What an atom does to variables: it fixes those without a value, compares the others, or puts that off."""
 
 from __future__ import annotations
 

@@ -76,12 +76,16 @@ class Alphabet:
         self._responses = [(i, _response(a)) for i, a in self._of(StopsFor, Says)]
         self.user_atoms = tuple((i, compile_text(a.probe)) for i, a in self._of(UserSays))
         self._routes: dict[str, tuple[tuple[int, Read], ...]] = {}
+        self._ready: dict[str, Letters] = {}
+        """the letters of calls for which the tool's name says everything"""
 
     def _of(self, *types: type[Any]) -> Iterator[tuple[int, Any]]:
         return ((i, atom) for i, atom in enumerate(self.atoms) if isinstance(atom, types))
 
     def at(self, event: Event, said: tuple[int, ...] = ()) -> Letters:
         """`said`: user atoms that messages since the last response made true."""
+        if type(event) is ToolCall and event.name in self._ready:
+            return self._ready[event.name]
         found: list[Letter] = list(self.nothing)
         if type(event) is ToolCall:
             for i, read in self._route(event.name):
@@ -124,6 +128,9 @@ class Alphabet:
             route = tuple((i, read) for i, matches, read in self._calls if matches(tool))
             if len(self._routes) < _MOST_ROUTES:
                 self._routes[tool] = route
+                if not self._agents and all(read is _named for _, read in route):
+                    concerned = {i for i, _ in route}
+                    self._ready[tool] = tuple(i in concerned for i in range(len(self.atoms)))
         return route
 
     def _read_result(self, result: ToolResult, found: list[Letter]) -> None:
@@ -184,7 +191,10 @@ def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> 
     fixed = [(roots[t.root], compile_test(t.path, t.op, t.value)) for t in tests if not isinstance(t.value, Variable)]
     free = [(roots[t.root], compile_steps(t.path)) for t in tests if isinstance(t.value, Variable)]
     if not fixed and not free:
-        return lambda event: True
+        return _named
+    if not fixed and len(free) == 1:
+        only, path = free[0]
+        return lambda event: Hit(True, (_key_at(only(event), path),))
 
     def read(event: Any) -> Letter:
         truth = all_of(test(root(event)) for root, test in fixed)
@@ -193,6 +203,11 @@ def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> 
         return Hit(truth is True, tuple(_key_at(root(event), steps) for root, steps in free))
 
     return read
+
+
+def _named(event: Any) -> Letter:
+    """An atom that asks for nothing but the name."""
+    return True
 
 
 def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:

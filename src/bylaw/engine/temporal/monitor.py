@@ -39,6 +39,7 @@ from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import Implies
 from bylaw.model.verdict import EventRef, Outcome
 
+_MOST_IDLE = 4096
 _MOST_SPEAKERS = 1024
 """sessions whose user has spoken and got no answer yet"""
 
@@ -109,6 +110,9 @@ class TemporalMonitor(Monitor):
         self._window = next((w for w in windows(formula) if w.unit == "seconds"), None)
         self._skips = not self._over_turns and can_skip(formula, self.parts)
         self._alarmed = [i for i, node in enumerate(builder.ahead) if node.window is not None]
+        finite = not (builder.ahead or self._depth or builder.variables or any(True for _ in windows(formula)))
+        only_truths = all(isinstance(slot.initial, bool) for slot in builder.slots)
+        self._idle: dict[Any, bool] | None = {} if finite and only_truths else None
         self._once = not all(part.always for part in self.parts)
         self._always_judged = not all(part.conditional for part in self.parts)
         self.watches = watches(formula, self.parts, demand.over)
@@ -130,7 +134,21 @@ class TemporalMonitor(Monitor):
             return state, NOTHING
         if kind is Response and session in state.said:
             state = replace(state, said=state.said.delete(session))
+        if self._idle is not None and applies and state.begun and state.triggered and state.frame is not None:
+            return self._step_finite(state, letters, event, self._idle)
         return self._judge(state, letters, position_of(event), applies)
+
+    def _step_finite(self, state: State, letters: Letters, event: Event, idle: dict[Any, bool]) -> Step:
+        """A formula that remembers only truth values has few states: those in which letters change nothing are known."""
+        assert state.frame is not None
+        key = (letters, *state.frame.kept)
+        if idle.get(key):
+            return state, NOTHING
+        after, found = self._judge(state, letters, position_of(event), True)
+        if key not in idle and len(idle) < _MOST_IDLE:
+            assert after.frame is not None
+            idle[key] = not found and after.frame.kept == state.frame.kept and after.undecided == state.undecided
+        return after, found
 
     def _can_skip(self, state: State, kind: type[Event], applies: bool) -> bool:
         """Whether a position at which every atom is false changes nothing: no clock, and nothing that begins here."""
@@ -235,6 +253,8 @@ class TemporalMonitor(Monitor):
                 now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
             elif truth is None:
                 self._doubt(now, at.turn, 1)
+                message = f"whether `{part.text}` holds cannot be told"
+                now.found.append(Found(message, at.session, at.turn, (at.place(),), doubtful=True))
             else:
                 now.book = self._enter(now.book, number, truth, Origin(at.session, at.turn, at.place()))
 
@@ -259,12 +279,24 @@ class TemporalMonitor(Monitor):
 
     def _enter(self, book: Book, part: int, residual: Residual, origins: Entry | Origin) -> Book:
         book, is_new = books.enter(book, part, residual, origins, self._wakers[part].address(residual))
-        if is_new:
-            for wait in waits(residual):
-                window = self.builder.ahead[wait.node].window
-                if window is not None:
-                    book = books.alarm(book, wait.node, wait.since + window.bound)
+        return self._alarm(book, book.tail - 1, waits(residual)) if is_new else book
+
+    def _alarm(self, book: Book, number: int, begun: list[Wait]) -> Book:
+        for wait in begun:
+            window = self.builder.ahead[wait.node].window
+            if window is not None:
+                book = books.alarm(book, number, wait.node, wait.since + window.bound)
         return book
+
+    def _change(self, book: Book, number: int, entry: Entry, residual: Residual) -> Book:
+        """An entry goes on owing something else: only windows that open here need an alarm."""
+        waker = self._wakers[entry.part]
+        if (entry.part, residual) in book.numbers:
+            book = books.leave(book, number, waker.address(entry.residual))
+            return self._enter(book, entry.part, residual, entry)
+        book = books.change(book, number, residual, waker.address(entry.residual), waker.address(residual))
+        known = set(waits(entry.residual))
+        return self._alarm(book, number, [wait for wait in waits(residual) if wait not in known])
 
     def _move_on(self, now: Judged) -> None:
         for number in sorted(self._woken(now)):
@@ -274,13 +306,14 @@ class TemporalMonitor(Monitor):
             truth = self.builder.move(entry.residual, now.frame)
             if truth == entry.residual:
                 continue
+            if not isinstance(truth, bool | None):
+                now.book = self._change(now.book, number, entry, truth)
+                continue
             now.book = books.leave(now.book, number, self._wakers[entry.part].address(entry.residual))
             if truth is False:
                 now.found += self._failed(entry, now)
             elif truth is None:
                 self._doubt(now, entry.origins[0].turn, len(entry.origins) + entry.more)
-            elif truth is not True:
-                now.book = self._enter(now.book, entry.part, truth, entry)
 
     def _woken(self, now: Judged) -> set[int]:
         book, frame = now.book, now.frame
@@ -321,6 +354,7 @@ class TemporalMonitor(Monitor):
         found: tuple[Found, ...] = NOTHING
         if state.turn is not None:
             state, found = self._close_turn(state if ended.complete else self._may_grow(state))
+            found = tuple(one for one in found if not one.doubtful)
         notes = self._notes(state)
         if state.untimed:
             window = self._window.text if self._window else ""

@@ -162,6 +162,8 @@ def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None
     if UNKNOWN_KEY in key:
         return _held_by_any(table, key, frame, window, sigma)
     cell = table.cells.get(key)
+    if cell is not None and _is_plain_yes(table, cell.kept[-1], frame, window):
+        return True
     answer: bool | None = False
     for kept in _candidates(table, cell, key, frame, window):
         if frame.turn is not None and kept.seen_by is not None and kept.seen_by > frame.turn:
@@ -174,6 +176,13 @@ def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None
     if answer is False and (_lost_in(table, frame, window) or (cell is not None and cell.lossy)):
         return None
     return answer
+
+
+def _is_plain_yes(table: Table, newest: Kept, frame: Frame, window: Window | None) -> bool:
+    """The common case: the newest position is sure, and nothing about it is left to compare."""
+    if not newest.sure or newest.deferred or newest.seen_by is not None or newest.clocks.events <= table.doubted:
+        return False
+    return window is None or elapsed(frame.clocks, newest.clocks, window) <= window.bound
 
 
 def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:

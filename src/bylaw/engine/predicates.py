@@ -1,0 +1,126 @@
+"""Predicates on an attempted call, compiled to functions: true, false, or unknown (None)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from bylaw.engine.matching import compile_regex
+from bylaw.engine.values import UNREADABLE, compile_test
+from bylaw.model.events import ToolCall
+from bylaw.model.predicate import (
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    CountOver,
+    Nothing,
+    NotOf,
+    Predicate,
+    ToolIn,
+    ToolMatches,
+)
+
+Counts: TypeAlias = Sequence[int]
+"""what each counter of the predicate shows, in the order of `counts`"""
+Test: TypeAlias = Callable[[ToolCall, Counts], bool | None]
+
+
+def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Test:
+    match predicate:
+        case ToolIn(names=names):
+            known = frozenset(names)
+            return lambda call, counts: call.name in known
+        case ToolMatches(pattern=pattern):
+            search = compile_regex(pattern).search
+            return lambda call, counts: search(call.name) is not None
+        case ArgumentIs(path=path, op=op, value=value):
+            test = compile_test(path, op, value)
+            return lambda call, counts: test(arguments(call))
+        case CountOver(value=value):
+            number = counters.index(predicate)
+            return lambda call, counts: counts[number] > value
+        case NotOf(of=of):
+            return _negated(compile_predicate(of, counters))
+        case AllOf(of=parts):
+            return _joined([compile_predicate(part, counters) for part in parts], decisive=False)
+        case AnyOf(of=parts):
+            return _joined([compile_predicate(part, counters) for part in parts], decisive=True)
+        case Nothing():
+            return lambda call, counts: False
+
+
+def arguments(call: ToolCall) -> Any:
+    """The arguments as a mapping; nothing recorded is an empty one, anything else cannot be entered."""
+    given = call.arguments
+    if type(given) is dict:
+        return given
+    return {} if given is None and call.raw_arguments is None else UNREADABLE
+
+
+def _negated(test: Test) -> Test:
+    def opposite(call: ToolCall, counts: Counts) -> bool | None:
+        answer = test(call, counts)
+        return None if answer is None else not answer
+
+    return opposite
+
+
+def _joined(tests: list[Test], *, decisive: bool) -> Test:
+    def joined(call: ToolCall, counts: Counts) -> bool | None:
+        answer: bool | None = not decisive
+        for test in tests:
+            one = test(call, counts)
+            if one is decisive:
+                return decisive
+            if one is None:
+                answer = None
+        return answer
+
+    return joined
+
+
+def tools_of(predicate: Predicate) -> frozenset[str] | None:
+    """The tools that can match at all; None where any may."""
+    match predicate:
+        case ToolIn(names=names):
+            return frozenset(names)
+        case Nothing():
+            return frozenset()
+        case AllOf(of=parts):
+            named = [names for names in map(tools_of, parts) if names is not None]
+            return frozenset.intersection(*named) if named else None
+        case AnyOf(of=parts):
+            every = [tools_of(part) for part in parts]
+            known = [names for names in every if names is not None]
+            return frozenset().union(*known) if len(known) == len(every) else None
+        case _:
+            return None
+
+
+def explain(predicate: Predicate, call: ToolCall, counts: Counts, counters: Sequence[CountOver]) -> list[str]:
+    """What made the predicate match, part by part, in the user's own words."""
+    match predicate:
+        case AllOf(of=parts) | AnyOf(of=parts):
+            return [text for part in parts for text in explain(part, call, counts, counters)]
+        case NotOf():
+            truth = compile_predicate(predicate, counters)(call, counts)
+            return [] if truth is False else ["not (…)" if truth else "not (…) cannot be told"]
+        case _:
+            truth = compile_predicate(predicate, counters)(call, counts)
+            return [] if truth is False else [_shown(predicate, truth, counts, counters)]
+
+
+def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
+    match predicate:
+        case ToolIn():
+            text = "tool_name_in"
+        case ToolMatches(pattern=pattern):
+            text = f"tool_name_regex {pattern}"
+        case CountOver(over=over, value=value, tool=tool):
+            of = f" of {tool}" if tool else ""
+            text = f"attempt {counts[counters.index(predicate)]}{of} in the {over}, over {value}"
+        case ArgumentIs(name=name):
+            text = name
+        case _:
+            text = type(predicate).__name__
+    return text if truth else f"{text} (cannot be compared)"
