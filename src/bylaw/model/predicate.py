@@ -1,7 +1,7 @@
 """What a guard rule's `when` says about an attempt, as data.
 
-Predicates are three-valued: true, false, or unknown where a value is present and cannot be compared. `not` keeps unknown
-unknown, groups follow Kleene. What comes out unknown counts as a match for a rule that restricts.
+Predicates are three-valued: true, false, or unknown where a value is present and cannot be compared. `not` keeps
+unknown unknown, groups follow Kleene. What comes out unknown counts as a match for a rule that restricts.
 """
 
 from __future__ import annotations

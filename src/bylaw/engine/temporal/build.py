@@ -372,7 +372,7 @@ class Builder:
             for clear in clears:
                 table = clear(frame, table)
             for fixed, truth, deferred in matches(frame, self.unset):
-                kept = Kept(frame.clocks, truth is True, deferred, frame.place())
+                kept = Kept(frame.clocks, truth is True, deferred, frame.place() if outer else frame.position)
                 table = tables.remember(table, key_of(fixed), kept, trim, window)
             return table
 

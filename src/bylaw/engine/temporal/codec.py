@@ -9,6 +9,8 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from bylaw.engine.temporal.frame import Position
+
 _PLAIN = (type(None), bool, int, float, str)
 
 
@@ -17,6 +19,8 @@ class Codec:
         self._structs = {struct.__name__: struct for struct in structs}
 
     def dump(self, value: Any) -> Any:
+        if isinstance(value, Position):
+            value = value.place()
         if isinstance(value, _PLAIN):
             return _dump_infinity(value)
         if isinstance(value, tuple | list):

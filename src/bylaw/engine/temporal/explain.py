@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.frame import Frame, elapsed
+from bylaw.engine.temporal.frame import Frame, Position, elapsed
 from bylaw.engine.temporal.keys import show_key
 from bylaw.engine.temporal.shape import variables
 from bylaw.engine.temporal.truth import Sigma
@@ -86,11 +86,13 @@ def _places(formula: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> t
     at = builder.tables[formula]
     cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
     earlier = [kept for kept in cell.kept if kept.clocks.events < frame.clocks.events] if cell is not None else []
-    return "", tuple(kept.place for kept in earlier[-8:] if kept.place)
+    return "", tuple(place for kept in earlier[-8:] for place in _refs(kept.place))
 
 
-def _refs(place: EventRef | None) -> tuple[EventRef, ...]:
-    return () if place is None else (place,)
+def _refs(place: EventRef | Position | None) -> tuple[EventRef, ...]:
+    if place is None:
+        return ()
+    return (place.place() if isinstance(place, Position) else place,)
 
 
 def _values(wanted: Formula, sigma: Sigma, builder: Builder) -> str:

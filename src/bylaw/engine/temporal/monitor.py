@@ -139,7 +139,7 @@ class TemporalMonitor(Monitor):
         return self._judge(state, letters, position_of(event), applies)
 
     def _step_finite(self, state: State, letters: Letters, event: Event, idle: dict[Any, bool]) -> Step:
-        """A formula that remembers only truth values has few states: those in which letters change nothing are known."""
+        """A formula that remembers only truth values has few states; where letters change nothing is soon known."""
         assert state.frame is not None
         key = (letters, *state.frame.kept)
         if idle.get(key):

@@ -14,7 +14,7 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.temporal.frame import Clocks, Frame, elapsed
+from bylaw.engine.temporal.frame import Clocks, Frame, Position, elapsed
 from bylaw.engine.temporal.keys import UNKNOWN_KEY
 from bylaw.engine.temporal.letters import compare
 from bylaw.engine.temporal.truth import Key, Sigma
@@ -39,7 +39,8 @@ class Kept(Struct, frozen=True, array_like=True):
     clocks: Clocks
     sure: bool
     deferred: tuple[Deferred, ...] = ()
-    place: EventRef | None = None
+    place: EventRef | Position | None = None
+    """a whole position only where few are kept: it holds its event"""
     seen_by: int | None = None
     """for `seen`: the turn that had it in its input first"""
 
