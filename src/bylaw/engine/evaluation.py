@@ -148,7 +148,7 @@ class Evaluation:
             try:
                 after, found = step(before, event)
             except Exception as problem:  # a rule that cannot be evaluated is an outcome, never a crash or a pass
-                decided += self._fail(index, scope, event, problem, keep)
+                decided += self._fail(index, scope, event, problem, keep, tell)
                 continue
             if keep and after is not before:
                 states[index] = after
@@ -169,9 +169,11 @@ class Evaluation:
         doubts = (one for one in found if one.doubtful)
         return (*verdicts, *(replace(_violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubts))
 
-    def _fail(self, index: int, scope: ScopeState, event: Event, problem: Exception, keep: bool) -> tuple[Verdict, ...]:
-        """Said once a scope; the rule's outcome there is `error` from now on."""
-        if index in scope.failed:
+    def _fail(
+        self, index: int, scope: ScopeState, event: Event, problem: Exception, keep: bool, tell: bool
+    ) -> tuple[Verdict, ...]:
+        """Said once a scope, and to whoever asks before a call each time; the outcome is `error` from now on."""
+        if index in scope.failed and not tell:
             return NO_VERDICTS
         reason = f"could not be evaluated: {problem}"
         if keep:

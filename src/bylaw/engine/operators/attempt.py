@@ -55,6 +55,12 @@ class Attempt(Monitor):
             state = State(state.counters, True, state.untimed)
         return state, (self._found(event, shown),)
 
+    def look(self, state: State, call: ToolCall) -> tuple[Found, ...]:
+        """What a call comes to whose attempt is counted already."""
+        shown = self._shown(state, call)
+        truth = self._test(call, shown)
+        return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown),)
+
     def counts(self, state: State, event: ToolCall) -> dict[str, int]:
         """What the counters show at this attempt, for the record."""
         return {_named(c): n for c, n in zip(self._counters, self._shown(state, event), strict=True)}
@@ -119,7 +125,8 @@ def _show(counter: CountOver, value: Counter, call: ToolCall) -> int:
         case "window":
             now = call.time
             assert counter.seconds is not None
-            return 0 if now is None else sum(now - counter.seconds < time <= now for time in value)
+            # what came before this call is not later than it, whatever a clock that went backwards says
+            return 0 if now is None else sum(now - counter.seconds < time for time in value)
 
 
 def _revived(counter: CountOver, value: Any) -> Counter:
@@ -129,7 +136,7 @@ def _revived(counter: CountOver, value: Any) -> Counter:
 
 
 def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:
-    """Tools by exact name: a name that looks like a glob is still a name, so such rules see every call."""
+    """Tools by name; one that looks like a glob is still a name, and brings in more calls than concern the rule."""
     names = tools_of(demand.when)
     counted = {counter.tool for counter in counters}
     if names is None or None in counted:

@@ -89,6 +89,8 @@ def _rests(formula: Formula) -> bool:
 
 
 def _passes_over(part: Part) -> bool:
+    if part.conditional and isinstance(part.body, Implies):
+        return _calm(part.body.left) is False  # also not concerned there, or the rule would not know that it was
     if part.always:
         return _calm(part.body) is True
     top = part.body
