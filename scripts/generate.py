@@ -65,7 +65,18 @@ def _commands() -> Iterator[str]:
     for name in sorted(COMMANDS):
         command = cli.get_command(top, name)
         assert command is not None
-        yield _help(f"bylaw {name}", command, click.Context(command, info_name=name, parent=top))
+        yield from _with_its_own(f"bylaw {name}", command, click.Context(command, info_name=name, parent=top))
+
+
+def _with_its_own(title: str, command: click.Command, context: click.Context) -> Iterator[str]:
+    """A command's help, and that of the commands below it."""
+    yield _help(title, command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None
+            below = click.Context(inner, info_name=name, parent=context)
+            yield from _with_its_own(f"{title} {name}", inner, below)
 
 
 def _help(title: str, command: click.Command, context: click.Context) -> str:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import tempfile
 from pathlib import Path
 
 from tests.docs.console import Shell
 from tests.docs.pages import PAGES, ROOT, blocks, lay_out
+from tests.docs.python_examples import Interpreter
 
 
 def renew(page: str, folder: Path) -> None:
     lay_out(folder)
-    shell = Shell(folder)
+    shell, python = Shell(folder), Interpreter(folder)
     lines = (ROOT / page).read_text("utf-8").splitlines(keepends=True)
     renewed: list[tuple[slice, str]] = []
     for block in blocks(page):
         if block.title is not None:
             block.write_to(shell.folder)
+        elif block.language == "python":
+            with contextlib.chdir(folder):
+                python.run(block)
         elif block.language == "console" and block.text.startswith("$ "):
             text = "".join(command.shown_with(printed) for command, printed in shell.play(block))
             start = block.line - 1

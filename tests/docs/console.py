@@ -1,8 +1,9 @@
 """Runs a page's console blocks as a reader would: top to bottom, in one folder.
 
 A line that starts with `$ ` is a command, what follows it is its output, both streams together. A line `...` in the
-output stands for any number of lines. `bylaw`, `cat`, `cd` and `echo $?` are run; what sets a machine up is not, and
-shows no output.
+output stands for any number of lines. `bylaw` (with `< FILE` and `> FILE`), `cat`, `cd` and `echo $?` are run; what
+sets a machine up is not, and shows no output. Ids and times that differ from run to run may differ from the page too;
+an id that a page shows stands for the one that was printed in its place, also in later commands.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.docs.pages import Block
 
 SET_UP = ("git", "make", "pip", "pipx", "python3", "source", "uv", ".")
+_ID = re.compile(r"\breview-[0-9a-f]{16}\b|\b[0-9a-f]{12}-[0-9]+\b")
+_LATENCY = re.compile(r'"latency_us": [0-9.]+')
 
 
 @dataclass(frozen=True)
@@ -37,12 +40,14 @@ class Shell:
     folder: Path
     code: int = 0
     """of the last command that was run"""
+    ids: dict[str, str] = field(default_factory=dict)
+    """as the page shows them → as they are"""
 
     def play(self, block: Block) -> Iterator[tuple[Command, str | None]]:
         """Each command of a block, and what it printed; None where it was not run."""
         for command in commands(block.text):
             is_run = command.text.split()[0] not in SET_UP
-            yield command, tidy(self._output(command.text)) if is_run else None
+            yield command, self._played(command) if is_run else None
 
     def run(self, block: Block) -> None:
         """Play a block, and compare what is printed with what the page shows."""
@@ -52,6 +57,12 @@ class Shell:
                 assert not command.wanted, f"{where} is not run, so leave its output out"
             else:
                 assert fits(printed, command.wanted), f"{where} printed\n{printed}\nwanted\n{command.wanted}"
+
+    def _played(self, command: Command) -> str:
+        printed = tidy(self._output(_ID.sub(lambda found: self.ids.get(found[0], found[0]), command.text)))
+        self.ids |= zip(_ID.findall(command.wanted), _ID.findall(printed), strict=False)
+        shown = {real: id for id, real in self.ids.items()}
+        return _ID.sub(lambda found: shown.get(found[0], found[0]), printed)
 
     def _output(self, command: str) -> str:
         name, *arguments = shlex.split(command, comments=True)
@@ -67,12 +78,16 @@ class Shell:
 
     def _bylaw(self, arguments: list[str]) -> str:
         """Through a real process, so that the exit code and the order of the two streams are the real ones."""
-        target = None
+        target, given = None, b""
         if ">" in arguments:
             *arguments, _, target = arguments
+        if "<" in arguments:
+            *arguments, _, source = arguments
+            given = (self.folder / source).read_bytes()
         done = subprocess.run(
             [sys.executable, "-m", "bylaw", *arguments],
             cwd=self.folder,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if target is None else subprocess.PIPE,
             check=False,
@@ -91,9 +106,13 @@ def commands(text: str) -> Iterator[Command]:
 
 
 def fits(printed: str, wanted: str) -> bool:
-    parts = re.split(r"^\.\.\.\n", tidy(wanted), flags=re.MULTILINE)
+    parts = re.split(r"^\.\.\.\n", _constant(wanted), flags=re.MULTILINE)
     pattern = r"(?:.*\n)*?".join(re.escape(part) for part in parts)
-    return re.fullmatch(pattern, tidy(printed)) is not None
+    return re.fullmatch(pattern, _constant(printed)) is not None
+
+
+def _constant(text: str) -> str:
+    return _LATENCY.sub('"latency_us": 0', tidy(text))
 
 
 def tidy(text: str) -> str:

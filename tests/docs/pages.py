@@ -13,7 +13,9 @@ TUTORIAL = "docs/tutorial.md"
 PYTHON = "docs/reference/python.md"
 DIFF = "docs/reference/diff.md"
 TEMPORAL = "docs/temporal.md"
-PAGES = ("README.md", "docs/index.md", TUTORIAL, TEMPORAL, PYTHON, DIFF)
+GUARD = "docs/guard.md"
+GUARD_REFERENCE = "docs/reference/guard.md"
+PAGES = ("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, PYTHON, DIFF, GUARD_REFERENCE)
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
 
 _FENCE = re.compile(r"(?P<margin> *)(?P<fence>`{3,})(?P<language>[\w-]*)(?P<rest>.*)")

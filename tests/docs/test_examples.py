@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bylaw.dialects import parse_rules
+from bylaw.dialects import parse_guard, parse_rules
+from bylaw.dialects.guard.predicates import NAMES
 from bylaw.dialects.kinds import KINDS
 from bylaw.jobs.lint import analyse
 from bylaw.model.condition import OPERATORS
-from tests.docs import rule_examples
+from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
-from tests.docs.pages import PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out
+from tests.docs.pages import GUARD, GUARD_REFERENCE, PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out
 from tests.docs.python_examples import Interpreter
 
 CODES = "docs/reference/codes.md"
@@ -61,6 +62,16 @@ def test_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pages_have_something_to_run() -> None:
     assert blocks(TUTORIAL, "console")
     assert blocks(PYTHON, "python")
+    assert blocks(GUARD, "console")
+
+
+def test_truth_tables() -> None:
+    cells = list(truth_tables.cells(GUARD_REFERENCE))
+    for judge in (truth_tables.judge, truth_tables.judge_slowly):
+        wrong = [(*cell, found) for cell in cells if (found := judge(*cell[:2])) is not cell[2]]
+        assert not wrong, judge.__name__
+    shown = {name for predicate, _, _ in cells for name in NAMES if name in predicate}
+    assert shown == {name for name in NAMES if not name.startswith(("tool_name", "call_count"))}
 
 
 @pytest.mark.parametrize("page", RULE_PAGES)
@@ -70,6 +81,8 @@ def test_rules_shown_can_be_used(page: str) -> None:
         if isinstance(content, list) or "rules" in content:
             diagnostics = parse_rules(block.text, file=block.where, base=ROOT / "examples" / "refund").diagnostics
             assert not diagnostics, block.where
+        elif "guard" in content and block.title != "gap.yaml":
+            assert not parse_guard(block.text, file=block.where).diagnostics, block.where
 
 
 @pytest.mark.parametrize("block", _named(blocks(CODES, "yaml", "json")))

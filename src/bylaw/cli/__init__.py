@@ -16,6 +16,7 @@ COMMANDS = {
     "check": "did this recorded agent keep its rules?",
     "diff": "what changed between two versions of the agent, and did it break or mend a rule?",
     "explain": "print the page for an error code or a rule kind",
+    "guard": "may this tool call run, right now?",
     "lint": "check rule files without running them",
     "schema": "print the JSON Schema of the rule file, for editors",
 }

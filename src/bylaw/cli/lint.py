@@ -30,6 +30,7 @@ def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None
     targets = parse_targets(formats, output)
     rules = read_rules(files)
     analysis = _analyse(rules)
+    guarded = _guarded(files) if rules.ok else []
     diagnostics = [*rules.diagnostics, *(analysis.findings if analysis else ())]
     errors = sum(diagnostic.is_error for diagnostic in diagnostics)
     code = ExitCode.BAD_INPUT if errors else ExitCode.OK
@@ -37,11 +38,12 @@ def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None
     for target in targets:
         with opened(target) as out:
             if target.format == "json":
-                fields = {"diagnostics": [diagnostic_as_json(diagnostic) for diagnostic in diagnostics]}
-                JsonStream(out, "lint").end({"exit_code": int(code), **fields, **_analysis_as_json(analysis)})
+                fields: dict[str, Any] = {"diagnostics": [diagnostic_as_json(diagnostic) for diagnostic in diagnostics]}
+                fields |= {"guard": guarded, **_analysis_as_json(analysis)}
+                JsonStream(out, "lint").end({"exit_code": int(code), **fields})
             else:
                 emit(_summary(len(files), errors, len(diagnostics) - errors) + "\n", out)
-                emit("".join(f"{line}\n" for line in _remarks(analysis)), out)
+                emit("".join(f"{line}\n" for line in (*_remarks(analysis), *guarded)), out)
     return code
 
 
@@ -53,6 +55,16 @@ def _analyse(rules: RuleSet) -> Analysis | None:
     from bylaw.jobs.lint import analyse
 
     return analyse(rules.rules, source_line)
+
+
+def _guarded(files: tuple[str, ...]) -> list[str]:
+    """What a guard with these rules cannot prevent or see."""
+    from bylaw.dialects import load_guard
+    from bylaw.jobs.guard.policy import cannot_prevent
+
+    policies = [policy for file in files for policy in load_guard(file).policies]
+    found = [remark for policy in policies for remark in cannot_prevent(policy)]
+    return [f"guard: {remark}" for remark in dict.fromkeys(found)]
 
 
 def _analysis_as_json(analysis: Analysis | None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.dialects.conditions import conditions_schema
-from bylaw.dialects.fields import EXTENSION
+from bylaw.dialects.guard.enforcement import ACTIONS
+from bylaw.dialects.guard.schema import enforcement_properties, enforcement_together, guard_defs, guard_section
 from bylaw.dialects.kind import Kind
 from bylaw.dialects.kinds import KINDS
 from bylaw.dialects.must import MUST_KINDS
@@ -18,7 +19,8 @@ from bylaw.dialects.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
 from bylaw.dialects.params import Param
 from bylaw.dialects.paths import path_pattern
 from bylaw.dialects.policy import NOT_RUN, PLAIN_KEYS, UNCHECKED
-from bylaw.dialects.rules import SCOPES, SEVERITIES
+from bylaw.dialects.rule_fields import SCOPES, SEVERITIES
+from bylaw.dialects.schema_parts import closed_object
 from bylaw.dialects.temporal.events import event_schema
 from bylaw.model.condition import OPERATORS
 
@@ -30,9 +32,12 @@ def rule_file_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Bylaw rule file",
-        "anyOf": [rules, _file(rules)],
+        "anyOf": [rules, _file(rules), {"$ref": "#/$defs/manifest"}],
         "$defs": {
-            "rule": _rule(),
+            "rule": _either(),
+            "behaviourRule": _behaviour_rule(),
+            "severity": {"enum": list(SEVERITIES), "default": "error"},
+            **guard_defs(),
             "condition": _condition(),
             "must": _must(),
             "event": event_schema(),
@@ -47,16 +52,26 @@ def render() -> str:
 
 def _file(rules: dict[str, Any]) -> dict[str, Any]:
     sections: dict[str, Any] = {key: {"description": "not read by `bylaw check`"} for key in (*UNCHECKED, *NOT_RUN)}
-    return _object({"rules": rules, **{key: {} for key in PLAIN_KEYS}, **sections}, required=[])
+    return closed_object(
+        {"rules": rules, "guard": guard_section(), **{key: {} for key in PLAIN_KEYS}, **sections}, required=[]
+    )
 
 
-def _rule() -> dict[str, Any]:
+def _either() -> dict[str, Any]:
+    return {
+        "if": {"required": ["then"], "not": {"required": ["kind"]}},
+        "then": {"$ref": "#/$defs/guardRule"},
+        "else": {"$ref": "#/$defs/behaviourRule"},
+    }
+
+
+def _behaviour_rule() -> dict[str, Any]:
     properties = {
         "id": {**TEXT_SCHEMA, "description": "the rule's own name, unique in all rule files"},
         "kind": {"enum": list(KINDS), "description": "what the rule demands"},
         "params": {"type": "object", "description": "the parameters of the kind"},
         "when": {**conditions_schema(), "description": "conditions on a turn, all of which must hold"},
-        "severity": {"enum": list(SEVERITIES), "default": "error"},
+        "severity": {"$ref": "#/$defs/severity"},
         "scope": {
             "enum": list(SCOPES),
             "default": "trace",
@@ -64,8 +79,11 @@ def _rule() -> dict[str, Any]:
         },
         "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
         "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
+        **enforcement_properties(),
     }
-    return {**_object(properties, required=["id", "kind", "params"]), "allOf": [_by_kind(k) for k in KINDS.values()]}
+    restricting = [action for action in ACTIONS if action != "allow"]
+    together = [*enforcement_together(restricting), *(_by_kind(kind) for kind in KINDS.values())]
+    return {**closed_object(properties, required=["id", "kind", "params"]), "allOf": together}
 
 
 def _by_kind(kind: Kind) -> dict[str, Any]:
@@ -91,7 +109,7 @@ def _condition() -> dict[str, Any]:
         "value": {"description": "what to compare with"},
     }
     return {
-        **_object(properties, required=["path", "op", "value"]),
+        **closed_object(properties, required=["path", "op", "value"]),
         "allOf": [
             _value_for([">", ">=", "<", "<="], {"type": "number"}),
             _value_for(["in", "not_in"], {"type": "array"}),
@@ -122,7 +140,7 @@ def _params(params: tuple[Param, ...]) -> dict[str, Any]:
     properties = {name: _property(param, name) for param in params for name in param.spellings}
     required = [param.name for param in params if param.required and len(param.spellings) == 1]
     choices = [_one_of(list(param.spellings)) for param in params if param.required and len(param.spellings) > 1]
-    return {**_object(properties, required=required), **({"allOf": choices} if choices else {})}
+    return {**closed_object(properties, required=required), **({"allOf": choices} if choices else {})}
 
 
 def _property(param: Param, name: str) -> dict[str, Any]:
@@ -132,16 +150,6 @@ def _property(param: Param, name: str) -> dict[str, Any]:
 
 def _one_of(names: list[str]) -> dict[str, Any]:
     return {"oneOf": [{"required": [name]} for name in names]}
-
-
-def _object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "patternProperties": {f"^{EXTENSION}": {}},
-        "required": required,
-        "additionalProperties": False,
-    }
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ deep enough ends the process instead of raising.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -29,12 +30,19 @@ _ANCHOR = re.compile(r"&[^\s,\[\]{}]+\s*")
 
 
 def parse_yaml(source: Source, problems: Problems) -> Node | None:
-    """The first document of the text; None where nothing can be made of it."""
+    """The one document of the text; None where nothing can be made of it."""
+    return next(iter(parse_yaml_documents(source, problems)), None)
+
+
+def parse_yaml_documents(
+    source: Source, problems: Problems, several: Callable[[Node], bool] = lambda document: False
+) -> list[Node]:
+    """Every document of the text; none where nothing can be made of it. `several`: whether more may follow one."""
     try:
         _refuse_early(source, problems)
-        return _Builder(source, problems).build()
+        return _Builder(source, problems, several).build()
     except Unreadable:
-        return None
+        return []
 
 
 def _refuse_early(source: Source, problems: Problems) -> None:
@@ -79,15 +87,17 @@ class _Anchored(Struct):
 class _Builder:
     """Folds events into a tree; one method per event."""
 
-    def __init__(self, source: Source, problems: Problems) -> None:
+    def __init__(self, source: Source, problems: Problems, several: Callable[[Node], bool]) -> None:
         self.source = source
         self.problems = problems
+        self.several = several
+        self.before: list[Node] = []
         self.stack: list[_Frame] = []
         self.anchors: dict[str, _Anchored] = {}
         self.root: Node | None = None
         self.nodes = 0
 
-    def build(self) -> Node | None:
+    def build(self) -> list[Node]:
         loader = _Loader(self.source.text)
         handlers = {
             yaml.ScalarEvent: self.scalar,
@@ -109,12 +119,16 @@ class _Builder:
             raise Unreadable from None
         finally:
             loader.dispose()
-        return self.root
+        return self.before if self.root is None else [*self.before, self.root]
 
     # events
 
     def document(self, event: Any) -> None:
         if self.root is None:
+            return
+        if self.several(self.root):
+            self.before.append(self.root)
+            self.root, self.anchors = None, {}
             return
         self.problems.error(
             code="multiple-documents",

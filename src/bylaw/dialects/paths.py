@@ -43,22 +43,27 @@ class BadPath(Exception):
         self.help = help
 
 
-class _Part(Struct):
+class Part(Struct):
     raw: str
     """as written, escapes and all"""
     name: str | None
     """None is the wildcard"""
 
 
-_Parts: TypeAlias = list[_Part]
+_Parts: TypeAlias = list[Part]
 
 
 def parse_path(text: str) -> Path:
     """The path, or BadPath."""
-    parts = [_part(raw, text) for raw in _split(text)]
+    parts = split_path(text)
     root, field, rest = _locate(parts)
     _check_rest(root, field, rest)
     return Path(text=text, root=root, field=field, rest=tuple(part.name for part in rest))
+
+
+def split_path(text: str) -> list[Part]:
+    """What stands between the dots, whatever the path leads into; or BadPath."""
+    return [_part(raw, text) for raw in _split(text)]
 
 
 def path_pattern() -> str:
@@ -86,9 +91,9 @@ def _split(text: str) -> list[str]:
     return raws
 
 
-def _part(raw: str, text: str) -> _Part:
+def _part(raw: str, text: str) -> Part:
     if raw == "*":
-        return _Part(raw, None)
+        return Part(raw, None)
     if not raw:
         raise BadPath(code="bad-path", message=f"the path {quote(text)} has an empty part", help="remove the extra dot")
     if found := _BAD_ESCAPE.search(raw.replace("\\\\", "..")):
@@ -100,7 +105,7 @@ def _part(raw: str, text: str) -> _Part:
         raise BadPath(
             code="bad-path", message="`*` must stand alone between dots", help="for a star in a key write `\\*`"
         )
-    return _Part(raw, _UNESCAPE.sub(r"\1", raw))
+    return Part(raw, _UNESCAPE.sub(r"\1", raw))
 
 
 def _locate(parts: _Parts) -> tuple[str, str, _Parts]:

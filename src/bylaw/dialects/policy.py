@@ -1,56 +1,104 @@
-"""A rule file's tree → rules. The file is a list of rules, or a mapping with `rules:`."""
+"""A rule file's tree → rules, and the guards that hold some of them.
+
+The file is a list of rules, a mapping with the sections `rules:` and `guard:`, or an agent manifest.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
 from bylaw.dialects.fields import Fields
-from bylaw.dialects.located import ListNode, MapNode, Node
+from bylaw.dialects.guard.enforcement import Item
+from bylaw.dialects.guard.guards import Guard, policies, refuse_pauses, rules_of
+from bylaw.dialects.guard.manifest import is_manifest, read_manifests
+from bylaw.dialects.guard.section import read_guards
+from bylaw.dialects.items import read_items
+from bylaw.dialects.located import ListNode, MapNode, Node, plain
 from bylaw.dialects.params import Context
 from bylaw.dialects.readers import report_wrong_type
-from bylaw.dialects.rules import Ids, read_rule
+from bylaw.dialects.rule_fields import Ids
 from bylaw.dialects.words import listing
+from bylaw.model.guarding import GuardPolicy
 from bylaw.model.rule import Rule
 
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted and not read: other tools ask for them"""
 
-UNCHECKED = ("agent", "chaos_matrix", "contract", "golden_prompts", "guard", "scoring")
+UNCHECKED = ("agent", "chaos_matrix", "contract", "golden_prompts", "scoring")
 """sections for other commands"""
 
 NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")
 """sections of formats we read, for things we do not do"""
 
-_KEY_WORDS = {"api_version": "apiVersion", "policies": "rules", "policy": "rules"}
+_KEY_WORDS = {"api_version": "apiVersion", "guards": "guard", "policies": "rules", "policy": "rules"}
+_HINTS = {key: f"put `{key}` and its rules under `guard:`" for key in ("mode", "tools")}
 
 
-def read_policy(root: Node, context: Context, ids: Ids) -> list[Rule]:
-    """The usable rules; everything wrong with the others is reported."""
+class _Contents(Struct, frozen=True):
+    """What a file holds for the commands that read rules."""
+
+    items: list[Item] = []
+    guards: list[Guard] = []
+    source: Any = None
+    """the file as JSON, where rules stand outside of guards"""
+
+
+def read_policy(documents: Sequence[Node], context: Context, ids: Ids) -> list[Rule]:
+    """The usable rules, those of guards too; everything wrong with the others is reported."""
+    contents = _read(documents, context, ids)
+    for guard in contents.guards:
+        for id, place in guard.ids.items():
+            ids.setdefault(id, place)
+    return [item.rule for item in contents.items] + rules_of(contents.guards)
+
+
+def read_guard_policies(documents: Sequence[Node], context: Context) -> list[GuardPolicy]:
+    """What decides calls: the guards, or the rules with `then` of a file without any."""
+    contents = _read(documents, context, {})
+    made = policies(contents.guards, contents.items, contents.source)
+    if not any(policy.rules for policy in made):
+        _warn_nothing_decides(documents[0], context)
+    return made
+
+
+def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
+    contents = _read_documents(documents, context, ids)
+    for guard in contents.guards:
+        refuse_pauses(guard, contents.items, context.problems)
+    return contents
+
+
+def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
+    root = documents[0]
+    if any(map(is_manifest, documents)):
+        return _Contents(guards=read_manifests(documents, context, ids))
     if isinstance(root, ListNode):
-        return _read_rules(root, context, ids)
+        return _Contents(items=_read_rules(root, context, ids), source=plain(root))
     if not isinstance(root, MapNode):
         report_wrong_type(root, "a rule file", "a list of rules or a mapping with `rules:`", context.problems)
-        return []
+        return _Contents()
     return _read_mapping(root, context, ids)
 
 
-def _read_mapping(root: MapNode, context: Context, ids: Ids) -> list[Rule]:
-    if "rules" not in root.entries and "kind" in root.entries:
+def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
+    if root.entries.keys().isdisjoint(("rules", "guard")) and "kind" in root.entries:
         _report_single_rule(root, context)
-        return []
+        return _Contents()
     fields = Fields(root, context.problems, what="a rule file")
-    rules = fields.take("rules")
+    rules, guard = fields.take("rules"), fields.take("guard")
     for key in PLAIN_KEYS:
         fields.take(key)
     others = [key for key in (*UNCHECKED, *NOT_RUN) if _take_section(key, fields)]
-    if rules is None and not others:
+    if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
-    fields.finish(synonyms=_KEY_WORDS, shown=("rules", *PLAIN_KEYS))
-    if rules is None:
+    fields.finish(synonyms=_KEY_WORDS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
+    if rules is None and guard is None:
         _warn_no_rules(root, others, context)
-        return []
-    if not isinstance(rules, ListNode):
-        report_wrong_type(rules, "`rules`", "a list", context.problems, help="start each rule with `- `")
-        return []
-    return _read_rules(rules, context, ids)
+    items = _read_section(rules, context, ids) if rules else []
+    return _Contents(items, read_guards(guard, context, ids) if guard else [], plain(root))
 
 
 def _take_section(key: str, fields: Fields) -> bool:
@@ -63,7 +111,7 @@ def _take_section(key: str, fields: Fields) -> bool:
             code="section-not-checked",
             message=f"the section `{key}` is not checked here",
             at=entry.key,
-            help="only `rules` is read by this command",
+            help="only `rules` and `guard` are read by this command",
         )
     else:
         fields.problems.warn(
@@ -72,17 +120,34 @@ def _take_section(key: str, fields: Fields) -> bool:
     return True
 
 
-def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Rule]:
+def _read_section(node: Node, context: Context, ids: Ids) -> list[Item]:
+    if not isinstance(node, ListNode):
+        report_wrong_type(node, "`rules`", "a list", context.problems, help="start each rule with `- `")
+        return []
+    return _read_rules(node, context, ids)
+
+
+def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Item]:
     if not node.items:
         context.problems.warn(code="no-rules", message="the list of rules is empty", at=node)
-    rules = [read_rule(item, context, ids) for item in node.items]
-    return [rule for rule in rules if rule is not None]
+    return read_items(node, context, ids)
 
 
 def _warn_no_rules(root: MapNode, others: list[str], context: Context) -> None:
     if others:
         message = f"the file has no `rules`, only {listing(others)}"
         context.problems.warn(code="no-rules", message=message, at=root.first_key)
+
+
+def _warn_nothing_decides(root: Node, context: Context) -> None:
+    if any(problem.is_error or problem.code == "no-rules" for problem in context.problems.all):
+        return
+    context.problems.warn(
+        code="no-rules",
+        message="no rule here says what happens to a call",
+        at=root.first_key if isinstance(root, MapNode) else root,
+        help="give a rule `then: block`, say",
+    )
 
 
 def _report_single_rule(root: MapNode, context: Context) -> None:

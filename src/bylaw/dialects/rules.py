@@ -1,30 +1,23 @@
-"""One item of `rules:` → a Rule."""
+"""A behaviour rule: an item of `rules:` with `kind` → a Rule, and what `then` says about calls that break it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 from bylaw.dialects.conditions import read_conditions
 from bylaw.dialects.fields import Fields
+from bylaw.dialects.guard.enforcement import KEYS, Enforcement, Item, read_enforcement
 from bylaw.dialects.kind import Kind
 from bylaw.dialects.kind_words import KIND_WORDS
 from bylaw.dialects.kinds import KINDS
-from bylaw.dialects.located import Located, MapNode, Node
+from bylaw.dialects.located import MapNode
 from bylaw.dialects.params import Context, Values, plain_params, read_params
-from bylaw.dialects.problems import Problems
-from bylaw.dialects.readers import read_map, read_text, read_texts, report_wrong_type
+from bylaw.dialects.readers import read_map, read_text
+from bylaw.dialects.rule_fields import Ids, read_id, read_optional_text, read_scope, read_severity, read_tags
 from bylaw.dialects.words import did_you_mean, listing, quote
 from bylaw.model.condition import Condition
-from bylaw.model.diagnostic import Related
-from bylaw.model.rule import Rule, Scope, Severity
+from bylaw.model.guarding import Action
+from bylaw.model.rule import Rule
 
-Ids: TypeAlias = dict[str, Related]
-"""the place of every id seen so far, in all files that are loaded together"""
-
-SEVERITIES = tuple(severity.value for severity in Severity)
-SCOPES = tuple(scope.value for scope in Scope)
-
+_KEYS = ("id", "kind", "params", "when", "severity", "scope", "description", "tags", "then")
 _KEY_WORDS = {
     "args": "params",
     "arguments": "params",
@@ -38,72 +31,53 @@ _KEY_WORDS = {
     "parameters": "params",
     "type": "kind",
 }
-_SCOPE_WORDS = {"all": "trace", "conversation": "session", "file": "trace", "global": "trace"}
-_SEVERITY_WORDS = {
-    "blocker": "critical",
-    "fatal": "critical",
-    "high": "error",
-    "low": "info",
-    "medium": "warning",
-    "moderate": "warning",
-    "notice": "info",
-    "severe": "error",
-    "warn": "warning",
-}
-_FOREIGN_SEVERITIES = ("high", "medium", "low")
 
 
-def read_rule(node: Node, context: Context, ids: Ids) -> Rule | None:
+def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     """The rule, or None where it cannot be used. Everything that is wrong with it is reported, not only the first."""
-    problems = context.problems
-    if not isinstance(node, MapNode):
-        report_wrong_type(node, "a rule", "a mapping", problems, help="write it as `- id: …` with its keys below")
-        return None
-    if "then" in node.entries and "kind" not in node.entries:
-        _report_guard_rule(node, problems)
-        return None
-    fields = Fields(node, problems, what="a rule")
-    id = _read_id(fields, ids)
+    fields = Fields(node, context.problems, what="a rule")
+    id = read_id(fields, ids)
     kind = _read_kind(fields)
     values = _read_params(fields, kind, context)
     when = _read_when(fields)
-    severity = _choice(fields, "severity", SEVERITIES, "error", _SEVERITY_WORDS)
-    scope = _choice(fields, "scope", SCOPES, "trace", _SCOPE_WORDS)
-    description = _optional_text(fields, "description")
-    tags = _read_tags(fields)
-    fields.finish(synonyms=_KEY_WORDS, hints=_hints(kind))
+    severity = read_severity(fields)
+    scope = read_scope(fields)
+    description = read_optional_text(fields, "description")
+    tags = read_tags(fields)
+    enforced = not node.entries.keys().isdisjoint(KEYS)
+    enforcement = _read_enforcement(fields, kind) if enforced else None
+    fields.take("then")  # known, so that `than` is told what it should be
+    fields.finish(synonyms=_KEY_WORDS, hints=_hints(kind), shown=_KEYS)
     if id is None or kind is None or values is None or when is None or severity is None or scope is None:
         return None
-    if description is None or tags is None:
+    if description is None or tags is None or (enforced and enforcement is None):
         return None
-    return Rule(
+    rule = Rule(
         id=id,
         kind=kind.name,
         demand=kind.lower(values),
-        severity=Severity(severity),
-        scope=Scope(scope),
+        severity=severity,
+        scope=scope,
         when=when,
-        description=description or None,
+        description=description or (enforcement and enforcement.reason) or None,
         tags=tags,
         params=plain_params(kind.params, values),
         span=node.head,
     )
+    return Item(rule, enforcement)
 
 
-def _read_id(fields: Fields, ids: Ids) -> str | None:
-    node = fields.require("id", help="give the rule a name of its own, such as `id: confirm-before-refund`")
-    id = read_text(node, "id", fields.problems) if node else None
-    if id is None or node is None:
-        return None
-    first = ids.setdefault(id, fields.problems.related(node, "first used here"))
-    if first.span == node.head:
-        return id
+def _read_enforcement(fields: Fields, kind: Kind | None) -> Enforcement | None:
+    misplaced = kind is not None and "then" in _names(kind)
+    hint = "put `then` under `params`; beside `kind` it says what happens to the call" if misplaced else None
+    read = read_enforcement(fields, hint=hint)
+    if read is None or read.then is not Action.ALLOW:
+        return read
     fields.problems.error(
-        code="duplicate-id",
-        message=f"the id {quote(id)} is used twice",
-        at=node,
-        help="give each rule an id of its own",
-        related=(first,),
+        code="allow-restricts-nothing",
+        message="`then: allow` on a rule with `kind` restricts nothing",
+        at=read.at,
+        help="write `block`, `pause` or `terminate_session`; or remove `then`, and `bylaw check` still judges the rule",
     )
     return None
 
@@ -151,61 +125,18 @@ def _read_when(fields: Fields) -> tuple[Condition, ...] | None:
     return conditions
 
 
-def _choice(
-    fields: Fields, key: str, choices: tuple[str, ...], default: str, synonyms: Mapping[str, str]
-) -> str | None:
-    node = fields.take(key)
-    if node is None:
-        return default
-    text = read_text(node, key, fields.problems)
-    if text is None or text in choices:
-        return text
-    help = did_you_mean(text, choices, synonyms)
-    if text.lower() in _FOREIGN_SEVERITIES and key == "severity":
-        help = f"write `{synonyms[text.lower()]}`: here high is `error`, medium is `warning`, low is `info`"
-    _report_choice(key, text, node, help, fields.problems)
-    return None
-
-
-def _report_choice(key: str, text: str, node: Located, help: str, problems: Problems) -> None:
-    message = f"unknown {key} {quote(text)}"
-    if key == "severity":
-        problems.error(code="unknown-severity", message=message, at=node, help=help)
-    else:
-        problems.error(code="unknown-scope", message=message, at=node, help=help)
-
-
-def _optional_text(fields: Fields, key: str) -> str | None:
-    """The text, "" where there is none, None where it is unusable."""
-    node = fields.take(key)
-    return "" if node is None else read_text(node, key, fields.problems)
-
-
-def _read_tags(fields: Fields) -> tuple[str, ...] | None:
-    node = fields.take("tags")
-    return () if node is None else read_texts(node, "tags", fields.problems)
-
-
 def _hints(kind: Kind | None) -> dict[str, str]:
-    """Help for parameters that were written beside `kind`."""
-    return {name: f"put `{name}` under `params`" for name in _names(kind)} if kind else {}
+    """Help for keys that belong elsewhere."""
+    misplaced = {name: f"put `{name}` under `params`" for name in _names(kind)} if kind else {}
+    return {"inline": "only a guard rule, with `when` and `then` and no `kind`, takes `inline`", **misplaced}
 
 
 def _beside(kind: Kind | None, node: MapNode) -> bool:
     """Whether parameters stand beside `kind`: that is the mistake then, and not that `params` is missing."""
-    return kind is not None and not (node.entries.keys() - {"scope"}).isdisjoint(_names(kind))
+    return kind is not None and not (node.entries.keys() - {"scope", "then"}).isdisjoint(_names(kind))
 
 
 def _names(kind: Kind, *, required: bool = False) -> list[str]:
     if required:
         return [param.name for param in kind.params if param.required]
     return [name for param in kind.params for name in param.spellings]
-
-
-def _report_guard_rule(node: MapNode, problems: Problems) -> None:
-    problems.error(
-        code="guard-rule",
-        message="this is a guard rule; guard rules are not read here yet",
-        at=node.first_key,
-        help="a behaviour rule has `kind` and `params` instead of `then`",
-    )

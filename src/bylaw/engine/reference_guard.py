@@ -70,7 +70,7 @@ def _count(name: str, value: dict[str, Any], calls: list[ToolCall], i: int) -> b
     if name == "call_count_in_window_gt":
         now = call.time
         length = float(value["windowSeconds"] if "windowSeconds" in value else value["window_seconds"])
-        counted = [c for c in counted if c.time is not None and now is not None and now - length < c.time]
+        counted = [c for c in counted if c.time is not None and now is not None and now - c.time < length]
     return len(counted) > int(value["value"])
 
 

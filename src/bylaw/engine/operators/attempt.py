@@ -16,6 +16,7 @@ from bylaw.model.events import Event, ToolCall
 from bylaw.model.predicate import CountOver, counts
 from bylaw.model.verdict import Outcome
 
+NOT_COMPARED = "a value could not be compared, which counts as a match"
 MOST_RUNS = 10_000
 """runs of one session that are counted apart; the run counted first makes room"""
 
@@ -53,13 +54,13 @@ class Attempt(Monitor):
             return state, NOTHING
         if not state.matched:
             state = State(state.counters, True, state.untimed)
-        return state, (self._found(event, shown),)
+        return state, (self._found(event, shown, truth),)
 
     def look(self, state: State, call: ToolCall) -> tuple[Found, ...]:
         """What a call comes to whose attempt is counted already."""
         shown = self._shown(state, call)
         truth = self._test(call, shown)
-        return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown),)
+        return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown, truth),)
 
     def counts(self, state: State, event: ToolCall) -> dict[str, int]:
         """What the counters show at this attempt, for the record."""
@@ -74,10 +75,11 @@ class Attempt(Monitor):
     def _shown(self, state: State, call: ToolCall) -> tuple[int, ...]:
         return tuple(_show(c, value, call) for c, value in zip(self._counters, state.counters, strict=True))
 
-    def _found(self, call: ToolCall, shown: tuple[int, ...]) -> Found:
+    def _found(self, call: ToolCall, shown: tuple[int, ...], truth: bool | None) -> Found:
         parts = explain(self._predicate, call, shown, self._counters)
         message = f"`{call.name}` matches: {', '.join(parts)}"
-        return Found(message, call.origin.session, call.turn, (ref(call),), doubtful=self._marks)
+        notes = () if truth else (NOT_COMPARED,)
+        return Found(message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks)
 
     def end(self, state: State, ended: Ended) -> Conclusion:
         if state.untimed:
@@ -126,7 +128,7 @@ def _show(counter: CountOver, value: Counter, call: ToolCall) -> int:
             now = call.time
             assert counter.seconds is not None
             # what came before this call is not later than it, whatever a clock that went backwards says
-            return 0 if now is None else sum(now - counter.seconds < time for time in value)
+            return 0 if now is None else sum(now - time < counter.seconds for time in value)
 
 
 def _revived(counter: CountOver, value: Any) -> Counter:

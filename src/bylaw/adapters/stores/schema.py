@@ -1,0 +1,96 @@
+"""The tables of an SQLite store, as numbered steps from an empty file to today's.
+
+A step that was released is never changed; a change is a new step at the end. The file says in `user_version` how many
+steps it has taken, and in `application_id` that it is ours. Strings that come from outside have no declared type: those
+without a UTF-8 form are kept as bytes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+APPLICATION_ID = 0x62796C77
+"""`bylw`"""
+
+_CREATE = (
+    f"PRAGMA application_id = {APPLICATION_ID}",
+    # Not WITHOUT ROWID: such a table moves a state of more than a quarter of a page into pages of its own.
+    """CREATE TABLE sessions (
+        id INTEGER PRIMARY KEY,
+        session NOT NULL UNIQUE,
+        version INTEGER NOT NULL,
+        touched_at REAL NOT NULL,
+        terminated,
+        state BLOB NOT NULL
+    )""",
+    # AUTOINCREMENT: a sequence number must not come again when the newest events were pruned.
+    """CREATE TABLE events (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        session NOT NULL,
+        kind NOT NULL,
+        at REAL NOT NULL,
+        data TEXT NOT NULL
+    )""",
+    "CREATE INDEX events_by_session ON events (session)",
+    """CREATE TABLE audit (
+        seq INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        data TEXT NOT NULL,
+        previous TEXT NOT NULL,
+        hash TEXT NOT NULL
+    )""",
+    # `record` is the whole review; the columns before it are those that are searched.
+    """CREATE TABLE reviews (
+        number INTEGER PRIMARY KEY,
+        id NOT NULL UNIQUE,
+        session NOT NULL,
+        action_hash NOT NULL,
+        status TEXT NOT NULL,
+        is_open INTEGER NOT NULL,
+        touched_at REAL NOT NULL,
+        expires_at REAL,
+        version INTEGER NOT NULL,
+        record TEXT NOT NULL
+    )""",
+    "CREATE INDEX reviews_by_action ON reviews (session, action_hash)",
+    "CREATE TABLE switches (agent NOT NULL PRIMARY KEY, why NOT NULL) WITHOUT ROWID",
+    # The highest version among the sessions forgotten, from which new ones go on.
+    "CREATE TABLE floor (version INTEGER NOT NULL)",
+    "INSERT INTO floor VALUES (0)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE,)
+
+
+def refusal(connection: sqlite3.Connection) -> str | None:
+    """Why this file is not to be touched: it is another program's, or that of a later version."""
+    taken = steps_taken(connection)
+    is_empty = not _one(connection, "SELECT count(*) FROM sqlite_master")
+    if not is_empty and _one(connection, "PRAGMA application_id") != APPLICATION_ID:
+        return "is an SQLite file of another program"
+    if taken > len(MIGRATIONS):
+        return f"was written by a later version of bylaw (schema {taken}, this one knows {len(MIGRATIONS)})"
+    return None
+
+
+def is_current(connection: sqlite3.Connection) -> bool:
+    return steps_taken(connection) == len(MIGRATIONS)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Take the steps that are missing, inside a transaction that the caller began. Whoever waited for that transaction
+    finds the steps taken, so two processes may open a new file at once."""
+    taken = steps_taken(connection)
+    for step in MIGRATIONS[taken:]:
+        for statement in step:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def steps_taken(connection: sqlite3.Connection) -> int:
+    return _one(connection, "PRAGMA user_version")
+
+
+def _one(connection: sqlite3.Connection, query: str) -> int:
+    value: int = connection.execute(query).fetchone()[0]
+    return value

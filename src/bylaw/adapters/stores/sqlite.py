@@ -1,0 +1,76 @@
+"""A store in one SQLite file, shared by the threads and processes of one machine.
+
+What survives is named: with durability `normal` a committed transaction survives the death of the process (kill -9);
+with `full` it survives power loss too, and each waits for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bylaw.adapters.stores.connections import Connections
+from bylaw.adapters.stores.encoding import decode, decode_review, from_column, to_column
+from bylaw.adapters.stores.opening import DURABILITIES, Durability
+from bylaw.adapters.stores.pruning import Pruning
+from bylaw.adapters.stores.transaction import SqliteTransaction
+from bylaw.model.stores import AuditRow, EventRow, ReviewRecord, ReviewStatus
+
+_REVIEWS = """SELECT record FROM reviews WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR session = ?2)
+    ORDER BY number LIMIT ?3"""
+_EVENTS = "SELECT session, kind, at, data, seq FROM events WHERE seq > ?2 ORDER BY seq LIMIT ?3"
+_EVENTS_OF_SESSION = """SELECT session, kind, at, data, seq FROM events WHERE session = ?1 AND seq > ?2
+    ORDER BY seq LIMIT ?3"""
+_AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+
+
+class SqliteStore:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "normal",
+        busy_timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises StoreUnavailable where the file cannot be used."""
+        if durability not in DURABILITIES:
+            raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
+        real = os.path.realpath(path)  # the working folder may change, and so may a link
+        self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
+        self._clock = clock
+
+    def transaction(self, session: str) -> SqliteTransaction:
+        """SQLite has one writer at a time, whichever session it writes."""
+        return SqliteTransaction(self._connections, self._clock)
+
+    def reviews(
+        self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> list[ReviewRecord]:
+        rows = self._read(_REVIEWS, (status, None if session is None else to_column(session), limit))
+        return [decode_review(text) for (text,) in rows]
+
+    def events(self, *, after: int = 0, session: str | None = None, limit: int = 1000) -> list[EventRow]:
+        query, key = (_EVENTS, None) if session is None else (_EVENTS_OF_SESSION, to_column(session))
+        return [
+            EventRow(from_column(key), from_column(kind), at, decode(text), seq)
+            for key, kind, at, text, seq in self._read(query, (key, after, limit))
+        ]
+
+    def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        return [
+            AuditRow(at, decode(text), seq, previous, hash)
+            for at, text, seq, previous, hash in self._read(_AUDIT, (after, limit))
+        ]
+
+    def prune(self, *, before: float) -> dict[str, int]:
+        return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _read(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._connections.reading() as connection:
+            return connection.execute(query, values).fetchall()

@@ -1,0 +1,144 @@
+"""One transaction on an SQLite file.
+
+INVARIANT: once a statement has failed, nothing of the transaction is kept, even where the caller goes on: SQLite may
+have undone it already, and what followed would be kept alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.adapters.stores.chain import START, link
+from bylaw.adapters.stores.connections import Connections
+from bylaw.adapters.stores.encoding import (
+    decode_review,
+    encode,
+    encode_review,
+    finite,
+    from_column,
+    to_column,
+)
+from bylaw.adapters.stores.failures import explain, unavailable
+from bylaw.adapters.stores.reviews import is_open, touched_at
+from bylaw.model.stores import AuditRow, EventRow, ReviewRecord, SessionRecord, StoreConflict, StoreUnavailable
+
+_SESSION = "SELECT version, state, terminated FROM sessions WHERE session = ?"
+_UPDATE_SESSION = """UPDATE sessions
+    SET touched_at = max(touched_at, ?1), terminated = ?2, state = ?3, version = ?5
+    WHERE session = ?4 AND version = ?5 - 1"""
+_INSERT_SESSION = "INSERT INTO sessions (touched_at, terminated, state, session, version) VALUES (?, ?, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO events (session, kind, at, data) VALUES (?, ?, ?, ?)"
+_HEAD = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
+_INSERT_AUDIT = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)"
+_FIND_REVIEW = """SELECT record FROM reviews WHERE session = ? AND action_hash = ? AND is_open
+    ORDER BY number DESC LIMIT 1"""
+_INSERT_REVIEW = """INSERT INTO reviews
+    (session, action_hash, status, is_open, touched_at, expires_at, record, version, id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_UPDATE_REVIEW = """UPDATE reviews SET
+    session = ?, action_hash = ?, status = ?, is_open = ?, touched_at = ?, expires_at = ?, record = ?, version = ?
+    WHERE id = ?"""
+
+
+class SqliteTransaction:
+    def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
+        self._connections, self._clock = connections, clock
+        self._cursor: sqlite3.Cursor | None = None
+        self._failure: StoreUnavailable | None = None
+
+    def __enter__(self) -> SqliteTransaction:
+        self._cursor = self._connections.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        cursor, self._cursor = self._cursor, None
+        assert cursor is not None
+        self._connections.end(cursor, commit=kind is None and self._failure is None)
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def session(self, key: str) -> SessionRecord:
+        row = self.execute(_SESSION, (to_column(key),)).fetchone()
+        if row is None:
+            return SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
+        version, state, terminated = row
+        return SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
+
+    def put_session(self, record: SessionRecord) -> None:
+        terminated = None if record.terminated is None else to_column(record.terminated)
+        row = (self._clock(), terminated, record.state, to_column(record.session), record.version)
+        if not self.execute(_UPDATE_SESSION, row).rowcount:
+            if record.version != self.session(record.session).version + 1:
+                raise StoreConflict(f"session `{record.session}` is not as it was read")
+            self.execute(_INSERT_SESSION, row)
+
+    def append_event(self, row: EventRow) -> int:
+        values = (to_column(row.session), to_column(row.kind), finite(row.at), encode(row.data).decode())
+        seq = self.execute(_INSERT_EVENT, values).lastrowid
+        assert seq is not None
+        return seq
+
+    def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
+        last, previous = self.execute(_HEAD).fetchone() or (0, START)
+        text = encode(data)
+        hash = link(last + 1, at, text, previous)
+        self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash))
+        return AuditRow(at, data, last + 1, previous, hash)
+
+    def review(self, review_id: str) -> ReviewRecord | None:
+        row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
+        return decode_review(row[0]) if row else None
+
+    def find_review(self, session: str, action_hash: str) -> ReviewRecord | None:
+        row = self.execute(_FIND_REVIEW, (to_column(session), to_column(action_hash))).fetchone()
+        return decode_review(row[0]) if row else None
+
+    def put_review(self, record: ReviewRecord) -> ReviewRecord:
+        stored = self.review(record.id)
+        if record.version != (stored.version if stored else 0):
+            raise StoreConflict(f"review `{record.id}` is not as it was read")
+        record = replace(record, version=record.version + 1)
+        self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, _review_columns(record))
+        return record
+
+    def switches(self) -> dict[str, str]:
+        rows = self.execute("SELECT agent, why FROM switches").fetchall()
+        return {from_column(agent): from_column(why) for agent, why in rows}
+
+    def set_switch(self, agent: str, why: str | None) -> None:
+        if why is None:
+            self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
+        else:
+            self.execute("REPLACE INTO switches (agent, why) VALUES (?, ?)", (to_column(agent), to_column(why)))
+
+    def execute(self, statement: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> sqlite3.Cursor:
+        """No query here has more than a few rows, and SQLite finds the first of them right here, so that reading them
+        from the cursor does not fail."""
+        if self._cursor is None:
+            raise RuntimeError("this transaction has ended")
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._cursor.execute(statement, values)
+        except sqlite3.Error as error:
+            self._failure = unavailable(self._connections.path, explain(error))
+            raise self._failure from error
+
+
+def _review_columns(record: ReviewRecord) -> tuple[Any, ...]:
+    return (
+        to_column(record.session),
+        to_column(record.action_hash),
+        record.status,
+        is_open(record),
+        touched_at(record),
+        record.expires_at,
+        encode_review(record).decode(),
+        record.version,
+        to_column(record.id),
+    )

@@ -1,0 +1,70 @@
+"""The guard, put together from a file of rules and a store. Apart from the other jobs, which need none of this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, TypeAlias
+
+from msgspec import structs
+
+from bylaw.dialects import load_guard
+from bylaw.jobs.guard.guard import Guard as _Guard
+from bylaw.jobs.guard.modes import with_mode
+from bylaw.jobs.guard.options import Options
+from bylaw.jobs.guard.versions import of_version
+from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardSet
+from bylaw.model.stores import GuardStore
+
+GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
+
+
+class Guard(_Guard):
+    """May this tool call run, right now?
+
+        guard = bylaw.Guard("guard.yaml")
+        decision = guard.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="ticket-7"))
+
+    `rules`: the path of a file with guard rules, several, the rules themselves, or what `load_guard` returned.
+    `store`: None keeps sessions in memory and records nothing; a path is a SQLite file; or any store of your own.
+    `durability`: `normal` survives kill -9, `full` survives power loss. `mode` is for rules that name no execution
+    mode, `version` for a manifest with several versions of the agent. Everything else is in `Options`.
+    """
+
+    def __init__(
+        self,
+        rules: GuardRules,
+        *,
+        store: str | PathLike[str] | GuardStore | None = None,
+        durability: Literal["normal", "full"] = "normal",
+        mode: ExecutionMode | None = None,
+        version: str | None = None,
+        tool_schemas: Mapping[str, Any] | None = None,
+        options: Options | None = None,
+        **more: Any,
+    ) -> None:
+        from bylaw.adapters.stores import MemoryStore, SqliteStore
+
+        kept: GuardStore
+        if store is None:
+            kept = MemoryStore()
+        else:
+            kept = SqliteStore(store, durability=durability) if isinstance(store, str | PathLike) else store
+        super().__init__(
+            with_mode(of_version(_policies(rules), version), mode),
+            store=kept,
+            durable=store is not None,
+            options=structs.replace(options or Options(), **more),
+            tool_schemas=tool_schemas,
+        )
+
+
+def _policies(rules: GuardRules) -> Sequence[GuardPolicy]:
+    if isinstance(rules, GuardSet):
+        return rules.policies
+    if isinstance(rules, str | PathLike | Mapping):
+        return load_guard(rules).policies
+    several = list(rules)
+    if all(isinstance(one, Mapping) for one in several):
+        return load_guard(several).policies
+    return [policy for one in several for policy in load_guard(one).policies]

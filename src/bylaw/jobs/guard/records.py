@@ -1,0 +1,144 @@
+"""What is written down of everything that happens, in the transaction that it happens in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.jobs.guard.attempts import Limits, Refused, check_json
+from bylaw.jobs.guard.redaction import redacted
+from bylaw.model.decision import Attempt, Decision, DenialClass
+from bylaw.model.events import Event, ToolResult
+from bylaw.model.stores import EventRow, Transaction
+from bylaw.model.verdict import Verdict
+
+
+def decision(transaction: Transaction, attempt: Attempt, decided: Decision, now: float) -> None:
+    """The attempt and its decision, in the event log and in the audit chain."""
+    limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
+    data = {"attempt": _attempt(attempt, now, limits), "decision": as_json(decided)}
+    transaction.append_event(EventRow(attempt.session, "decision", now, data))
+    transaction.append_audit(now, {"kind": "decision", "session": attempt.session, **data})
+
+
+class Unwritten(Struct, frozen=True):
+    """A decision that was made while nothing could be written."""
+
+    session: str
+    at: float
+    data: dict[str, Any]
+
+
+def unwritten(attempt: Attempt, decided: Decision, now: float) -> Unwritten:
+    """Whatever is wrong with the attempt, this much of it can be written."""
+    told = {"tool": str(attempt.tool), "agent": attempt.agent and str(attempt.agent), "ts": now}
+    data = {"attempt": {**told, "arguments": _plain(attempt.arguments, _REFUSED)}, "decision": as_json(decided)}
+    return Unwritten(str(attempt.session), now, {**data, "late": True})
+
+
+def write_late(transaction: Transaction, row: Unwritten) -> None:
+    with contextlib.suppress(ValueError, TypeError):
+        transaction.append_event(EventRow(row.session, "decision", row.at, row.data))
+        transaction.append_audit(row.at, {"kind": "decision", "session": row.session, **row.data})
+
+
+def as_json(decided: Decision) -> dict[str, Any]:
+    """The keys that others rely on come first; empty ones of the rest are left out."""
+    plain: dict[str, Any] = {
+        "action": decided.action.value,
+        "decided_by": decided.decided_by,
+        "matched": list(decided.matched),
+        "reason": decided.reason,
+        "review": decided.review,
+        "policy": decided.policy,
+    }
+    more = {
+        "denial": decided.denial.value if decided.denial else None,
+        "advice": decided.advice,
+        "would": decided.would.value if decided.would else None,
+        "matches": [_match(match) for match in decided.matches],
+        "blind": list(decided.blind),
+        "counters": decided.counters,
+        "repeats": decided.repeats,
+        "notes": list(decided.notes),
+        "call_id": decided.call_id,
+        "session": decided.session,
+        "latency_us": round(decided.latency_us, 1),
+    }
+    return plain | {key: value for key, value in more.items() if value}
+
+
+def _match(match: Any) -> dict[str, Any]:
+    plain = {name: getattr(match, name) for name in match.__struct_fields__}
+    return {**plain, "then": match.then.value}
+
+
+def result(transaction: Transaction, told: ToolResult, found: Iterable[Verdict]) -> None:
+    data = {
+        "result_of": told.call_id,
+        "content": _plain(told.content),
+        "is_error": told.is_error,
+        "found": _verdicts(found),
+    }
+    transaction.append_event(EventRow(told.origin.session, "result", _time(told), data))
+    transaction.append_audit(_time(told), {"kind": "result", "session": told.origin.session, **data})
+
+
+def observation(transaction: Transaction, event: Event, found: Iterable[Verdict], now: float) -> None:
+    data = {"kind": event.kind, "run": event.origin.run, "agent": event.origin.agent, "found": _verdicts(found)}
+    transaction.append_event(EventRow(event.origin.session, "observation", now, data))
+
+
+def ended(
+    transaction: Transaction, session: str, how: str, found: Iterable[Verdict], now: float, why: str | None = None
+) -> None:
+    data = {"how": how, "why": why, "found": _verdicts(found)}
+    transaction.append_event(EventRow(session, "session", now, data))
+    transaction.append_audit(now, {"kind": "session", "session": session, **data})
+
+
+def release(transaction: Transaction, session: str, call_id: str, now: float) -> None:
+    transaction.append_event(EventRow(session, "release", now, {"call_id": call_id}))
+
+
+def switch(transaction: Transaction, agent: str, why: str | None, now: float) -> None:
+    data = {"agent": agent, "on": why is not None, "why": why}
+    transaction.append_event(EventRow("", "switch", now, data))
+    transaction.append_audit(now, {"kind": "switch", **data})
+
+
+def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
+    plain = {name: getattr(attempt, name) for name in attempt.__struct_fields__ if name != "session"}
+    plain["ancestors"] = list(attempt.ancestors)
+    plain["ts"] = now if attempt.ts is None else attempt.ts
+    return {key: _plain(value, limits) for key, value in plain.items() if value not in (None, [])}
+
+
+_WRITABLE = Limits(bytes=8 << 20, depth=128)
+_REFUSED = Limits(bytes=64 << 10)
+"""of what nobody asked for: an agent must not fill the disk with calls that are refused"""
+
+
+def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
+    """The value where it can be written down; else what it is, never dropped in silence."""
+    try:
+        check_json(value, limits)
+    except Refused as why:
+        return {"unwritable": type(value).__name__, "why": str(why)}
+    return value
+
+
+def _plain(value: Any, limits: Limits = _WRITABLE) -> Any:
+    """What is written down: without secrets."""
+    return redacted(writable(value, limits))
+
+
+def _verdicts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
+    return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": v.message} for v in found]
+
+
+def _time(event: Event) -> float:
+    return event.time or 0.0

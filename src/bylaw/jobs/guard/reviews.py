@@ -1,0 +1,166 @@
+"""Reviews: a person answers for one exact action, and the answer is spent exactly as often as it allows."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.jobs.guard.attempts import action_hash
+from bylaw.jobs.guard.options import Options
+from bylaw.jobs.guard.redaction import redacted
+from bylaw.model.decision import Attempt, Decision
+from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
+
+
+class NotAnswered(ValueError):
+    """The review cannot be answered like this; the argument says why."""
+
+
+def open_review(
+    transaction: Transaction, attempt: Attempt, digest: str, decision: Decision, options: Options, now: float
+) -> str:
+    """The id of the review of this action: the one that is open already, or a new one."""
+    known = transaction.find_review(attempt.session, digest)
+    if known is not None and not _is_over(known, now):
+        return known.id
+    review = ReviewRecord(
+        id=f"review-{uuid.uuid4().hex[:16]}",
+        session=attempt.session,
+        agent=attempt.agent,
+        run=attempt.run,
+        tool=attempt.tool,
+        arguments=redacted(attempt.arguments),
+        action_hash=digest,
+        policy=decision.policy,
+        rules=decision.matched,
+        reason=decision.reason,
+        created_at=now,
+        expires_at=None if options.review_seconds is None else now + options.review_seconds,
+        uses_left=options.review_uses,
+        asked_by=attempt.agent,
+    )
+    transaction.put_review(review)
+    _note(transaction, review, "opened", now)
+    return review.id
+
+
+def approved(
+    transaction: Transaction, review_id: str, attempt: Attempt, policy: str, now: float
+) -> tuple[ReviewRecord | None, str]:
+    """The review that lets this attempt run; None, and why there is none."""
+    review = transaction.review(review_id)
+    if review is None or review.session != attempt.session:
+        return None, f"there is no review `{review_id}` in this session"
+    if review.status in ("approved", "pending") and _is_over(review, now):
+        review = replace(review, status="expired")
+        transaction.put_review(review)
+        _note(transaction, review, "expired", now)
+    if review.status != "approved":
+        return None, f"the review is {review.status}"
+    if action_hash(attempt.tool, attempt.arguments, attempt.agent, policy) != _approved_hash(review):
+        return None, "the call is not the one that was approved"
+    return review, ""
+
+
+def spend(transaction: Transaction, review: ReviewRecord, now: float) -> None:
+    """Use the approval once."""
+    left = review.uses_left - 1
+    transaction.put_review(replace(review, uses_left=left, status="approved" if left else "used"))
+    _note(transaction, review, "spent", now)
+
+
+def _approved_hash(review: ReviewRecord) -> str:
+    if review.edited is None:
+        return review.action_hash
+    return action_hash(review.edited["tool"], review.edited["arguments"], review.agent, review.policy)
+
+
+def _is_over(review: ReviewRecord, now: float) -> bool:
+    return review.expires_at is not None and now > review.expires_at
+
+
+def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float) -> None:
+    data = {"review": review.id, "what": what, "tool": review.tool, "by": review.decided_by}
+    transaction.append_event(EventRow(review.session, "review", now, data))
+    transaction.append_audit(now, {"kind": "review", "session": review.session, **data})
+
+
+class Reviews:
+    """What people do: list, approve, reject, wait."""
+
+    def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def list(self, *, status: ReviewStatus | None = None, session: str | None = None) -> Sequence[ReviewRecord]:
+        return self._store.reviews(status=status, session=session)
+
+    def get(self, review_id: str) -> ReviewRecord | None:
+        with self._store.transaction("") as transaction:
+            return transaction.review(review_id)
+
+    def approve(
+        self,
+        review_id: str,
+        *,
+        by: str,
+        uses: int | None = None,
+        edited: dict[str, Any] | None = None,
+        note: str | None = None,
+    ) -> ReviewRecord:
+        """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
+        call may run; None is as often as the guard says."""
+        if uses is not None and uses < 1:
+            raise NotAnswered(f"uses={uses} must be at least 1")
+        if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
+            raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
+        often = {} if uses is None else {"uses_left": uses}
+        return self._answer(review_id, by, status="approved", edited=edited, note=note, **often)
+
+    def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
+        return self._answer(review_id, by, status="rejected", note=note)
+
+    def wait(self, review_id: str, *, timeout: float, poll: float = 0.05) -> ReviewRecord:
+        """The review once it is answered, or as it is when the time is up."""
+        until = time.monotonic() + timeout
+        while True:
+            review = self.get(review_id)
+            if review is None:
+                raise NotAnswered(f"there is no review `{review_id}`")
+            if review.status != "pending" or time.monotonic() >= until:
+                return review
+            time.sleep(min(poll, max(0.0, until - time.monotonic())))
+
+    def _answer(self, review_id: str, by: str, **change: Any) -> ReviewRecord:
+        known = self.get(review_id)
+        if known is None:
+            raise NotAnswered(f"there is no review `{review_id}`")
+        if not by:
+            raise NotAnswered("an answer needs a name: by=…")
+        with self._store.transaction(known.session) as transaction:
+            review = transaction.review(review_id) or known
+            now = self._clock()
+            problem = _why_not(review, by, now)
+            if problem is None:
+                review = replace(review, decided_by=by, decided_at=now, **change)
+            elif _is_over(review, now) and review.status == "pending":
+                review = replace(review, status="expired")
+            else:
+                raise NotAnswered(problem)
+            transaction.put_review(review)
+            _note(transaction, review, review.status, now)
+        if problem is not None:
+            raise NotAnswered(problem)
+        return review
+
+
+def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:
+    if review.asked_by is not None and by == review.asked_by:
+        return "the agent that asks cannot answer its own review"
+    if review.status != "pending":
+        return f"the review is {review.status} already"
+    return "the review has expired" if _is_over(review, now) else None

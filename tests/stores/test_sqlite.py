@@ -1,0 +1,375 @@
+"""The store in an SQLite file: the conformance suite, and what can happen to a file."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bylaw.adapters.stores import SqliteStore, audit_rows, connections, pruning, schema, verify_chain
+from bylaw.adapters.stores.transaction import SqliteTransaction
+from bylaw.model.stores import EventRow, GuardStore, SessionRecord, StoreUnavailable
+from tests.stores.conformance import SharedStoreConformance
+from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, write
+
+
+class TestSqliteStore(SharedStoreConformance):
+    @pytest.fixture(params=["normal", "full"])
+    def opener(self, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., GuardStore]:
+        return partial(SqliteStore, tmp_path / "store.db", durability=request.param)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(path, busy_timeout=0.1)
+    yield store
+    store.close()
+
+
+def _pragma(store: SqliteStore, text: str) -> object:
+    """Of the connection that writes."""
+    cursor = store._connections._cursor
+    assert cursor is not None
+    return cursor.execute(f"PRAGMA {text}").fetchone()
+
+
+# opening
+
+
+def test_the_file_is_its_owners_only(store: SqliteStore, path: Path) -> None:
+    write(store, "s")
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["store.db", "store.db-shm", "store.db-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_durability_is_what_sqlite_is_told(path: Path) -> None:
+    for durability, synchronous in (("normal", 1), ("full", 2)):
+        store = SqliteStore(path, durability=durability)  # type: ignore[arg-type]
+        assert _pragma(store, "synchronous") == (synchronous,)
+        assert _pragma(store, "journal_mode") == ("wal",)
+        store.close()
+    with pytest.raises(ValueError, match="durability='none': expected"):
+        SqliteStore(path, durability="none")  # type: ignore[arg-type]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match=r"cannot be opened \(No such file or directory\)"):
+        SqliteStore(tmp_path / "no" / "store.db")
+
+
+def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        SqliteStore(tmp_path)
+
+
+def test_the_working_folder_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("store.db")
+    monkeypatch.chdir("/")
+    note(store, "s", 1.0)
+    assert len(store.events()) == 1
+    store.close()
+
+
+def test_a_file_that_is_no_database(path: Path) -> None:
+    path.write_bytes(b"rules:\n" * 1000)
+    with pytest.raises(StoreUnavailable, match="is damaged, or no SQLite file"):
+        SqliteStore(path)
+    assert path.read_bytes() == b"rules:\n" * 1000
+
+
+def test_a_file_of_another_program(path: Path) -> None:
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE sessions (mine)")
+    other.commit()
+    with pytest.raises(StoreUnavailable, match="of another program"):
+        SqliteStore(path)
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("sessions",)]
+    other.close()
+
+
+def test_a_file_of_a_later_version(store: SqliteStore, path: Path) -> None:
+    _pragma(store, f"user_version = {len(schema.MIGRATIONS) + 1}")
+    message = f"later version of bylaw .schema {len(schema.MIGRATIONS) + 1}, this one knows {len(schema.MIGRATIONS)}"
+    with pytest.raises(StoreUnavailable, match=message):
+        SqliteStore(path)
+
+
+# migrations
+
+
+def test_a_migration_keeps_what_is_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(path)
+    write(store, "s", b"kept")
+    store.close()
+    step = ("ALTER TABLE sessions ADD COLUMN extra", "CREATE TABLE more (x)")
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, step))
+    for _ in range(2):
+        store = SqliteStore(path)
+        assert _pragma(store, "user_version") == (2,)
+        assert read(store, "s") == b"kept"
+        store.close()
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(path)
+    write(store, "s", b"kept")
+    store.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE more (x)", "CREATE TABLE more (x)")))
+        with pytest.raises(StoreUnavailable, match="already exists"):
+            SqliteStore(path)
+    store = SqliteStore(path)
+    assert _pragma(store, "user_version") == (1,)
+    assert read(store, "s") == b"kept"
+    store.close()
+
+
+def test_many_threads_open_a_new_file_at_once(path: Path) -> None:
+    stores: list[SqliteStore] = []
+    threads = [threading.Thread(target=lambda: stores.append(SqliteStore(path))) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for store in stores:
+        count_up(store, "s", 2)
+        store.close()
+    assert len(stores) == 16
+    last = SqliteStore(path)
+    assert read(last, "s") == b"32"
+    last.close()
+
+
+# what can go wrong
+
+
+def test_a_lock_held_by_another_process(store: SqliteStore, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    started = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="is locked by another process"), store.transaction("s"):
+        pass
+    assert 0.1 <= time.monotonic() - started < 2
+    assert store.events() == []  # readers do not wait
+    other.execute("COMMIT")
+    other.close()
+    assert write(store, "s") == 1
+
+
+def test_a_full_disk(store: SqliteStore) -> None:
+    write(store, "s", b"before")
+    _pragma(store, "max_page_count = 20")
+    with pytest.raises(StoreUnavailable, match="the disk is full"), store.transaction("s") as transaction:
+        transaction.append_event(EventRow("s", "k", 1.0, {}))
+        transaction.put_session(SessionRecord("s", 2, bytes(10_000_000)))
+    assert read(store, "s") == b"before"
+    assert store.events() == []
+    assert write(store, "s", b"after") == 2
+
+
+def test_a_failure_that_is_swallowed_still_undoes_everything(store: SqliteStore) -> None:
+    """SQLite may have undone what came before; what comes after must not be kept alone."""
+    _pragma(store, "max_page_count = 20")
+    with pytest.raises(StoreUnavailable, match="disk is full"), store.transaction("s") as transaction:
+        transaction.append_event(EventRow("s", "k", 1.0, {}))
+        with pytest.raises(StoreUnavailable):
+            transaction.put_session(SessionRecord("s", 1, bytes(10_000_000)))
+        with pytest.raises(StoreUnavailable):
+            transaction.append_audit(1.0, {})
+    assert store.events() == [] and store.audit() == []
+    assert note(store, "s", 1.0) == 1
+
+
+def test_a_file_that_cannot_be_written(store: SqliteStore) -> None:
+    _pragma(store, "query_only = 1")
+    with pytest.raises(StoreUnavailable, match="cannot be written"):
+        write(store, "s")
+    assert write(store, "s") == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
+def test_a_file_without_permission_to_write(path: Path) -> None:
+    SqliteStore(path).close()
+    path.chmod(0o400)
+    with pytest.raises(StoreUnavailable, match="Permission denied"):
+        SqliteStore(path)
+
+
+def test_a_damaged_file(path: Path) -> None:
+    store = SqliteStore(path)
+    for number in range(200):
+        write(store, f"s{number}", bytes(500))
+    store.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    store = SqliteStore(path)
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        write(store, "s1")
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        store.events()
+    store.close()
+
+
+def test_a_file_cut_short(path: Path) -> None:
+    store = SqliteStore(path)
+    write(store, "s", bytes(1_000_000))
+    store.close()
+    os.truncate(path, 100_000)
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        SqliteStore(path)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_removed_while_in_use(store: SqliteStore, path: Path, replaced: bool) -> None:
+    """SQLite would go on writing into a file that nobody can find again."""
+    write(store, "s")
+    path.unlink()
+    if replaced:
+        path.write_bytes(b"")
+    time.sleep(connections.LOOK_EVERY)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            write(store, "s")
+        with pytest.raises(StoreUnavailable, match="removed or replaced"):
+            store.events()
+    assert path.exists() == replaced
+
+
+# forks: Python warns of them where there are threads, which is what is tested
+
+_threaded = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+
+
+def _in_fork(work: Callable[[], None]) -> int:
+    """The exit code of a forked child that runs it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@_threaded
+def test_a_forked_child_has_connections_of_its_own(store: SqliteStore) -> None:
+    count_up(store, "s", 3)
+    store.events()
+    assert _in_fork(lambda: count_up(store, "s", 5)) == 0
+    count_up(store, "s", 1)
+    assert _in_fork(lambda: (count_up(store, "s", 1), store.close())[0]) == 0
+    assert read(store, "s") == b"10"
+    assert verify_chain(store.audit()) == []
+
+
+@_threaded
+def test_a_fork_while_another_thread_writes(store: SqliteStore) -> None:
+    inside, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with store.transaction("s") as transaction:
+            transaction.put_session(SessionRecord("s", 1, b"1"))
+            inside.set()
+            done.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    inside.wait(10)
+
+    def child() -> None:
+        with pytest.raises(StoreUnavailable, match="another process"):
+            write(store, "s")
+
+    assert _in_fork(child) == 0
+    done.set()
+    holder.join()
+    count_up(store, "s", 1)
+    assert read(store, "s") == b"2"
+
+
+@_threaded
+def test_a_transaction_ends_in_the_process_that_began_it(store: SqliteStore) -> None:
+    def child() -> None:
+        with pytest.raises(RuntimeError, match="process that began it"):
+            transaction.__exit__(None, None, None)
+
+    with store.transaction("s") as transaction:
+        transaction.put_session(SessionRecord("s", 1, b"kept"))
+        assert _in_fork(child) == 0
+    assert read(store, "s") == b"kept"
+
+
+# pruning
+
+
+def test_pruning_that_is_stopped_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is a transaction of its own, and after any of them the store is whole."""
+    monkeypatch.setattr(pruning, "STEP", 3)
+    clock = Clock(now=50.0)
+    store = SqliteStore(path, clock=clock)
+    for at in range(20):
+        write(store, f"s{at}")
+        note(store, "s", float(at))
+    clock.now, stops = 100.0, 0
+    while True:
+        with monkeypatch.context() as patch:
+            patch.setattr(store, "transaction", _stopping(store.transaction, after=2))
+            try:
+                store.prune(before=60.0)
+                break
+            except KeyboardInterrupt:
+                stops += 1
+        assert verify_chain(audit_rows(store)) == []
+    assert stops > 7
+    assert store.events() == []
+    assert [row.data["kind"] for row in store.audit()] == ["anchor"] + ["prune"] * (len(store.audit()) - 1)
+    assert write(store, "s1") == 2
+    store.close()
+
+
+def _stopping(transaction: Callable[[str], SqliteTransaction], *, after: int) -> Callable[[str], SqliteTransaction]:
+    calls = itertools.count()
+
+    def begin(session: str) -> SqliteTransaction:
+        if next(calls) >= after:
+            raise KeyboardInterrupt
+        return transaction(session)
+
+    return begin
+
+
+def test_two_processes_prune_and_write(path: Path) -> None:
+    opener = partial(SqliteStore, path)
+    work = [(opener, "s", 200, "a"), (opener, "t", 200, "b")]
+    pruner = threading.Thread(target=_prune_often, args=(path,))
+    pruner.start()
+    in_processes(open_and_count_up, work)
+    pruner.join()
+    store = opener()
+    assert (read(store, "s"), read(store, "t")) == (b"200", b"200")
+    assert verify_chain(audit_rows(store)) == []
+    store.close()
+
+
+def _prune_often(path: Path) -> None:
+    store = SqliteStore(path)
+    for before in range(0, 150, 5):
+        store.prune(before=float(before))
+        time.sleep(0.02)
+    store.close()
