@@ -75,7 +75,8 @@ def _is_unreadable(turn: dict[str, Any]) -> bool:
 
 def may_be_surer(rule: dict[str, Any]) -> bool:
     """Two atoms about one value that cannot be read: the engine knows that no value passes both, the twin asks each."""
-    return "& Y O" in rule["params"]["formula"]
+    formula = rule["params"]["formula"]
+    return "& Y O" in formula or ("$" in formula and ") S " in formula)
 
 
 def is_sound(fast: Outcome, fast_turns: list[Any], slow: Outcome, slow_turns: list[Any]) -> bool:
