@@ -31,6 +31,7 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/check.py
 	$(BIN)/python bench/diff.py
 	$(BIN)/python bench/temporal.py
+	$(BIN)/python bench/guard.py
 
 proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
 	$(BIN)/pytest -n auto -m proof

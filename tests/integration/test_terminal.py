@@ -53,7 +53,13 @@ def test_no_bar_where_nobody_watches(long_trace: Path) -> None:
 
 
 def test_ctrl_c_is_130(long_trace: Path) -> None:
-    running = subprocess.Popen([*COMMAND, str(long_trace)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [*COMMAND, str(long_trace)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        # whoever starts the tests in the background has interrupts ignored, and children inherit that
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     # Python ignores what is raised inside a destructor, an interrupt too: a person presses the keys again
     while running.poll() is None:
         time.sleep(0.6)

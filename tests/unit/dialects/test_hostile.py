@@ -63,18 +63,18 @@ BOMBS: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_go_off_quietly(name: str) -> None:
     text = BOMBS[name]()
-    started = time.monotonic()
+    started = time.process_time()
     ruleset = parse_rules(text)
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
     assert len(ruleset.diagnostics) <= 1001
     assert all(len(d.message) < 500 and len(d.excerpt or "") <= 400 for d in ruleset.diagnostics)
 
 
 @pytest.mark.parametrize("text", ["[" * MIB, '{"a":' * MIB, "[" + "1," * (3 * MIB), '"' + "a" * MIB, "9" * MIB])
 def test_json_bombs_too(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     assert not parse_rules(text, format="json").ok
-    assert time.monotonic() - started < SECONDS
+    assert time.process_time() - started < SECONDS
 
 
 SEED = Path(__file__).parents[2] / "mistakes"

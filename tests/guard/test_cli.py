@@ -1,0 +1,93 @@
+"""What takes several commands on one store: ask, answer, resume; kill and revive; forget."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
+
+RULES = [
+    {"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause", "reason": "money"},
+    {"id": "never", "when": {"tool_name_in": ["drop"]}, "then": "block"},
+]
+
+
+class Shell:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "rules.json").write_text(json.dumps(RULES))
+
+    def run(self, *arguments: str, given: Any = None) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "bylaw", "guard", *arguments, "--store", "guard.db"]
+        text = "" if given is None else json.dumps(given)
+        environment = {**os.environ, "NO_COLOR": "1"}
+        done = subprocess.run(
+            command, cwd=self._folder, input=text, capture_output=True, text=True, check=False, env=environment
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+    def decide(self, attempt: dict[str, Any], *more: str) -> tuple[int, dict[str, Any]]:
+        code, out, _ = self.run("decide", "--policy", "rules.json", *more, given=attempt)
+        return code, json.loads(out)
+
+
+def test_ask_answer_resume(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    call = {"tool": "pay", "arguments": {"n": 5}, "agent": "bot"}
+    code, asked = shell.decide(call)
+    assert code == 1 and asked["review"]
+    code, out, _ = shell.run("reviews")
+    assert code == 0 and asked["review"] in out and "pay" in out and "money" in out
+    code, _, problem = shell.run("approve", asked["review"], "--by", "bot")
+    assert code == 2 and "cannot answer its own review" in problem
+    code, out, _ = shell.run("approve", asked["review"], "--by", "ann", "--note", "fine")
+    assert code == 0 and "approved by ann" in out
+    code, _, problem = shell.run("reject", asked["review"], "--by", "ben")
+    assert code == 2 and "approved already" in problem
+    assert shell.decide({**call, "arguments": {"n": 6}}, "--review", asked["review"])[0] == 1
+    assert shell.decide(call, "--review", asked["review"])[0] == 0
+    assert shell.decide(call, "--review", asked["review"])[0] == 1
+    code, out, _ = shell.run("reviews", "--all", "--json")
+    answered = next(one for one in map(json.loads, out.splitlines()) if one["id"] == asked["review"])
+    assert code == 0 and answered["status"] == "used" and answered["decided_by"] == "ann"
+
+
+def test_an_edit_is_judged_again(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    _, asked = shell.decide({"tool": "pay", "arguments": {}})
+    assert shell.run("approve", asked["review"], "--by", "ann", "--edit", "{")[0] == 2
+    assert shell.run("approve", asked["review"], "--by", "ann", "--edit", '{"tool": "drop"}')[0] == 2
+    edit = '{"tool": "drop", "arguments": {}}'
+    assert shell.run("approve", asked["review"], "--by", "ann", "--edit", edit)[0] == 0
+    code, decision = shell.decide({"tool": "drop", "arguments": {}}, "--review", asked["review"])
+    assert code == 1 and decision["decided_by"] == "never"
+
+
+def test_kill_and_revive(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    assert shell.decide({"tool": "look", "agent": "bot"})[0] == 0
+    assert shell.run("kill", "--agent", "bot", "--why", "gone wild")[0] == 0
+    code, decision = shell.decide({"tool": "look", "agent": "bot"})
+    assert code == 1 and decision["decided_by"] == "kill-switch" and decision["reason"] == "gone wild"
+    assert shell.decide({"tool": "look", "agent": "other"})[0] == 0
+    assert shell.run("revive", "--agent", "bot")[0] == 0
+    assert shell.decide({"tool": "look", "agent": "bot"})[0] == 0
+
+
+def test_prune_keeps_the_chain_whole(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for _ in range(3):
+        shell.decide({"tool": "look"})
+    code, out, _ = shell.run("prune", "--older-than", "0")
+    assert code == 0 and "audit 3" in out
+    shell.decide({"tool": "look"})
+    store = SqliteStore(tmp_path / "guard.db")
+    assert verify_chain(audit_rows(store)) == []
+    store.close()
+    assert shell.run("prune", "--older-than", "-1")[0] == 2

@@ -1,0 +1,161 @@
+"""One rule, one engine: what the guard matches call by call is what a check of the recorded trace finds.
+
+Rules are in shadow, so that every call runs and the recording is the same whatever matches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
+
+import bylaw
+from bylaw.dialects import load_rules
+from bylaw.engine.compile import compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.jobs.guard.guard import Guard
+from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
+from bylaw.model.trace import Trace
+from bylaw.model.verdict import Outcome, Verdict
+from tests.guard.strategies import Rules, behaviour_rules, guard_rules, mixed_rules, steps
+from tests.guard.support import START, Clock, attempt, guard
+from tests.support.judge import every_way
+
+Found = Counter[tuple[str, int]]
+"""rule and the index of the event at which it is broken"""
+Steps = list[tuple[Any, ...]]
+
+
+def inline(rules: Rules, told: Steps) -> tuple[list[Event], Found]:
+    """What the guard says to each step, and the trace that a recorder would have written."""
+    player = _Player(guard(rules, clock=Clock()), {rule["id"] for rule in rules if "kind" not in rule})
+    player.respond("", 0)
+    for kind, *fields in told:
+        getattr(player, {"call": "attempt", "result": "answer", "response": "respond"}[kind])(*fields)
+    return player.events, player.found
+
+
+class _Player:
+    def __init__(self, guarding: Guard, guard_rules: set[str]) -> None:
+        self._guard = guarding
+        self._guard_rules = guard_rules
+        """for these, what cannot be judged is a violation offline too; for the others it is undecided there"""
+        self._now = START
+        self._turn = -1
+        self._open: list[ToolCall] = []
+        self.events: list[Event] = []
+        self.found: Found = Counter()
+
+    def attempt(self, tool: str, arguments: Any, run: str | None, gap: float) -> None:
+        self._now += gap
+        call_id, i = f"c{len(self.events)}", len(self.events)
+        decision = self._guard.decide(
+            attempt(tool, arguments=arguments, run=run, session="1", ts=self._now, call_id=call_id)
+        )
+        assert decision.allowed, decision
+        matches = [match.rule for match in decision.matches if match.certain or match.rule in self._guard_rules]
+        self.found.update((rule, i) for rule in matches)
+        origin = Origin("1", run=run)
+        call = ToolCall(origin=origin, turn=self._turn, at=self._now, name=tool, call_id=call_id, arguments=arguments)
+        self._open.append(call)
+        self.events.append(call)
+
+    def answer(self, number: int, content: Any, gap: float) -> None:
+        if not self._open:
+            return
+        self._now += gap
+        call = self._open.pop(number % len(self._open))
+        self._note(self._guard.record(call.call_id, content, session="1", ts=self._now))
+        self.events.append(
+            ToolResult(
+                origin=call.origin,
+                turn=call.turn,
+                at=self._now,
+                name=call.name,
+                call_id=call.call_id,
+                content=content,
+                call=call,
+            )
+        )
+
+    def respond(self, text: str, gap: float) -> None:
+        self._now += gap
+        self._turn += 1
+        response = Response(origin=Origin("1"), turn=self._turn, at=self._now, text=text, content=[])
+        self._note(self._guard.observe(response))
+        self.events.append(response)
+
+    def _note(self, verdicts: tuple[Verdict, ...]) -> None:
+        i = len(self.events)
+        self.found.update((v.rule.id, i) for v in verdicts if v.outcome is Outcome.VIOLATED)
+
+
+def offline(rules: Rules, events: list[Event]) -> Found:
+    evaluation = Evaluation(compile_rules(load_rules(rules).rules))
+    found: Found = Counter()
+    for i, event in enumerate(events):
+        found.update((v.rule.id, i) for v in evaluation.step(event) if v.outcome is Outcome.VIOLATED)
+    return found
+
+
+def well_formed(events: list[Event]) -> list[Event]:
+    """As readers make it: a response has the calls that it issued, and its results stand behind them."""
+    turns: dict[int | None, list[Event]] = {}
+    for event in events:
+        turns.setdefault(event.turn, []).append(event)
+    made: list[Event] = []
+    for found in turns.values():
+        calls = [event for event in found if isinstance(event, ToolCall)]
+        results = [event for event in found if isinstance(event, ToolResult)]
+        made += [replace(event, tool_calls=tuple(calls)) for event in found if isinstance(event, Response)]
+        made += [*calls, *results]
+    return made
+
+
+def agree(rules: Rules, told: Steps) -> None:
+    events, found = inline(rules, told)
+    assert offline(rules, events) == found
+    report = bylaw.check(Trace(name="trace", events=tuple(events)), load_rules(rules))
+    turns = Counter((rule, events[i].turn) for rule, i in found.elements())
+    checked = Counter(
+        (verdict.rule.id, verdict.turn)
+        for finding in report.findings
+        for verdict in [finding.verdict]
+        if verdict.outcome is Outcome.VIOLATED and verdict.turn is not None
+    )
+    assert checked == turns
+
+
+@given(mixed_rules, steps)
+def test_the_guard_matches_what_a_check_finds(rules: Rules, told: Steps) -> None:
+    agree(rules, told)
+
+
+@given(behaviour_rules, steps)
+def test_behaviour_rules_match_what_a_check_finds(rules: Rules, told: Steps) -> None:
+    agree(rules, told)
+
+
+@pytest.mark.proof
+@settings(max_examples=10_000)
+@given(mixed_rules, steps)
+def test_the_guard_matches_what_a_check_finds_at_length(rules: Rules, told: Steps) -> None:
+    agree(rules, told)
+
+
+@given(guard_rules, steps)
+def test_guard_rules_are_judged_alike_in_every_way(rules: Rules, told: Steps) -> None:
+    """Engine ≡ twin, index ≡ no index, peek changes nothing, snapshot → restore → same."""
+    events, _ = inline(rules, told)
+    every_way(load_rules(rules).rules, well_formed(events))
+
+
+@pytest.mark.proof
+@settings(max_examples=10_000)
+@given(guard_rules, steps)
+def test_guard_rules_are_judged_alike_in_every_way_at_length(rules: Rules, told: Steps) -> None:
+    events, _ = inline(rules, told)
+    every_way(load_rules(rules).rules, well_formed(events))
