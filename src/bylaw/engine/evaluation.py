@@ -48,6 +48,7 @@ class Evaluation:
         self._trace = ScopeState(None)
         self._sessions: dict[str, ScopeState] = {}
         self._tested = [Tested() for _ in program.rules]
+        self._tested_is_shared = False
         self._session_count = 0
         self._empty_sessions = 0
         self._has_session_rules = any(rule.scope is RuleScope.SESSION for rule in program.rules)
@@ -184,6 +185,7 @@ class Evaluation:
     # -- the end of a scope -----------------------------------------------------------------------------------------
 
     def _close(self, scope: ScopeState, *, complete: bool) -> list[Verdict]:
+        self._own_tested()
         self._empty_sessions += scope.session is not None and scope.turns == 0
         # a list, not a generator: closing must happen even if nobody reads the verdicts
         return [v for index in self._to_close(scope, complete) for v in self._close_rule(index, scope, complete)]
@@ -246,8 +248,14 @@ class Evaluation:
         other.__dict__.update(self.__dict__)
         other._trace = _copied(self._trace)
         other._sessions = {key: _copied(scope) for key, scope in self._sessions.items()}
-        other._tested = [replace(tested, notes=dict(tested.notes)) for tested in self._tested]
+        self._tested_is_shared = other._tested_is_shared = True
         return other
+
+    def _own_tested(self) -> None:
+        """What rules came to changes only when a scope closes; until then forks share it."""
+        if self._tested_is_shared:
+            self._tested = [replace(tested, notes=dict(tested.notes)) for tested in self._tested]
+            self._tested_is_shared = False
 
     # -- carrying states elsewhere ----------------------------------------------------------------------------------
 

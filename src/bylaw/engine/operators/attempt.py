@@ -115,7 +115,10 @@ def _advance(counter: CountOver, value: Counter, call: ToolCall) -> Counter:
             return value.set(run, value.get(run, 0) + 1)
         case "window":
             time = call.time
-            return value if time is None else tuple(sorted((*value, time))[-counter.value - 1 :])
+            if time is None:
+                return value
+            times = (*value, time) if not value or time >= value[-1] else tuple(sorted((*value, time)))
+            return times[-counter.value - 1 :]
 
 
 def _show(counter: CountOver, value: Counter, call: ToolCall) -> int:

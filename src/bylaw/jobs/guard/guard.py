@@ -263,10 +263,11 @@ class Guard:
         return action_hash(call.name, call.arguments, call.origin.agent, self.policy)
 
     def _allow(self, chain: Sequence[CompiledPolicy], state: SessionState, call: ToolCall) -> None:
-        for policy in chain:
-            if policy.calls.rules and not policy.policy.switched_off:
-                state.of(policy).reserve(call)
-        state.opened(call)
+        judging = [policy for policy in chain if policy.calls.rules and not policy.policy.switched_off]
+        for policy in judging:
+            state.of(policy).reserve(call)
+        if judging:  # nobody else needs to know what a result answers
+            state.opened(call)
 
     def _resumed(
         self,
