@@ -397,8 +397,10 @@ class Guard:
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
         """Announce a run, so that attempts in it need only name it."""
-        with self._session(session) as (_, _, state):
+        with self._session(session) as (transaction, _, state):
             state.runs[run] = (agent, parent_run)
+            if transaction is not None:
+                records.run(transaction, session, run, agent, parent_run, self._clock())
 
     # -- switches and sessions ------------------------------------------------------------------------------------
 

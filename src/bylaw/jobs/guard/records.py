@@ -11,7 +11,7 @@ from msgspec import Struct
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
 from bylaw.jobs.guard.redaction import redacted
 from bylaw.model.decision import Attempt, Decision, DenialClass
-from bylaw.model.events import Event, ToolResult
+from bylaw.model.events import Event, Message, Response, ToolResult
 from bylaw.model.stores import EventRow, Transaction
 from bylaw.model.verdict import Verdict
 
@@ -88,7 +88,15 @@ def result(transaction: Transaction, told: ToolResult, found: Iterable[Verdict])
 
 
 def observation(transaction: Transaction, event: Event, found: Iterable[Verdict], now: float) -> None:
-    data = {"kind": event.kind, "run": event.origin.run, "agent": event.origin.agent, "found": _verdicts(found)}
+    data = {
+        "kind": event.kind,
+        "run": event.origin.run,
+        "agent": event.origin.agent,
+        "turn": event.turn,
+        "at": event.time,
+        "said": redacted(_plain(_said(event))),
+        "found": _verdicts(found),
+    }
     transaction.append_event(EventRow(event.origin.session, "observation", now, data))
 
 
@@ -98,6 +106,23 @@ def ended(
     data = {"how": how, "why": why, "found": _verdicts(found)}
     transaction.append_event(EventRow(session, "session", now, data))
     transaction.append_audit(now, {"kind": "session", "session": session, **data})
+
+
+def run(transaction: Transaction, session: str, name: str, agent: str | None, parent: str | None, now: float) -> None:
+    data = {"run": name, "agent": agent, "parent_run": parent}
+    transaction.append_event(EventRow(session, "run", now, data))
+
+
+def _said(event: Event) -> dict[str, Any]:
+    """What a rule could ask of it, so that rules can be tried on it later. A request's messages stay with the host."""
+    match event:
+        case Response():
+            calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
+            return {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
+        case Message():
+            return {"role": event.role, "content": event.content}
+        case _:
+            return {}
 
 
 def release(transaction: Transaction, session: str, call_id: str, now: float) -> None:
