@@ -6,6 +6,7 @@ need the secret either.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -19,6 +20,7 @@ _PATTERNS = {
     ),
     "token": r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*",
 }
+_ANY = re2.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS.values()))
 _COMPILED = {kind: re2.compile(pattern) for kind, pattern in _PATTERNS.items()}
 _SECRET_KEYS = re2.compile(
     r"(?i)^(?:.*[_-])?(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?token|authorization)$"
@@ -37,12 +39,19 @@ def redacted(value: Any) -> Any:
 
 
 def _is_secret(key: Any, value: Any) -> bool:
-    return isinstance(key, str) and isinstance(value, str) and value != "" and bool(_SECRET_KEYS.search(key))
+    return isinstance(value, str) and value != "" and isinstance(key, str) and _names_a_secret(key)
+
+
+@lru_cache(maxsize=4096)
+def _names_a_secret(key: str) -> bool:
+    return _SECRET_KEYS.search(key) is not None
 
 
 def _text(text: str) -> str:
     if len(text) > _LONGEST:
         return _marker("long text")
+    if not _ANY.search(text):  # the common case: one search instead of four substitutions
+        return text
     for kind, pattern in _COMPILED.items():
         text = pattern.sub(_marker(kind), text)
     return text
