@@ -68,10 +68,13 @@ def _guard(
     from bylaw.dialects import load_guard
     from bylaw.jobs.guard.guard import Guard
     from bylaw.jobs.guard.modes import with_mode
+    from bylaw.jobs.guard.policy import CompiledPolicy
     from bylaw.jobs.guard.versions import of_version
 
     found = [policy for path in policies for policy in load_guard(path).policies]
     moded = with_mode(of_version(found, version), mode)  # type: ignore[arg-type]
+    if not any(CompiledPolicy(policy).gates or policy.switched_off for policy in moded):
+        raise BadAttempt(f"{', '.join(policies)}: no rule here decides calls; give rules a `then`")
     kept = MemoryStore() if store is None else SqliteStore(store)
     try:
         return Guard(moded, store=kept, durable=store is not None, tool_schemas=_schemas(tools))

@@ -18,7 +18,7 @@ from bylaw.model.verdict import Outcome
 
 NOT_COMPARED = "a value could not be compared, which counts as a match"
 MOST_RUNS = 10_000
-"""runs of one session that are counted apart; the run counted first makes room"""
+"""runs of one session that are counted apart; those beyond are counted together, which only restricts"""
 
 Counter: TypeAlias = Any
 """session: a number; run: a number per run; window: the latest times, as many as the rule can ask for"""
@@ -109,9 +109,7 @@ def _advance(counter: CountOver, value: Counter, call: ToolCall) -> Counter:
         case "session":
             return value + 1
         case "run":
-            run = call.origin.run or ""
-            if run not in value and len(value) >= MOST_RUNS:
-                value = value.delete(next(iter(value)))
+            run = _counted_as(call, value)
             return value.set(run, value.get(run, 0) + 1)
         case "window":
             time = call.time
@@ -126,12 +124,21 @@ def _show(counter: CountOver, value: Counter, call: ToolCall) -> int:
         case "session":
             return int(value)
         case "run":
-            return int(value.get(call.origin.run or "", 0))
+            return int(value.get(_counted_as(call, value), 0))
         case "window":
             now = call.time
             assert counter.seconds is not None
             # what came before this call is not later than it, whatever a clock that went backwards says
             return 0 if now is None else sum(now - time < counter.seconds for time in value)
+
+
+def _counted_as(call: ToolCall, known: Map[str, int]) -> str:
+    """The run, or one that all further runs share: a session full of runs must not lose a count."""
+    run = call.origin.run or ""
+    return run if run in known or len(known) < MOST_RUNS else _FURTHER
+
+
+_FURTHER = "\x00further runs"
 
 
 def _revived(counter: CountOver, value: Any) -> Counter:

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.jobs.guard import records
+from bylaw.jobs.guard import records, telling
 from bylaw.jobs.guard.attempts import Refused, ToolSchemas, action_hash, call_of
 from bylaw.jobs.guard.deciding import judge, judge_again, strictest
 from bylaw.jobs.guard.options import Options
@@ -30,6 +30,7 @@ from bylaw.model.verdict import Outcome, Verdict
 
 MOST_LIVE = 100_000
 """sessions that are kept without a store; the one that began first is forgotten first"""
+LOCKS = 1024
 MOST_CACHED = 10_000
 """sessions whose state is kept decoded"""
 MOST_UNWRITTEN = 10_000
@@ -58,8 +59,9 @@ class Guard:
         self._schemas = ToolSchemas(tool_schemas or {})
         self._clock = clock
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
-        self._locks: dict[str, threading.RLock] = {}
-        self._lock = threading.Lock()
+        self._locks = tuple(threading.RLock() for _ in range(LOCKS))
+        self._ended: dict[str, str] = {}
+        """sessions without a store that were forgotten and stay terminated"""
         self._numbers = itertools.count(1)
         self._prefix = uuid.uuid4().hex[:12]
         self._switches: dict[str, str] = {}
@@ -155,7 +157,7 @@ class Guard:
             return self._refused(self._denied(why.by, str(why), DenialClass.PERMISSION), call, chain, state)
         if review is not None:
             resumed = self._resumed(attempt, call, review, chain, transaction, state)
-            return replace(resumed, blind=_blind(chain, state), notes=_notes(chain, state))
+            return replace(resumed, blind=telling.blind(chain, state), notes=telling.notes(chain, state))
         matches = tuple(judge(chain, state, call, Action(self.options.on_error)))
         self._count_elsewhere(chain, state, call)
         return self._answer(attempt, call, chain, matches, transaction, state)
@@ -193,7 +195,7 @@ class Guard:
         self, decision: Decision, call: ToolCall | None, chain: Sequence[CompiledPolicy], state: SessionState
     ) -> Decision:
         """Before any rule was asked. `call` is None where there is none to speak of."""
-        decision = replace(decision, blind=_blind(chain, state), notes=_notes(chain, state))
+        decision = replace(decision, blind=telling.blind(chain, state), notes=telling.notes(chain, state))
         return decision if call is None or self.options.shadow else self._repeated(decision, self._hash(call), state)
 
     def _answer(
@@ -205,14 +207,13 @@ class Guard:
         transaction: Transaction | None,
         state: SessionState,
     ) -> Decision:
+        blind, notes = telling.blind(chain, state), telling.notes(chain, state)
+        counters = telling.counters(chain, state, call) if self._durable else {}
         if not matches:
             self._allow(chain, state, call)
-            notes, counters = _notes(chain, state), _counters(chain, state, call) if self._durable else {}
-            blind = _blind(chain, state)
             return Decision(action=Action.ALLOW, policy=self.policy, blind=blind, notes=notes, counters=counters)
         best = strictest(matches, shadow=False)
         action = Action.ALLOW if best is None else best.then
-        blind = _blind(chain, state)
         if action is Action.ALLOW or self.options.shadow:
             self._allow(chain, state, call)
         would = strictest(matches, shadow=True)
@@ -224,8 +225,8 @@ class Guard:
             policy=self.policy,
             would=would.then if would is not None and would.then is not action else None,
             blind=blind,
-            notes=_notes(chain, state),
-            counters=_counters(chain, state, call) if self._durable else {},
+            notes=notes,
+            counters=counters,
         )
         if self.options.shadow:
             acted = Action.ALLOW
@@ -254,10 +255,10 @@ class Guard:
         decision = replace(decision, repeats=state.deny(digest))
         breaker = self.options.breaker_then
         if decision.action is Action.PAUSE:  # asking again and again is what a paused agent does
-            return replace(decision, advice=_advice(decision))
+            return replace(decision, advice=telling.advice(decision))
         if decision.repeats + 1 >= self.options.breaker_after and breaker.strictness > decision.action.strictness:
             decision = replace(decision, action=breaker, decided_by="breaker")
-        return replace(decision, advice=_advice(decision))
+        return replace(decision, advice=telling.advice(decision))
 
     def _hash(self, call: ToolCall) -> str:
         return action_hash(call.name, call.arguments, call.origin.agent, self.policy)
@@ -299,7 +300,7 @@ class Guard:
 
     def _denied(self, by: str, why: str, denial: DenialClass) -> Decision:
         decision = Decision(action=Action.BLOCK, decided_by=by, reason=why, policy=self.policy, denial=denial)
-        return replace(decision, advice=_advice(decision))
+        return replace(decision, advice=telling.advice(decision))
 
     def _fallback(self, then: str, by: str, why: str) -> Decision:
         decision = replace(self._denied(by, why, DenialClass.TRANSIENT), action=Action(then))
@@ -503,18 +504,16 @@ class Guard:
                     pass
 
     def _lock_of(self, key: str) -> threading.RLock:
-        lock = self._locks.get(key)
-        if lock is None:
-            with self._lock:
-                lock = self._locks.setdefault(key, threading.RLock())
-        return lock
+        """Sessions share locks, so that none has to be kept for each, or dropped while somebody holds it."""
+        return self._locks[hash(key) % LOCKS]
 
     def _begin_live(self, key: str) -> tuple[SessionRecord, SessionState]:
         while len(self._live) >= MOST_LIVE:  # a process that never ends its sessions must not fill its memory
             oldest = next(iter(self._live))
-            self._live.pop(oldest, None)
-            self._locks.pop(oldest, None)
-        pair = self._live[key] = (SessionRecord(key), SessionState(key))
+            record, _ = self._live.pop(oldest)
+            if record.terminated is not None:
+                self._ended[oldest] = record.terminated
+        pair = self._live[key] = (SessionRecord(key, terminated=self._ended.get(key)), SessionState(key))
         return pair
 
     def _remember(self, key: str, record: SessionRecord, state: SessionState) -> None:
@@ -580,45 +579,6 @@ def _joined_hash(policies: Sequence[CompiledPolicy]) -> str:
     if len(policies) == 1:
         return policies[0].hash
     return "sha256:" + hashlib.sha256("\n".join(policy.hash for policy in policies).encode()).hexdigest()
-
-
-def _advice(decision: Decision) -> str:
-    if decision.denial is DenialClass.STRUCTURAL:
-        return f"correct the call: {decision.reason}"
-    if decision.denial is DenialClass.TRANSIENT:
-        return "try again later; the call was not judged"
-    if decision.decided_by == "session" or decision.action is Action.TERMINATE:
-        return "stop: no further call of this session will run"
-    if decision.repeats:
-        return f"this very call was denied {decision.repeats + 1} times; do something else"
-    return "do not repeat this call; do something else, or tell the user why it cannot be done"
-
-
-def _blind(chain: Sequence[CompiledPolicy], state: SessionState) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
-    for policy in chain:
-        found += policy.blind(state.fed)
-    return found
-
-
-def _notes(chain: Sequence[CompiledPolicy], state: SessionState) -> tuple[str, ...]:
-    notes = tuple(
-        f"the rules of {policy.agent or 'every agent'} are switched off"
-        for policy in chain
-        if policy.policy.switched_off
-    )
-    if state.afresh:
-        notes += ("the rules have changed since this session began; what they remembered starts afresh",)
-    return notes
-
-
-def _counters(chain: Sequence[CompiledPolicy], state: SessionState, call: ToolCall) -> dict[str, int]:
-    shown: dict[str, int] = {}
-    for policy in chain:
-        if policy.attempts.rules and not policy.policy.switched_off:
-            states = state.of(policy).attempts.states_of(call.origin.session)
-            shown |= policy.counters(states, call)
-    return shown
 
 
 def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:

@@ -36,6 +36,8 @@ class CompiledPolicy:
         counted = [
             c for rule in self.attempts.rules if isinstance(rule.demand, Attempt) for c in counts(rule.demand.when)
         ]
+        self.gates = bool(self.attempts.rules or self.calls.rules or policy.tools is not None)
+        """whether anything here can refuse a call"""
         self.counts_session = any(counter.over != "run" for counter in counted)
         """whether attempts of other agents of the session count here too"""
         self.rules: dict[str, GuardRule] = {rule.rule.id: rule for rule in active}

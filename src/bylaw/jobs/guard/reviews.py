@@ -97,11 +97,18 @@ class Reviews:
         self._clock = clock
 
     def list(self, *, status: ReviewStatus | None = None, session: str | None = None) -> Sequence[ReviewRecord]:
-        return self._store.reviews(status=status, session=session)
+        """As they stand now: one that nobody answered in time has expired, whoever looked at it last."""
+        found = [self._as_of_now(review) for review in self._store.reviews(status=status, session=session)]
+        return found if status is None else [review for review in found if review.status == status]
 
     def get(self, review_id: str) -> ReviewRecord | None:
         with self._store.transaction("") as transaction:
-            return transaction.review(review_id)
+            review = transaction.review(review_id)
+        return None if review is None else self._as_of_now(review)
+
+    def _as_of_now(self, review: ReviewRecord) -> ReviewRecord:
+        over = review.status == "pending" and _is_over(review, self._clock())
+        return replace(review, status="expired") if over else review
 
     def approve(
         self,
