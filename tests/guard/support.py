@@ -126,6 +126,7 @@ class Host:
             "same_review": decision.review is not None and self._reviews_before(i).count(decision.review) > 0,
             "repeats": decision.repeats,
             "reason": decision.reason.replace(decision.review or "?", "<review>"),
+            "advice": (decision.advice or "").replace(decision.review or "?", "<review>"),
             "blind": list(decision.blind),
             "notes": list(decision.notes),
             "uncertain": [match.rule for match in decision.matches if not match.certain],

@@ -64,8 +64,8 @@ def _compare(seen: dict[str, Any], want: Any, where: str) -> None:
         return
     wanted = {"action": want} if isinstance(want, str) else want
     for key, value in wanted.items():
-        if key == "reason":
-            assert value in seen["reason"], f"{where}: {seen}"
+        if key in ("reason", "advice"):
+            assert value in seen[key], f"{where}: {seen}"
         elif key == "notes":
             assert any(value in note for note in seen["notes"]), f"{where}: {seen}"
         else:

@@ -23,7 +23,7 @@ from bylaw.errors import InputError
 from bylaw.jobs.guard.attempts import Limits
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.options import Options
-from bylaw.model.decision import Attempt, Decision
+from bylaw.model.decision import Attempt
 from bylaw.model.events import Origin, Response
 from bylaw.model.stores import StoreUnavailable, Transaction
 from tests.guard.support import Clock, attempt, guard, policies
@@ -253,7 +253,7 @@ class _FailingTransaction:
     def __init__(self, transaction: Transaction, store: Failing) -> None:
         self._transaction, self._store = transaction, store
 
-    def append_audit(self, at: float, data: dict[str, Any]) -> Any:
+    def append_to_both(self, row: Any) -> Any:
         raise self._store.problem
 
     def __getattr__(self, name: str) -> Any:
@@ -293,7 +293,7 @@ def test_a_fault_inside(then: Any, tmp_path: Path) -> None:
 def test_a_fault_that_pauses_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guarding = guard(RULES, store=SqliteStore(tmp_path / "g.db"), on_error="pause")
     with monkeypatch.context() as patch:
-        patch.setattr("bylaw.jobs.guard.guard.judge", lambda *given: 1 / 0)
+        patch.setattr("bylaw.jobs.guard.answering.judge", lambda *given: 1 / 0)
         decision = guarding.decide(attempt("look"))
     assert decision.action == "pause" and decision.review is not None
     guarding.reviews.approve(decision.review, by="ann")
@@ -479,5 +479,6 @@ def test_killed_between_decide_and_record(tmp_path: Path) -> None:
     assert guarding.decide(attempt("pay")).matched == ("once",)
     assert guarding.release("c1", session="default")
     assert guarding.decide(attempt("pay")).allowed
-    told: list[Decision] = [row.data["decision"]["call_id"] for row in audit_rows(guarding.store)]
-    assert told[0] == "c1"
+    told = [(row.data["kind"], row.data.get("call_id")) for row in audit_rows(guarding.store)]
+    assert told == [("decision", None), ("decision", None), ("release", "c1"), ("decision", None)]
+    assert guarding.store.audit()[0].data["decision"]["call_id"] == "c1"

@@ -142,6 +142,7 @@ class StoreConformance:
             lambda: transaction.put_session(SessionRecord("s", 1)),
             lambda: transaction.append_event(EventRow("s", "k", 1.0, {})),
             lambda: transaction.append_audit(1.0, {}),
+            lambda: transaction.append_to_both(EventRow("s", "k", 1.0, {})),
             lambda: transaction.put_review(review("r")),
             lambda: transaction.set_switch("*", "why"),
             transaction.switches,
@@ -210,6 +211,16 @@ class StoreConformance:
         assert store.events()[0].data == store.audit()[0].data == data
         assert verify_chain(store.audit()) == []
 
+    @pytest.mark.parametrize("data", [*ODD_DATA, {"a": 1.0, "kind": "its own"}, {"session": "its own", "z": [2**60]}])
+    def test_both_logs_hold_the_same(self, store: GuardStore, data: dict[str, Any]) -> None:
+        with store.transaction("s") as transaction:
+            assert transaction.append_to_both(EventRow("s", "note", 1.5, data)) == 1
+            assert transaction.append_to_both(EventRow("t", "note", 2.5, data)) == 2
+        assert [row.data for row in store.events()] == [data, data]
+        assert [row.data for row in store.audit()] == [{"kind": "note", "session": s, **data} for s in "st"]
+        assert [row.at for row in store.events()] == [row.at for row in store.audit()] == [1.5, 2.5]
+        assert verify_chain(store.audit()) == []
+
     def test_data_is_copied(self, store: GuardStore) -> None:
         data = {"list": [1]}
         with store.transaction("s") as transaction:
@@ -225,6 +236,8 @@ class StoreConformance:
             transaction.append_event(EventRow("s", "k", at, {}))
         with pytest.raises(ValueError, match="finite"), store.transaction("s") as transaction:
             transaction.append_audit(at, {})
+        with pytest.raises(ValueError, match="finite"), store.transaction("s") as transaction:
+            transaction.append_to_both(EventRow("s", "k", at, {}))
         for field in ("created_at", "expires_at", "decided_at"):
             with pytest.raises(ValueError, match="finite"), store.transaction("s") as transaction:
                 transaction.put_review(review("r", **{field: at}))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bylaw.adapters.stores import MemoryStore, verify_chain
 from bylaw.adapters.stores.chain import START, link, vouch
-from bylaw.adapters.stores.encoding import decode, encode
+from bylaw.adapters.stores.encoding import decode, encode, encode_both
 from bylaw.model.canonical import canonical_json
 from bylaw.model.stores import AuditRow
 
@@ -50,7 +50,13 @@ def _rehashed(row: AuditRow, **changes: Any) -> AuditRow:
 
 @given(_json(_leaves))
 def test_plain_values_are_encoded_as_rfc_8785_says(value: Any) -> None:
-    assert encode(value) == canonical_json(value)
+    assert encode(value) == canonical_json(value) == rfc8785.dumps(value)
+
+
+@given(st.dictionaries(st.text(), _json(_odd_leaves), max_size=4), st.text(), st.text())
+def test_two_records_with_the_same_in_them_are_encoded_as_if_apart(data: Any, kind: str, session: str) -> None:
+    more = {"kind": kind, "session": session}
+    assert encode_both(data, **more) == (encode(data), encode({**more, **data}))
 
 
 @given(_json(_odd_leaves))

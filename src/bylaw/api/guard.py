@@ -13,6 +13,7 @@ from bylaw.jobs.guard.guard import Guard as _Guard
 from bylaw.jobs.guard.modes import with_mode
 from bylaw.jobs.guard.options import Options
 from bylaw.jobs.guard.versions import of_version
+from bylaw.model.backtest import ShadowReport
 from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardSet
 from bylaw.model.stores import GuardStore
 
@@ -51,15 +52,21 @@ class Guard(_Guard):
         else:
             kept = SqliteStore(store, durability=durability) if isinstance(store, str | PathLike) else store
         super().__init__(
-            with_mode(of_version(_policies(rules), version), mode),
+            with_mode(of_version(policies_of(rules), version), mode),
             store=kept,
             durable=store is not None,
             options=structs.replace(options or Options(), **more),
             tool_schemas=tool_schemas,
         )
 
+    def shadow_report(self, *, rule: str | None = None, examples: int = 3) -> ShadowReport:
+        """What rules in shadow, or this guard in shadow, would have changed, by the decisions in its store."""
+        from bylaw.jobs.backtest.shadow import shadow_report
 
-def _policies(rules: GuardRules) -> Sequence[GuardPolicy]:
+        return shadow_report(self.store, rule=rule, examples=examples)
+
+
+def policies_of(rules: GuardRules) -> Sequence[GuardPolicy]:
     if isinstance(rules, GuardSet):
         return rules.policies
     if isinstance(rules, str | PathLike | Mapping):

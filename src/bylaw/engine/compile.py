@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import Matches, compile_names
-from bylaw.engine.monitor import Monitor, Step
+from bylaw.engine.memo import Memo
+from bylaw.engine.monitor import Ended, Monitor, Step
 from bylaw.engine.operators.always import Always
 from bylaw.engine.operators.attempt import Attempt
 from bylaw.engine.operators.before import Before
@@ -32,6 +35,7 @@ from bylaw.engine.temporal.shape import Part, parts_of
 from bylaw.model import demand as demands
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.rule import Rule, Scope
+from bylaw.model.verdict import Outcome
 
 
 class Prevention(StrEnum):
@@ -57,18 +61,18 @@ class Route(Struct, frozen=True):
 
 
 NOBODY = Route()
-MAX_ROUTES = 4_096
-"""tool names whose route is remembered; a hostile trace may invent names without end"""
 
 
 class Program:
     """Compiled rules. Immutable but for a cache of routes; one program serves any number of evaluations."""
 
-    def __init__(self, rules: Sequence[Rule], *, index: bool = True) -> None:
+    def __init__(self, rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> None:
         self.rules = tuple(rules)
+        self._excerpts = excerpts
         self._everyone = not index
         self.monitors = tuple(_compile(rule) for rule in self.rules)
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
+        self.has_session_rules = any(rule.scope is Scope.SESSION for rule in self.rules)
         everyone = range(len(self.rules))
         watching = [i for i in everyone if self.monitors[i].watches.responses]
         self.on_response = self._route_to(watching if index else everyone)
@@ -76,18 +80,37 @@ class Program:
         self.on_message = self._route_to(listening if index else everyone)
         self.on_other = NOBODY if index else self._route_to(everyone)
         self._callers = tuple((i, _matcher(self.monitors[i].watches.calls, index)) for i in everyone)
-        self._calls: dict[str, Route] = {}
+        self.calls = Memo(self._route_call)
+        """tool → who hears of a call of it"""
         taking = [i for i in everyone if self.monitors[i].watches.results]
         self._takers = tuple((i, _matcher(self.monitors[i].watches.results, index)) for i in taking)
-        self._results: dict[str, Route] = {}
         self._any_result = self._route_to(taking if index else everyone)
+        self._results = Memo(self._route_result)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the rules' ids, in order: states are kept by index, so those of other rules would be taken for these."""
+        return hashlib.sha256("\0".join(rule.id for rule in self.rules).encode("utf-8", "replace")).hexdigest()[:32]
+
+    @cached_property
+    def owing(self) -> frozenset[int]:
+        """Session rules that are neither ok nor vacuous in a session that never touched them: `must_call_once`, say."""
+        fine = (Outcome.OK, Outcome.VACUOUS)
+        unseen = [m.end(m.initial, Ended(1, complete=True)).outcome for m in self.monitors]
+        return frozenset(
+            i for i, rule in enumerate(self.rules) if rule.scope is Scope.SESSION and unseen[i] not in fine
+        )
+
+    def dump(self, index: int, state: Any) -> Any:
+        """The state of a rule as it is written down."""
+        return self.monitors[index].dump(state, self._excerpts)
 
     def route(self, event: Event) -> Route:
         kind = type(event)
         if kind is Response:
             return self.on_response
         if kind is ToolCall:
-            return self.on_call(event.name)  # type: ignore[attr-defined]
+            return self.calls[event.name]  # type: ignore[attr-defined]
         if kind is ToolResult:
             return self.on_result(event)  # type: ignore[arg-type]
         return self.on_message if kind is Message else self.on_other
@@ -96,34 +119,26 @@ class Program:
         if not self._takers:
             return self._any_result
         tool = result.name if result.name is not None or result.call is None else result.call.name
-        if tool is None:
-            return self._any_result
-        route = self._results.get(tool)
-        if route is None:
-            route = (
-                self._any_result if self._everyone else self._route_to(i for i, takes in self._takers if takes(tool))
-            )
-            if len(self._results) < MAX_ROUTES:
-                self._results[tool] = route
-        return route
+        return self._any_result if tool is None else self._results[tool]
 
-    def on_call(self, tool: str) -> Route:
-        route = self._calls.get(tool)
-        if route is None:
-            route = self._route_to(i for i, matches in self._callers if matches(tool))
-            if len(self._calls) < MAX_ROUTES:
-                self._calls[tool] = route
-        return route
+    def _route_result(self, tool: str) -> Route:
+        if self._everyone:
+            return self._any_result
+        return self._route_to(i for i, takes in self._takers if takes(tool))
+
+    def _route_call(self, tool: str) -> Route:
+        return self._route_to(i for i, matches in self._callers if matches(tool))
 
     def _route_to(self, indices: Iterable[int]) -> Route:
         chosen = [(i, self.monitors[i].step, self.monitors[i].initial) for i in indices]
         in_scope = {scope: tuple(c for c in chosen if self.rules[c[0]].scope is scope) for scope in Scope}
-        return Route(in_scope[Scope.TRACE], in_scope[Scope.SESSION])
+        return Route(in_scope[Scope.TRACE], in_scope[Scope.SESSION]) if chosen else NOBODY
 
 
-def compile_rules(rules: Sequence[Rule], *, index: bool = True) -> Program:
-    """`index=False` sends every event to every monitor: slower, and by test the same."""
-    return Program(rules, index=index)
+def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> Program:
+    """`index=False` sends every event to every monitor: slower, and by test the same. `excerpts=False` leaves out of
+    snapshots what events said: an earlier event is then pointed at by its name alone."""
+    return Program(rules, index=index, excerpts=excerpts)
 
 
 def _compile(rule: Rule) -> Monitor:

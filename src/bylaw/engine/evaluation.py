@@ -7,39 +7,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import NOBODY, Program, Route, Routed
-from bylaw.engine.monitor import Conclusion, Ended, Found
+from bylaw.engine.monitor import Found
+from bylaw.engine.outcomes import Outcomes, Tested, violation
+from bylaw.engine.scope import NOTHING_MOVED, ScopeState, Undo, Watch, move, take_back
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
-from bylaw.model.rule import Rule
-from bylaw.model.rule import Scope as RuleScope
 from bylaw.model.verdict import Outcome, Verdict
 
 NO_VERDICTS: tuple[Verdict, ...] = ()
 
-
-class ScopeState(Struct):
-    """What is known of one scope: the whole trace, or one session. Rules that nothing touched have no state in it."""
-
-    session: str | None
-    turns: int = 0
-    states: dict[int, Any] = {}
-    violated: set[int] = set()
-    failed: dict[int, str] = {}
-    """rules that could not be evaluated here, and why"""
-
-
-class Tested(Struct):
-    """What one rule came to over all its closed scopes."""
-
-    worst: Outcome = Outcome.VACUOUS
-    touched: int = 0
-    notes: dict[str, int] = {}
+States: TypeAlias = list[tuple[int, Any]]
+"""of rules that an event moves, by index: the state after"""
 
 
 class Evaluation:
@@ -47,12 +31,14 @@ class Evaluation:
         self._program = program
         self._trace = ScopeState(None)
         self._sessions: dict[str, ScopeState] = {}
-        self._tested = [Tested() for _ in program.rules]
-        self._tested_is_shared = False
+        self._outcomes = Outcomes(program)
         self._session_count = 0
-        self._empty_sessions = 0
-        self._has_session_rules = any(rule.scope is RuleScope.SESSION for rule in program.rules)
-        self._unseen_session = _unseen_conclusions(program)
+        self._peeked: tuple[Event, States] | None = None
+        """the event that was looked at last, and the states it leads to, where it decided nothing"""
+        self._written: dict[int, tuple[Any, Raw]] = {}
+        """states as they were written last, by rule; they are immutable, so one that is still there still reads so"""
+        self._snapshot: bytes | None = None
+        """the last one, where nothing has changed since"""
 
     @property
     def turns(self) -> int:
@@ -66,56 +52,67 @@ class Evaluation:
     @property
     def empty_sessions(self) -> int:
         """After `end`: sessions that held no turn, in which no rule could check anything."""
-        return self._empty_sessions
+        return self._outcomes.empty_sessions
 
     def step(self, event: Event) -> Sequence[Verdict]:
         """Move every concerned monitor past the event; return what that decides."""
         session = self._sessions.get(event.origin.session) or self._open(event.origin.session)
         if type(event) is Response:
+            self._snapshot = None
             self._trace.turns += 1
             session.turns += 1
             return self._advance(self._program.on_response, event, session)
         if type(event) is ToolCall:
-            return self._advance(self._program.on_call(event.name), event, session)
+            return self._advance(self._program.calls[event.name], event, session)
         if type(event) is SessionEnd:
+            self._snapshot = None
             del self._sessions[event.origin.session]
             decided = self._advance(self._program.on_other, event, session)
-            return [*decided, *self._close(session, complete=event.complete)]
+            return [*decided, *self._outcomes.close(session, complete=event.complete)]
         route = self._program.route(event)
         return NO_VERDICTS if route is NOBODY else self._advance(route, event, session)
 
     def peek(self, event: Event) -> Sequence[Verdict]:
         """What `step` would decide now (not what a session's end would); no state changes."""
+        route = self._program.calls[event.name] if type(event) is ToolCall else self._program.route(event)
+        if route is NOBODY:
+            return NO_VERDICTS
+        reached: States = []
         session = self._sessions.get(event.origin.session) or ScopeState(event.origin.session)
-        return self._advance(self._program.route(event), event, session, keep=False, tell=True)
+        decided = self._look(route.session, event, session, reached)
+        if route.trace:
+            decided = [*self._look(route.trace, event, self._trace, []), *decided]
+        self._peeked = None if decided or route.trace else (event, reached)
+        return decided
 
     def attempt(self, event: ToolCall) -> Sequence[Verdict]:
         """Like `step`, and tells what is unknown or only marked as well."""
+        route = self._program.calls[event.name]
+        if route is NOBODY:
+            return NO_VERDICTS
         session = self._sessions.get(event.origin.session) or self._open(event.origin.session)
-        return self._advance(self._program.on_call(event.name), event, session, tell=True)
+        if route.trace:
+            return self._advance(route, event, session, tell=True)
+        self._peeked = None
+        return self._advance_scope(route.session, event, session, True)
 
     def end(self, *, complete: bool = True) -> list[Verdict]:
         """Close every open scope; return every verdict that is not ok and not reported yet."""
         verdicts: list[Verdict] = []
+        self._snapshot = None
         for session in self._sessions.values():
-            verdicts += self._close(session, complete=complete)
+            verdicts += self._outcomes.close(session, complete=complete)
         self._sessions = {}
-        verdicts += self._close(self._trace, complete=complete)
-        self._fold_untouched()
-        verdicts += self._vacuous()
-        return verdicts
+        verdicts += self._outcomes.close(self._trace, complete=complete)
+        return verdicts + self._outcomes.end(self._session_count)
 
     def outcomes(self) -> Mapping[str, Outcome]:
         """After `end`: each rule's outcome, the worst of its scopes deciding."""
-        return {rule.id: tested.worst for rule, tested in zip(self._program.rules, self._tested, strict=True)}
+        return self._outcomes.worst()
 
     def notes(self) -> Mapping[str, tuple[str, ...]]:
         """After `end`: remarks by rule id, such as comparisons that met a value of another type."""
-        return {
-            rule.id: tuple(f"{note} (in {n} sessions)" if n > 1 else note for note, n in tested.notes.items())
-            for rule, tested in zip(self._program.rules, self._tested, strict=True)
-            if tested.notes
-        }
+        return self._outcomes.notes()
 
     def states_of(self, session: str) -> dict[int, Any]:
         """What the monitors remember of an open session, by the index of their rule."""
@@ -127,196 +124,157 @@ class Evaluation:
     def _open(self, key: str) -> ScopeState:
         session = self._sessions[key] = ScopeState(key)
         self._session_count += 1
+        self._snapshot = None
         return session
 
-    def _advance(
-        self, route: Route, event: Event, session: ScopeState, keep: bool = True, tell: bool = False
-    ) -> Sequence[Verdict]:
-        """`keep` tells a step from a peek; `tell` adds what is unknown or only marked."""
-        verdicts: Sequence[Verdict] = NO_VERDICTS
-        if route.trace:
-            verdicts = self._advance_scope(route.trace, event, self._trace, keep, tell)
-        if route.session:
-            verdicts = [*verdicts, *self._advance_scope(route.session, event, session, keep, tell)]
-        return verdicts
+    def _advance(self, route: Route, event: Event, session: ScopeState, tell: bool = False) -> Sequence[Verdict]:
+        """`tell` adds what is unknown or only marked."""
+        self._peeked = None
+        if not route.trace:
+            return self._advance_scope(route.session, event, session, tell) if route.session else NO_VERDICTS
+        verdicts = self._advance_scope(route.trace, event, self._trace, tell)
+        return [*verdicts, *self._advance_scope(route.session, event, session, tell)] if route.session else verdicts
 
     def _advance_scope(
-        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, keep: bool, tell: bool
+        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, tell: bool
     ) -> Sequence[Verdict]:
+        self._snapshot = None
         states, decided = scope.states, NO_VERDICTS
         for index, step, initial in monitors:
             before = states.get(index, initial)
             try:
                 after, found = step(before, event)
             except Exception as problem:  # a rule that cannot be evaluated is an outcome, never a crash or a pass
-                decided += self._fail(index, scope, event, problem, keep, tell)
+                if tell or index not in scope.failed:
+                    scope.failed[index] = _reason(problem)
+                    decided += (self._failure(index, event, problem),)
                 continue
-            if keep and after is not before:
+            if after is not before:
                 states[index] = after
             if found:
-                decided += self._decided(index, scope, found, keep, tell)
+                if not all(one.doubtful for one in found):
+                    scope.violated.add(index)
+                decided += self._decided(index, found, tell)
         return decided
 
-    def _decided(
-        self, index: int, scope: ScopeState, found: tuple[Found, ...], keep: bool, tell: bool
-    ) -> tuple[Verdict, ...]:
+    def _look(
+        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, reached: States
+    ) -> Sequence[Verdict]:
+        """What `_advance_scope` would decide; the states that would come of it go to `reached`."""
+        states, decided = scope.states, NO_VERDICTS
+        for index, step, initial in monitors:
+            before = states.get(index, initial)
+            try:
+                after, found = step(before, event)
+            except Exception as problem:  # as above
+                decided += (self._failure(index, event, problem),)
+                continue
+            if after is not before:
+                reached.append((index, after))
+            if found:
+                decided += self._decided(index, found, tell=True)
+        return decided
+
+    def _decided(self, index: int, found: tuple[Found, ...], tell: bool) -> tuple[Verdict, ...]:
         rule = self._program.rules[index]
-        certain = tuple(one for one in found if not one.doubtful)
-        if keep and certain:
-            scope.violated.add(index)
-        verdicts = tuple(_violation(rule, one) for one in certain)
+        verdicts = tuple(violation(rule, one) for one in found if not one.doubtful)
         if not tell:
             return verdicts
         doubts = (one for one in found if one.doubtful)
-        return (*verdicts, *(replace(_violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubts))
+        return (*verdicts, *(replace(violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubts))
 
-    def _fail(
-        self, index: int, scope: ScopeState, event: Event, problem: Exception, keep: bool, tell: bool
-    ) -> tuple[Verdict, ...]:
+    def _failure(self, index: int, event: Event, problem: Exception) -> Verdict:
         """Said once a scope, and to whoever asks before a call each time; the outcome is `error` from now on."""
-        if index in scope.failed and not tell:
-            return NO_VERDICTS
-        reason = f"could not be evaluated: {problem}"
-        if keep:
-            scope.failed[index] = reason
         rule, session = self._program.rules[index], event.origin.session
-        return (Verdict(rule=rule, outcome=Outcome.ERROR, session=session, turn=event.turn, message=reason),)
+        return Verdict(rule=rule, outcome=Outcome.ERROR, session=session, turn=event.turn, message=_reason(problem))
 
-    # -- the end of a scope -----------------------------------------------------------------------------------------
+    # -- steps that can be taken back -------------------------------------------------------------------------------
 
-    def _close(self, scope: ScopeState, *, complete: bool) -> list[Verdict]:
-        self._own_tested()
-        self._empty_sessions += scope.session is not None and scope.turns == 0
-        # a list, not a generator: closing must happen even if nobody reads the verdicts
-        return [v for index in self._to_close(scope, complete) for v in self._close_rule(index, scope, complete)]
+    def reserve(self, event: ToolCall) -> Undo:
+        """As `step`. Where a peek has just shown that it decides nothing, its states are put in place."""
+        peeked, self._peeked = self._peeked, None
+        session = self._sessions.get(event.origin.session)
+        if session is not None:
+            if self._program.calls[event.name] is NOBODY:
+                return NOTHING_MOVED
+            if peeked is not None and peeked[0] is event:
+                if peeked[1]:
+                    self._snapshot = None
+                return move(session, peeked[1])
+        return self.retractable(event)[1]
 
-    def _to_close(self, scope: ScopeState, complete: bool) -> list[int]:
-        """Rules whose outcome depends on this very scope; the others are folded once, in `_fold_untouched`."""
-        wanted = RuleScope.TRACE if scope.session is None else RuleScope.SESSION
-        if wanted is RuleScope.TRACE or not complete or scope.turns == 0:
-            return [i for i, rule in enumerate(self._program.rules) if rule.scope is wanted]
-        if not self._has_session_rules:
-            return []
-        touched = scope.states.keys() | scope.violated | scope.failed.keys()
-        return sorted(touched | self._unseen_session.keys())
+    def retractable(self, event: Event) -> tuple[Sequence[Verdict], Undo]:
+        """As `step`, with what takes it back. For rules of session scope, and any event that is not a turn's or a
+        session's end."""
+        key, route = event.origin.session, self._program.route(event)
+        if route.trace or isinstance(event, Response | SessionEnd):
+            raise ValueError(f"`{event.kind}` cannot be taken back here")
+        known = self._sessions.get(key)
+        watch = Watch(known or self._open(key), (index for index, _, _ in route.session))
+        return self.step(event), watch.undo(opened=known is None)
 
-    def _close_rule(self, index: int, scope: ScopeState, complete: bool) -> list[Verdict]:
-        rule, tested = self._program.rules[index], self._tested[index]
-        tested.touched += scope.session is not None
-        conclusion = self._conclude(index, scope, complete)
-        outcome = conclusion.outcome
-        if index in scope.failed:
-            outcome = Outcome.ERROR
-        elif index in scope.violated:
-            outcome = Outcome.VIOLATED
-        for note in conclusion.notes:
-            tested.notes[note] = tested.notes.get(note, 0) + 1
-        if outcome.badness > tested.worst.badness:
-            tested.worst = outcome
-        if conclusion.outcome is Outcome.VIOLATED:
-            return [_violation(rule, one, scope.session, conclusion.notes) for one in conclusion.found]
-        if outcome is Outcome.INCONCLUSIVE:
-            return [_undecided(rule, scope, conclusion)]
-        return []
-
-    def _conclude(self, index: int, scope: ScopeState, complete: bool) -> Conclusion:
-        monitor = self._program.monitors[index]
-        if scope.turns == 0:
-            return Conclusion(Outcome.VACUOUS)
-        return monitor.end(scope.states.get(index, monitor.initial), Ended(scope.turns, complete))
-
-    def _fold_untouched(self) -> None:
-        """Sessions in which nothing concerned a rule: it holds or is vacuous there, counted for all of them at once."""
-        for index, rule in enumerate(self._program.rules):
-            tested = self._tested[index]
-            if rule.scope is RuleScope.SESSION and tested.touched < self._session_count:
-                monitor = self._program.monitors[index]
-                outcome = monitor.end(monitor.initial, Ended(1, complete=True)).outcome
-                if outcome.badness > tested.worst.badness:
-                    tested.worst = outcome
-
-    def _vacuous(self) -> list[Verdict]:
-        return [
-            Verdict(rule=rule, outcome=Outcome.VACUOUS, message=_NEVER, notes=tuple(tested.notes))
-            for rule, tested in zip(self._program.rules, self._tested, strict=True)
-            if tested.worst is Outcome.VACUOUS
-        ]
-
-    def fork(self) -> Evaluation:
-        """A second evaluation that goes its own way from here. Costs what was touched so far, not what was read."""
-        other = Evaluation.__new__(Evaluation)
-        other.__dict__.update(self.__dict__)
-        other._trace = _copied(self._trace)
-        other._sessions = {key: _copied(scope) for key, scope in self._sessions.items()}
-        self._tested_is_shared = other._tested_is_shared = True
-        return other
-
-    def _own_tested(self) -> None:
-        """What rules came to changes only when a scope closes; until then forks share it."""
-        if self._tested_is_shared:
-            self._tested = [replace(tested, notes=dict(tested.notes)) for tested in self._tested]
-            self._tested_is_shared = False
+    def undo(self, session: str, undo: Undo) -> None:
+        """Take back the latest event of a session."""
+        self._peeked = self._snapshot = None
+        if undo.opened:
+            del self._sessions[session]
+            self._session_count -= 1
+        else:
+            take_back(self._sessions[session], undo)
 
     # -- carrying states elsewhere ----------------------------------------------------------------------------------
 
     def snapshot(self) -> bytes:
         """Everything `restore` needs, as JSON."""
-        return msgspec.json.encode(
-            {
-                "rules": [rule.id for rule in self._program.rules],
-                "trace": _dumped(self._program, self._trace),
-                "sessions": {key: _dumped(self._program, scope) for key, scope in self._sessions.items()},
-                "tested": self._tested,
-                "session_count": self._session_count,
-                "empty_sessions": self._empty_sessions,
-            }
-        )
+        if self._snapshot is None:
+            outcomes = self._outcomes
+            self._snapshot = _encode(
+                _Snapshot(
+                    rules=self._program.digest,
+                    trace=self._dumped(self._trace),
+                    sessions=[self._dumped(scope) for scope in self._sessions.values()],
+                    tested=outcomes.tested,
+                    session_count=self._session_count,
+                    empty_sessions=outcomes.empty_sessions,
+                )
+            )
+        return self._snapshot
+
+    def _dumped(self, scope: ScopeState) -> ScopeState:
+        written = self._written
+        states: dict[int, Raw] = {}
+        for index, state in scope.states.items():
+            known = written.get(index)
+            if known is None or known[0] is not state:
+                known = written[index] = state, Raw(_encode(self._program.dump(index, state)))
+            states[index] = known[1]
+        return ScopeState(scope.session, scope.turns, states, scope.violated, scope.failed)
 
     @classmethod
     def restore(cls, program: Program, data: bytes) -> Evaluation:
         saved = msgspec.json.decode(data, type=_Snapshot)
-        if saved.rules != [rule.id for rule in program.rules]:
+        if saved.rules != program.digest:
             raise ValueError("the snapshot was taken with other rules")
         evaluation = cls(program)
         evaluation._trace = _revive(program, saved.trace)
-        evaluation._sessions = {key: _revive(program, scope) for key, scope in saved.sessions.items()}
-        evaluation._tested = saved.tested
+        evaluation._sessions = {
+            scope.session: _revive(program, scope) for scope in saved.sessions if scope.session is not None
+        }
+        evaluation._outcomes = Outcomes(program, saved.tested, saved.empty_sessions)
         evaluation._session_count = saved.session_count
-        evaluation._empty_sessions = saved.empty_sessions
         return evaluation
 
 
-class _Snapshot(Struct):
-    rules: list[str]
+_encode = msgspec.json.Encoder().encode
+
+
+class _Snapshot(Struct, omit_defaults=True):
+    rules: str
     trace: ScopeState
-    sessions: dict[str, ScopeState]
-    tested: list[Tested]
-    session_count: int
-    empty_sessions: int
-
-
-_NEVER = "never triggered"
-
-
-def _unseen_conclusions(program: Program) -> dict[int, Conclusion]:
-    """Session rules that are neither ok nor vacuous in a session that never touched them: `must_call_once`, say."""
-    unseen: dict[int, Conclusion] = {}
-    for index, (rule, monitor) in enumerate(zip(program.rules, program.monitors, strict=True)):
-        if rule.scope is RuleScope.SESSION:
-            conclusion = monitor.end(monitor.initial, Ended(1, complete=True))
-            if conclusion.outcome not in (Outcome.OK, Outcome.VACUOUS):
-                unseen[index] = conclusion
-    return unseen
-
-
-def _copied(scope: ScopeState) -> ScopeState:
-    """States are immutable, so only their containers are copied."""
-    return ScopeState(scope.session, scope.turns, dict(scope.states), set(scope.violated), dict(scope.failed))
-
-
-def _dumped(program: Program, scope: ScopeState) -> ScopeState:
-    states = {index: program.monitors[index].dump(state) for index, state in scope.states.items()}
-    return msgspec.structs.replace(scope, states=states)
+    sessions: list[ScopeState] = []
+    tested: dict[int, Tested] = {}
+    session_count: int = 0
+    empty_sessions: int = 0
 
 
 def _revive(program: Program, scope: ScopeState) -> ScopeState:
@@ -326,23 +284,5 @@ def _revive(program: Program, scope: ScopeState) -> ScopeState:
     return scope
 
 
-def _violation(rule: Rule, found: Found, session: str | None = None, notes: tuple[str, ...] = ()) -> Verdict:
-    return Verdict(
-        rule=rule,
-        outcome=Outcome.VIOLATED,
-        session=found.session or session,
-        turn=found.turn,
-        message=found.message,
-        evidence=found.evidence,
-        notes=(*found.notes, *notes),
-    )
-
-
-def _undecided(rule: Rule, scope: ScopeState, conclusion: Conclusion) -> Verdict:
-    return Verdict(
-        rule=rule,
-        outcome=Outcome.INCONCLUSIVE,
-        session=scope.session,
-        message=conclusion.reason,
-        notes=conclusion.notes,
-    )
+def _reason(problem: Exception) -> str:
+    return f"could not be evaluated: {problem}"

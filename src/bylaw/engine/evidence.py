@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.model.verdict import EventRef
@@ -22,6 +23,11 @@ def ref(event: Event, excerpt: str | None = None) -> EventRef:
         excerpt=_excerpt(event) if excerpt is None else excerpt,
         source=None if event.source is None else str(event.source),
     )
+
+
+def bare(place: EventRef) -> EventRef:
+    """Without what the event said."""
+    return place if place.excerpt is None else replace(place, excerpt=None)
 
 
 def _tool(event: Event) -> str | None:

@@ -67,8 +67,8 @@ class Gated(Monitor):
             return state, found
         return State(after, state.recent, state.matched, state.mismatches, state.late), found
 
-    def dump(self, state: State) -> State:
-        return msgspec.structs.replace(state, inner=self.inner.dump(state.inner))
+    def dump(self, state: State, excerpts: bool = True) -> State:
+        return msgspec.structs.replace(state, inner=self.inner.dump(state.inner, excerpts))
 
     def revive(self, data: Any) -> State:
         state = msgspec.convert(data, State)

@@ -84,8 +84,8 @@ class Monitor(ABC):
     def end(self, state: Any, ended: Ended) -> Conclusion:
         """What the end of the scope decides."""
 
-    def dump(self, state: Any) -> Any:
-        """A state as msgspec can write it down."""
+    def dump(self, state: Any, excerpts: bool = True) -> Any:
+        """A state as msgspec can write it down; on request without excerpts of the events that it points at."""
         return state
 
     def revive(self, data: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from bylaw.engine.matching import compile_regex
-from bylaw.engine.values import UNREADABLE, compile_test
+from bylaw.engine.matching import compile_search
+from bylaw.engine.values import UNREADABLE, Comparison, compile_test
 from bylaw.model.events import ToolCall
 from bylaw.model.predicate import (
     AllOf,
@@ -23,6 +23,7 @@ from bylaw.model.predicate import (
 Counts: TypeAlias = Sequence[int]
 """what each counter of the predicate shows, in the order of `counts`"""
 Test: TypeAlias = Callable[[ToolCall, Counts], bool | None]
+Explain: TypeAlias = Callable[[ToolCall, Counts], list[str]]
 
 
 def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Test:
@@ -31,11 +32,10 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             known = frozenset(names)
             return lambda call, counts: call.name in known
         case ToolMatches(pattern=pattern):
-            search = compile_regex(pattern).search
-            return lambda call, counts: search(call.name) is not None
+            search = compile_search(pattern)
+            return lambda call, counts: search(call.name)
         case ArgumentIs(path=path, op=op, value=value):
-            test = compile_test(path, op, value)
-            return lambda call, counts: test(arguments(call))
+            return _tested(compile_test(path, op, value))
         case CountOver(value=value):
             number = counters.index(predicate)
             return lambda call, counts: counts[number] > value
@@ -47,6 +47,14 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             return _joined([compile_predicate(part, counters) for part in parts], decisive=True)
         case Nothing():
             return lambda call, counts: False
+
+
+def _tested(test: Comparison) -> Test:
+    def tested(call: ToolCall, counts: Counts) -> bool | None:
+        given = call.arguments
+        return test(given if type(given) is dict else arguments(call))
+
+    return tested
 
 
 def arguments(call: ToolCall) -> Any:
@@ -66,6 +74,9 @@ def _negated(test: Test) -> Test:
 
 
 def _joined(tests: list[Test], *, decisive: bool) -> Test:
+    if len(tests) == 2:
+        return _paired(*tests, decisive=decisive)
+
     def joined(call: ToolCall, counts: Counts) -> bool | None:
         answer: bool | None = not decisive
         for test in tests:
@@ -77,6 +88,19 @@ def _joined(tests: list[Test], *, decisive: bool) -> Test:
         return answer
 
     return joined
+
+
+def _paired(left: Test, right: Test, *, decisive: bool) -> Test:
+    """The common group, without a loop."""
+
+    def paired(call: ToolCall, counts: Counts) -> bool | None:
+        one = left(call, counts)
+        if one is decisive:
+            return decisive
+        other = right(call, counts)
+        return None if one is None and other is not decisive else other
+
+    return paired
 
 
 def tools_of(predicate: Predicate) -> frozenset[str] | None:
@@ -97,21 +121,28 @@ def tools_of(predicate: Predicate) -> frozenset[str] | None:
             return None
 
 
-def explain(predicate: Predicate, call: ToolCall, counts: Counts, counters: Sequence[CountOver]) -> list[str]:
+def compile_explanation(predicate: Predicate, counters: Sequence[CountOver]) -> Explain:
     """What made the predicate match, part by part, in the user's own words."""
     match predicate:
         case AllOf(of=parts) | AnyOf(of=parts):
-            return [text for part in parts for text in explain(part, call, counts, counters)]
-        case NotOf():
-            truth = compile_predicate(predicate, counters)(call, counts)
-            return [] if truth is False else ["not (…)" if truth else "not (…) cannot be told"]
+            inner = [compile_explanation(part, counters) for part in parts]
+            return lambda call, counts: [text for explain in inner for text in explain(call, counts)]
         case _:
-            truth = compile_predicate(predicate, counters)(call, counts)
-            return [] if truth is False else [_shown(predicate, truth, counts, counters)]
+            return _explained(predicate, compile_predicate(predicate, counters), counters)
+
+
+def _explained(predicate: Predicate, test: Test, counters: Sequence[CountOver]) -> Explain:
+    def explain(call: ToolCall, counts: Counts) -> list[str]:
+        truth = test(call, counts)
+        return [] if truth is False else [_shown(predicate, truth, counts, counters)]
+
+    return explain
 
 
 def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
     match predicate:
+        case NotOf():
+            return "not (…)" if truth else "not (…) cannot be told"
         case ToolIn():
             text = "tool_name_in"
         case ToolMatches(pattern=pattern):

@@ -63,7 +63,7 @@ def judge_schema(probe: FitsSchema) -> Judge:
         if text is None:
             return BLIND
         try:
-            value = _decode(text)
+            value = decode_json(text)
         except (ValueError, UnicodeEncodeError) as problem:
             return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
         return HOLDS if validator.is_valid(value) else _first_error(validator, value)
@@ -71,7 +71,7 @@ def judge_schema(probe: FitsSchema) -> Judge:
     return judge
 
 
-def _decode(text: str) -> Any:
+def decode_json(text: str) -> Any:
     """RFC 8259. Numbers may be of any size there; msgspec refuses those beyond a double."""
     try:
         return msgspec.json.decode(text)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from bylaw.engine.matching import compile_regex
+from bylaw.engine.matching import compile_search
 from bylaw.model.values import json_equal, json_type
 
 Comparison = Callable[[Any], bool | None]
@@ -117,8 +117,8 @@ def compile_comparison(op: str, wanted: Any) -> tuple[Comparison, bool]:
         case "contains":
             return (lambda found: contains(found, wanted)), False
         case "matches":
-            search = compile_regex(wanted).search
-            return (lambda found: search(found) is not None if isinstance(found, str) else None), False
+            search = compile_search(wanted)
+            return (lambda found: search(found) if isinstance(found, str) else None), False
         case "present":
             return (lambda found: True), False
         case "missing":
@@ -178,6 +178,8 @@ def compile_test(path: tuple[str | None, ...], op: str, wanted: Any) -> Comparis
     test, if_absent = compile_comparison(op, wanted)
     if None in steps:
         return lambda root: _test_any(spread(root, steps), test, if_absent)
+    if len(steps) == 1 and steps[0] is not None:
+        return _compile_key(*steps[0], test, if_absent)
 
     def test_one(root: Any) -> bool | None:
         found = walk(root, steps)
@@ -186,6 +188,18 @@ def compile_test(path: tuple[str | None, ...], op: str, wanted: Any) -> Comparis
         return None if found is UNREADABLE else test(found)
 
     return test_one
+
+
+def _compile_key(key: str, index: int | None, test: Comparison, if_absent: bool) -> Comparison:
+    """The common path: one key."""
+
+    def test_key(root: Any) -> bool | None:
+        found = root.get(key, ABSENT) if type(root) is dict else enter(root, key, index)
+        if found is ABSENT:
+            return if_absent
+        return None if found is UNREADABLE else test(found)
+
+    return test_key
 
 
 def _test_any(found: Iterator[Any], test: Comparison, if_absent: bool) -> bool | None:

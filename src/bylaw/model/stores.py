@@ -84,7 +84,9 @@ class ReviewRecord(Struct, frozen=True, kw_only=True):
     decided_at: float | None = None
     note: str | None = None
     edited: Any = None
-    """{tool, arguments}: what was approved instead, where it was edited"""
+    """{tool, arguments}: what was approved instead, where it was edited; without secrets"""
+    edited_hash: str | None = None
+    """the hash of that action, as it was approved"""
     asked_by: str | None = None
     version: int = 0
     """given by the store; 0 is a review that was never stored"""
@@ -112,6 +114,11 @@ class Transaction(Protocol):
 
     def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
         """Chain the row to the last one: seq, previous and hash are filled in."""
+        ...
+
+    def append_to_both(self, row: EventRow) -> int:
+        """The event, and the same in the audit: `{"kind", "session", **data}`. Most of what happens goes to both, and
+        a store need encode it only once. The event's sequence number."""
         ...
 
     def review(self, review_id: str) -> ReviewRecord | None: ...

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bylaw.adapters.stores.chain import ANCHOR, START, link, vouch
-from bylaw.adapters.stores.encoding import decode, decode_review, encode, encode_review, finite
+from bylaw.adapters.stores.encoding import decode, decode_review, encode, encode_both, encode_review, finite
 from bylaw.adapters.stores.reviews import can_be_forgotten, is_open
 from bylaw.model.stores import (
     AuditRow,
@@ -163,18 +163,30 @@ class MemoryTransaction:
         self._new.sessions[record.session] = copy(record)
 
     def append_event(self, row: EventRow) -> int:
-        self._check_open()
-        seq = self._tables.last_event + len(self._new.events) + 1
-        self._new.events.append(_Event(seq, row.session, row.kind, finite(row.at), encode(row.data)))
-        return seq
+        return self._add_event(row, encode(row.data))
 
     def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
+        added = self._add_link(at, encode(data))
+        return AuditRow(at, data, added.seq, added.previous, added.hash)
+
+    def append_to_both(self, row: EventRow) -> int:
+        event, audit = encode_both(row.data, kind=row.kind, session=row.session)
+        seq = self._add_event(row, event)
+        self._add_link(row.at, audit)
+        return seq
+
+    def _add_event(self, row: EventRow, text: bytes) -> int:
+        self._check_open()
+        seq = self._tables.last_event + len(self._new.events) + 1
+        self._new.events.append(_Event(seq, row.session, row.kind, finite(row.at), text))
+        return seq
+
+    def _add_link(self, at: float, text: bytes) -> _Link:
         self._check_open()
         seq, previous = self._head()
-        text = encode(data)
-        hash = link(seq + 1, at, text, previous)
-        self._new.audit.append(_Link(seq + 1, at, text, previous, hash))
-        return AuditRow(at, data, seq + 1, previous, hash)
+        added = _Link(seq + 1, at, text, previous, link(seq + 1, at, text, previous))
+        self._new.audit.append(added)
+        return added
 
     def review(self, review_id: str) -> ReviewRecord | None:
         self._check_open()

@@ -18,6 +18,7 @@ from bylaw.adapters.stores.connections import Connections
 from bylaw.adapters.stores.encoding import (
     decode_review,
     encode,
+    encode_both,
     encode_review,
     finite,
     from_column,
@@ -27,7 +28,9 @@ from bylaw.adapters.stores.failures import explain, unavailable
 from bylaw.adapters.stores.reviews import is_open, touched_at
 from bylaw.model.stores import AuditRow, EventRow, ReviewRecord, SessionRecord, StoreConflict, StoreUnavailable
 
-_SESSION = "SELECT version, state, terminated FROM sessions WHERE session = ?"
+# With what a decision asks next: a statement costs more than the rows that it finds.
+_SESSION = """SELECT version, state, terminated, EXISTS (SELECT 1 FROM switches), seq, hash
+    FROM sessions LEFT JOIN audit ON seq = (SELECT max(seq) FROM audit) WHERE session = ?"""
 _UPDATE_SESSION = """UPDATE sessions
     SET touched_at = max(touched_at, ?1), terminated = ?2, state = ?3, version = ?5
     WHERE session = ?4 AND version = ?5 - 1"""
@@ -50,6 +53,9 @@ class SqliteTransaction:
         self._connections, self._clock = connections, clock
         self._cursor: sqlite3.Cursor | None = None
         self._failure: StoreUnavailable | None = None
+        self._head: tuple[int, str] | None = None
+        """the last link of the audit, once it was read"""
+        self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
         self._cursor = self._connections.begin()
@@ -66,7 +72,8 @@ class SqliteTransaction:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
         if row is None:
             return SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
-        version, state, terminated = row
+        version, state, terminated, self._has_switches, last, hash = row
+        self._head = (0, START) if last is None else (last, hash)
         return SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
 
     def put_session(self, record: SessionRecord) -> None:
@@ -78,17 +85,31 @@ class SqliteTransaction:
             self.execute(_INSERT_SESSION, row)
 
     def append_event(self, row: EventRow) -> int:
-        values = (to_column(row.session), to_column(row.kind), finite(row.at), encode(row.data).decode())
+        return self._add_event(row, encode(row.data))
+
+    def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
+        seq, previous, hash = self._add_link(at, encode(data))
+        return AuditRow(at, data, seq, previous, hash)
+
+    def append_to_both(self, row: EventRow) -> int:
+        event, audit = encode_both(row.data, kind=row.kind, session=row.session)
+        seq = self._add_event(row, event)
+        self._add_link(row.at, audit)
+        return seq
+
+    def _add_event(self, row: EventRow, text: bytes) -> int:
+        values = (to_column(row.session), to_column(row.kind), finite(row.at), text.decode())
         seq = self.execute(_INSERT_EVENT, values).lastrowid
         assert seq is not None
         return seq
 
-    def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
-        last, previous = self.execute(_HEAD).fetchone() or (0, START)
-        text = encode(data)
+    def _add_link(self, at: float, text: bytes) -> tuple[int, str, str]:
+        last, previous = self._head or self.execute(_HEAD).fetchone() or (0, START)
         hash = link(last + 1, at, text, previous)
+        self._head = None  # until it is known to be there
         self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash))
-        return AuditRow(at, data, last + 1, previous, hash)
+        self._head = last + 1, hash
+        return last + 1, previous, hash
 
     def review(self, review_id: str) -> ReviewRecord | None:
         row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
@@ -107,10 +128,11 @@ class SqliteTransaction:
         return record
 
     def switches(self) -> dict[str, str]:
-        rows = self.execute("SELECT agent, why FROM switches").fetchall()
+        rows = self.execute("SELECT agent, why FROM switches").fetchall() if self._has_switches else ()
         return {from_column(agent): from_column(why) for agent, why in rows}
 
     def set_switch(self, agent: str, why: str | None) -> None:
+        self._has_switches = True
         if why is None:
             self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
         else:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
-from immutables import Map
 from msgspec import Struct
 
 from bylaw.engine.evidence import ref
 from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, held
-from bylaw.engine.predicates import compile_predicate, explain, tools_of
+from bylaw.engine.operators.counters import Value, compile_counter
+from bylaw.engine.predicates import Explain, compile_explanation, compile_predicate, tools_of
 from bylaw.model.demand import Attempt as Demand
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, ToolCall
@@ -17,15 +17,10 @@ from bylaw.model.predicate import CountOver, counts
 from bylaw.model.verdict import Outcome
 
 NOT_COMPARED = "a value could not be compared, which counts as a match"
-MOST_RUNS = 10_000
-"""runs of one session that are counted apart; those beyond are counted together, which only restricts"""
-
-Counter: TypeAlias = Any
-"""session: a number; run: a number per run; window: the latest times, as many as the rule can ask for"""
 
 
 class State(Struct, frozen=True, array_like=True):
-    counters: tuple[Counter, ...] = ()
+    counters: tuple[Value, ...] = ()
     matched: bool = False
     untimed: int = 0
     """calls that a window could not place"""
@@ -37,18 +32,29 @@ class Attempt(Monitor):
     def __init__(self, demand: Demand) -> None:
         self._marks = demand.marks
         self._predicate = demand.when
-        self._counters = tuple(dict.fromkeys(counts(demand.when)))
-        self._test = compile_predicate(demand.when, self._counters)
-        self.initial = State(tuple(_EMPTY[counter.over] for counter in self._counters))
-        self.watches = Watches(calls=_watched(demand, self._counters))
+        self._counted = tuple(dict.fromkeys(counts(demand.when)))
+        self._counters = tuple(map(compile_counter, self._counted))
+        self._only = self._counters[0] if len(self._counters) == 1 else None
+        """the counter of a rule that has one: most that count do, and are spared the loop"""
+        self._windows = tuple(counter for counter in self._counters if counter.needs_time)
+        self._test = compile_predicate(demand.when, self._counted)
+        self._explain: Explain | None = None
+        self.initial = State(tuple(counter.empty for counter in self._counters))
+        self.watches = Watches(calls=_watched(demand, self._counted))
 
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall:
             return state, NOTHING
         shown: tuple[int, ...] = ()
-        if self._counters:
-            state = self._counted(state, event)
-            shown = self._shown(state, event)
+        only = self._only
+        if only is not None:
+            value = only.after(state.counters[0], event)
+            untimed = state.untimed if not self._windows else state.untimed + self._is_untimed(event)
+            state = State((value,), state.matched, untimed)
+            shown = (only.show(value, event),)
+        elif self._counters:
+            state = self._moved(state, event)
+            shown = self.shown(state, event)
         truth = self._test(event, shown)
         if truth is False or (self._marks and truth is None):
             return state, NOTHING
@@ -58,26 +64,33 @@ class Attempt(Monitor):
 
     def look(self, state: State, call: ToolCall) -> tuple[Found, ...]:
         """What a call comes to whose attempt is counted already."""
-        shown = self._shown(state, call)
+        shown = self.shown(state, call)
         truth = self._test(call, shown)
         return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown, truth),)
 
-    def counts(self, state: State, event: ToolCall) -> dict[str, int]:
-        """What the counters show at this attempt, for the record."""
-        return {_named(c): n for c, n in zip(self._counters, self._shown(state, event), strict=True)}
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """What it counts, in the order of `shown`."""
+        return tuple(counter.name for counter in self._counters)
 
-    def _counted(self, state: State, call: ToolCall) -> State:
-        pairs = zip(self._counters, state.counters, strict=True)
-        after = tuple(_advance(counter, value, call) for counter, value in pairs)
-        windows = any(counter.over == "window" and counter.tool in (None, call.name) for counter in self._counters)
-        return State(after, state.matched, state.untimed + (windows and call.time is None))
+    def _moved(self, state: State, call: ToolCall) -> State:
+        after = tuple([c.after(value, call) for c, value in zip(self._counters, state.counters, strict=True)])
+        return State(after, state.matched, state.untimed + self._is_untimed(call))
 
-    def _shown(self, state: State, call: ToolCall) -> tuple[int, ...]:
-        return tuple(_show(c, value, call) for c, value in zip(self._counters, state.counters, strict=True))
+    def _is_untimed(self, call: ToolCall) -> bool:
+        """Whether a window cannot place the call."""
+        if type(call.at) is float or call.time is not None:
+            return False
+        return any(counter.tool in (None, call.name) for counter in self._windows)
+
+    def shown(self, state: State, call: ToolCall) -> tuple[int, ...]:
+        """What its counters show at this attempt."""
+        return tuple([c.show(value, call) for c, value in zip(self._counters, state.counters, strict=True)])
 
     def _found(self, call: ToolCall, shown: tuple[int, ...], truth: bool | None) -> Found:
-        parts = explain(self._predicate, call, shown, self._counters)
-        message = f"`{call.name}` matches: {', '.join(parts)}"
+        if self._explain is None:  # only now: most rules never have anything to explain
+            self._explain = compile_explanation(self._predicate, self._counted)
+        message = f"`{call.name}` matches: {', '.join(self._explain(call, shown))}"
         notes = () if truth else (NOT_COMPARED,)
         return Found(message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks)
 
@@ -89,62 +102,14 @@ class Attempt(Monitor):
             return OK if state.matched else VACUOUS
         return held(ended)
 
-    def dump(self, state: State) -> Any:
-        plain = [dict(value) if isinstance(value, Map) else value for value in state.counters]
-        return [plain, state.matched, state.untimed]
+    def dump(self, state: State, excerpts: bool = True) -> Any:
+        values = [c.dump(value) for c, value in zip(self._counters, state.counters, strict=True)]
+        return [values, state.matched, state.untimed]
 
     def revive(self, data: Any) -> State:
         counters, matched, untimed = data
         pairs = zip(self._counters, counters, strict=True)
-        return State(tuple(_revived(counter, value) for counter, value in pairs), matched, untimed)
-
-
-_EMPTY: dict[str, Counter] = {"run": Map(), "session": 0, "window": ()}
-
-
-def _advance(counter: CountOver, value: Counter, call: ToolCall) -> Counter:
-    if counter.tool is not None and counter.tool != call.name:
-        return value
-    match counter.over:
-        case "session":
-            return value + 1
-        case "run":
-            run = _counted_as(call, value)
-            return value.set(run, value.get(run, 0) + 1)
-        case "window":
-            time = call.time
-            if time is None:
-                return value
-            times = (*value, time) if not value or time >= value[-1] else tuple(sorted((*value, time)))
-            return times[-counter.value - 1 :]
-
-
-def _show(counter: CountOver, value: Counter, call: ToolCall) -> int:
-    match counter.over:
-        case "session":
-            return int(value)
-        case "run":
-            return int(value.get(_counted_as(call, value), 0))
-        case "window":
-            now = call.time
-            assert counter.seconds is not None
-            # what came before this call is not later than it, whatever a clock that went backwards says
-            return 0 if now is None else sum(now - time < counter.seconds for time in value)
-
-
-def _counted_as(call: ToolCall, known: Map[str, int]) -> str:
-    """The run, or one that all further runs share: a session full of runs must not lose a count."""
-    run = call.origin.run or ""
-    return run if run in known or len(known) < MOST_RUNS else _FURTHER
-
-
-_FURTHER = "\x00further runs"
-
-
-def _revived(counter: CountOver, value: Any) -> Counter:
-    if counter.over == "run":
-        return Map(value)
-    return tuple(value) if counter.over == "window" else value
+        return State(tuple(counter.revive(value) for counter, value in pairs), matched, untimed)
 
 
 def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:
@@ -155,8 +120,3 @@ def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ..
         return (Calls(("*",)),)
     wanted = names | {tool for tool in counted if tool is not None}
     return (Calls(tuple(sorted(wanted))),)
-
-
-def _named(counter: CountOver) -> str:
-    window = f" {counter.seconds:g}s" if counter.seconds is not None else ""
-    return f"{counter.over}{window} {counter.tool or '*'}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.engine.evidence import as_json, ref, shorten
+from bylaw.engine.evidence import as_json, bare, ref, shorten
 from bylaw.engine.monitor import (
     NOTHING,
     VACUOUS,
@@ -60,6 +60,9 @@ class Constant(Monitor):
         message = f"`{self._path}` changed from {shorten(as_json(anchor.value), 60)} to {shorten(as_json(value), 60)}"
         evidence = (anchor.where, ref(event, self._says(value)))
         return Found(message, event.origin.session, event.turn, evidence)
+
+    def dump(self, anchor: Anchor | None, excerpts: bool = True) -> Anchor | None:
+        return anchor if excerpts or anchor is None else Anchor(anchor.value, bare(anchor.where))
 
     def end(self, anchor: Anchor | None, ended: Ended) -> Conclusion:
         return held(ended) if anchor is not None or not ended.complete else VACUOUS

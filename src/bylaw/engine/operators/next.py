@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.engine.conditions import compile_conditions
-from bylaw.engine.evidence import ref
+from bylaw.engine.evidence import bare, ref
 from bylaw.engine.matching import compile_names, compile_text
 from bylaw.engine.monitor import (
     NOTHING,
@@ -69,6 +70,11 @@ class Next(Monitor):
             return state, found
         due = Due(event.origin.session, event.turn, ref(event)) if triggered else None
         return State(due, state.triggered or triggered, blind, state.mismatches + mismatches), found
+
+    def dump(self, state: State, excerpts: bool = True) -> State:
+        if excerpts or state.due is None:
+            return state
+        return replace(state, due=replace(state.due, where=bare(state.due.where)))
 
     def end(self, state: State, ended: Ended) -> Conclusion:
         if state.due is not None and ended.complete:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from bylaw.engine.evidence import ref
+from bylaw.engine.evidence import bare, ref
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import (
     NOTHING,
@@ -47,6 +47,9 @@ class TallyCalls(Monitor):
         earlier = (state.first,) if state.first else ()
         message = f"call {after.count} of {self._names}, {self._wanted()}"
         return after, (Found(message, event.origin.session, event.turn, (*earlier, ref(event))),)
+
+    def dump(self, state: Seen, excerpts: bool = True) -> Seen:
+        return state if excerpts or state.first is None else Seen(state.count, bare(state.first))
 
     def _wanted(self) -> str:
         low, high = self._demand.at_least, self._demand.at_most

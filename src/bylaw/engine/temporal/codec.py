@@ -9,14 +9,17 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from bylaw.engine.evidence import bare
 from bylaw.engine.temporal.frame import Position
+from bylaw.model.verdict import EventRef
 
 _PLAIN = (type(None), bool, int, float, str)
 
 
 class Codec:
-    def __init__(self, structs: Iterable[type[Struct]]) -> None:
+    def __init__(self, structs: Iterable[type[Struct]], *, excerpts: bool = True) -> None:
         self._structs = {struct.__name__: struct for struct in structs}
+        self._excerpts = excerpts
 
     def dump(self, value: Any) -> Any:
         if isinstance(value, Position):
@@ -29,6 +32,8 @@ class Codec:
             return ["s", *map(self.dump, value)]
         if isinstance(value, Map):
             return ["m", *([self.dump(k), self.dump(v)] for k, v in value.items())]
+        if type(value) is EventRef and not self._excerpts:
+            value = bare(value)
         return [type(value).__name__, *map(self.dump, astuple(value))]
 
     def load(self, data: Any) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from immutables import Map
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.monitor import (
@@ -20,20 +18,16 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
 )
-from bylaw.engine.temporal import book as books
-from bylaw.engine.temporal.book import Alarms, Book, Entry, Origin
+from bylaw.engine.temporal.book import Alarms, Book, Origin
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.codec import Codec
-from bylaw.engine.temporal.explain import show, why_here, why_later
-from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, clock, position_of
-from bylaw.engine.temporal.letters import Alphabet, Hit, Letters
+from bylaw.engine.temporal.ending import is_settled, what_is_owed, what_was_lost, why_undecided
+from bylaw.engine.temporal.explain import why_here
+from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, position_of
+from bylaw.engine.temporal.letters import Alphabet, Letters
 from bylaw.engine.temporal.routing import can_skip, watches
-from bylaw.engine.temporal.seen import Awaiting, Unseen
-from bylaw.engine.temporal.settled import settled
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
-from bylaw.engine.temporal.tables import Cell, Deferred, Kept, Table
-from bylaw.engine.temporal.truth import Open, Residual, Wait, waits
-from bylaw.engine.temporal.waking import Waker
+from bylaw.engine.temporal.state import BARE_CODEC, CODEC, Judged, OpenTurn, State
+from bylaw.engine.temporal.waiting import Waiting, doubt
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import Implies
@@ -42,55 +36,6 @@ from bylaw.model.verdict import EventRef, Outcome
 _MOST_IDLE = 4096
 _MOST_SPEAKERS = 1024
 """sessions whose user has spoken and got no answer yet"""
-
-
-class OpenTurn(Struct, frozen=True, array_like=True):
-    """With `over: turns`: a turn that results may still join."""
-
-    letters: Letters
-    turn: int | None
-    run: str
-    session: str
-    place: EventRef
-    time: float | None
-    applies: bool
-
-    def position(self) -> Position:
-        return Position(self.session, self.turn, self.run, self.time, True, None, self.place)
-
-
-class State(Struct, frozen=True, array_like=True):
-    book: Book
-    frame: Frame | None = None
-    clocks: Clocks = START
-    begun: bool = False
-    """what is judged once has been begun"""
-    triggered: bool = False
-    undecided: int = 0
-    """positions whose verdict is unknown for good"""
-    first_undecided: str = ""
-    untimed: str = ""
-    """the event without a time that stopped the judging"""
-    said: Map[str, tuple[int, ...]] = Map()
-    """user atoms that messages made true, by session, until the next response"""
-    turn: OpenTurn | None = None
-
-
-_KEPT: tuple[type[Struct], ...] = (Frame, Clocks, Hit, Table, Cell, Kept, Deferred, Awaiting, Unseen, EventRef)
-_OPEN: tuple[type[Struct], ...] = (OpenTurn, Book, Alarms, Entry, Origin, Wait, Open)
-_CODEC = Codec((State, *_KEPT, *_OPEN))
-
-
-class Judged(Struct):
-    """What one position is doing to a state."""
-
-    frame: Frame
-    at: Position
-    book: Book
-    found: list[Found]
-    triggered: bool
-    undecided: int
-    first_undecided: str
 
 
 class TemporalMonitor(Monitor):
@@ -104,12 +49,11 @@ class TemporalMonitor(Monitor):
         self._values = [builder.build(part.body) for part in self.parts]
         self._triggers = [self._trigger(part) for part in self.parts]
         self._alphabet = Alphabet(builder.atoms)
-        self._wakers = [Waker(i, part, builder) for i, part in enumerate(self.parts)]
+        self._waiting = Waiting(self.parts, builder)
         self._over_turns = demand.over == "turns"
         self._depth = yesterdays(formula)
         self._window = next((w for w in windows(formula) if w.unit == "seconds"), None)
         self._skips = not self._over_turns and can_skip(formula, self.parts)
-        self._alarmed = [i for i, node in enumerate(builder.ahead) if node.window is not None]
         finite = not (builder.ahead or self._depth or builder.variables or any(True for _ in windows(formula)))
         only_truths = all(isinstance(slot.initial, bool) for slot in builder.slots)
         self._idle: dict[Any, bool] | None = {} if finite and only_truths else None
@@ -203,7 +147,7 @@ class TemporalMonitor(Monitor):
         frame = self._frame(state, letters, at)
         now = Judged(frame, at, state.book, [], state.triggered, state.undecided, state.first_undecided)
         if now.book.entries:
-            self._move_on(now)
+            self._waiting.move_on(now)
         if applies:
             self._begin(now, state.begun)
         frame.position = None
@@ -252,11 +196,11 @@ class TemporalMonitor(Monitor):
                 message, earlier = why_here(part.body, frame, self.builder)
                 now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
             elif truth is None:
-                self._doubt(now, at.turn, 1)
+                doubt(now, at.turn, 1)
                 message = f"whether `{part.text}` holds cannot be told"
                 now.found.append(Found(message, at.session, at.turn, (at.place(),), doubtful=True))
             else:
-                now.book = self._enter(now.book, number, truth, Origin(at.session, at.turn, at.place()))
+                now.book = self._waiting.enter(now.book, number, truth, Origin(at.session, at.turn, at.place()))
 
     def _trigger(self, part: Part) -> Callable[[Frame], bool]:
         """Whether a position is one that the part has something to say about."""
@@ -270,84 +214,6 @@ class TemporalMonitor(Monitor):
         left = self.builder.build(body.left)
         return lambda frame: left(frame, unset) is not False
 
-    def _doubt(self, now: Judged, turn: int | None, positions: int) -> None:
-        if not now.undecided:
-            now.first_undecided = "" if turn is None else f", the first at turn {turn}"
-        now.undecided += positions
-
-    # -- entries that wait ----------------------------------------------------------------------------------------
-
-    def _enter(self, book: Book, part: int, residual: Residual, origins: Entry | Origin) -> Book:
-        book, is_new = books.enter(book, part, residual, origins, self._wakers[part].address(residual))
-        return self._alarm(book, book.tail - 1, waits(residual)) if is_new else book
-
-    def _alarm(self, book: Book, number: int, begun: list[Wait]) -> Book:
-        for wait in begun:
-            window = self.builder.ahead[wait.node].window
-            if window is not None:
-                book = books.alarm(book, number, wait.node, wait.since + window.bound)
-        return book
-
-    def _change(self, book: Book, number: int, entry: Entry, residual: Residual) -> Book:
-        """An entry goes on owing something else: only windows that open here need an alarm."""
-        waker = self._wakers[entry.part]
-        if (entry.part, residual) in book.numbers:
-            book = books.leave(book, number, waker.address(entry.residual))
-            return self._enter(book, entry.part, residual, entry)
-        book = books.change(book, number, residual, waker.address(entry.residual), waker.address(residual))
-        known = set(waits(entry.residual))
-        return self._alarm(book, number, [wait for wait in waits(residual) if wait not in known])
-
-    def _move_on(self, now: Judged) -> None:
-        for number in sorted(self._woken(now)):
-            entry = now.book.entries.get(number)
-            if entry is None:
-                continue
-            truth = self.builder.move(entry.residual, now.frame)
-            if truth == entry.residual:
-                continue
-            if not isinstance(truth, bool | None):
-                now.book = self._change(now.book, number, entry, truth)
-                continue
-            now.book = books.leave(now.book, number, self._wakers[entry.part].address(entry.residual))
-            if truth is False:
-                now.found += self._failed(entry, now)
-            elif truth is None:
-                self._doubt(now, entry.origins[0].turn, len(entry.origins) + entry.more)
-
-    def _woken(self, now: Judged) -> set[int]:
-        book, frame = now.book, now.frame
-        woken = set(book.restless)
-        for node in self._alarmed:
-            window = self.builder.ahead[node].window
-            assert window is not None
-            book, late = books.expired(book, node, clock(frame.clocks, window))
-            woken.update(late)
-        now.book = book
-        for waker in self._wakers:
-            addresses = waker.woken(frame.letters)
-            if addresses is None:
-                return set(book.entries)
-            for address in addresses:
-                woken.update(book.waiting.get(address, ()))
-        return woken
-
-    def _failed(self, entry: Entry, now: Judged) -> list[Found]:
-        late = self._lateness(entry.residual, now.frame)
-        at, body = now.at, self.parts[entry.part].body
-        found = [
-            Found(why_later(body, origin.place, late), at.session, at.turn, (origin.place, at.place()))
-            for origin in entry.origins
-        ]
-        return [*found, *_more(entry, at.turn)]
-
-    def _lateness(self, residual: Residual, frame: Frame) -> str:
-        for wait in waits(residual):
-            window = self.builder.ahead[wait.node].window
-            if window is not None and (passed := clock(frame.clocks, window) - wait.since) > window.bound:
-                return f": {show(passed, window)} have passed, {show(passed - window.bound, window)} too many"
-        return ""
-
     # -- the end --------------------------------------------------------------------------------------------------
 
     def end(self, state: State, ended: Ended) -> Conclusion:
@@ -355,7 +221,7 @@ class TemporalMonitor(Monitor):
         if state.turn is not None:
             state, found = self._close_turn(state if ended.complete else self._may_grow(state))
             found = tuple(one for one in found if not one.doubtful)
-        notes = self._notes(state)
+        notes = what_was_lost(state)
         if state.untimed:
             window = self._window.text if self._window else ""
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so `[{window}]` cannot be measured")
@@ -364,16 +230,16 @@ class TemporalMonitor(Monitor):
         complete = ended.complete
         undecided = state.undecided
         if complete:
-            open_found, doubts = self._conclude(state)
+            open_found, doubts = what_is_owed(state, self.parts, self.builder)
             found, undecided = (*found, *open_found), undecided + doubts
         if found:
             return Conclusion(Outcome.VIOLATED, found, notes=notes)
         if undecided or state.book.unfollowed:
-            return Conclusion(Outcome.INCONCLUSIVE, reason=self._reason(state, undecided), notes=notes)
+            return Conclusion(Outcome.INCONCLUSIVE, reason=why_undecided(state, undecided), notes=notes)
         judged = state.triggered or (self._always_judged and (state.begun or ended.turns > 0))
         if complete:
             return Conclusion((OK if judged else VACUOUS).outcome, notes=notes)
-        if judged and self._is_settled(state):
+        if judged and is_settled(state, self.parts, self.builder):
             return Conclusion(Outcome.OK, notes=notes)
         return Conclusion(Outcome.INCONCLUSIVE, reason=STOPPED_EARLY.reason, notes=notes)
 
@@ -384,7 +250,7 @@ class TemporalMonitor(Monitor):
         for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):
             truth = True if part.always else value(frame, self.builder.unset)
             if not isinstance(truth, bool | None):
-                book = self._enter(book, number, truth, Origin("", None, EventRef("response")))
+                book = self._waiting.enter(book, number, truth, Origin("", None, EventRef("response")))
         return replace(state, book=book)
 
     def _may_grow(self, state: State) -> State:
@@ -396,75 +262,18 @@ class TemporalMonitor(Monitor):
         letters = self._alphabet.awaiting_results(turn.letters)
         return replace(state, turn=replace(turn, letters=letters, time=time))
 
-    def _conclude(self, state: State) -> tuple[list[Found], int]:
-        found: list[Found] = []
-        doubts = 0
-        for number in sorted(state.book.entries):
-            entry = state.book.entries[number]
-            truth = self.builder.ended(entry.residual)
-            if truth is False:
-                found += self._failed_at_end(entry)
-            elif truth is None:
-                doubts += len(entry.origins) + entry.more
-        return found, doubts
-
-    def _failed_at_end(self, entry: Entry) -> list[Found]:
-        part = self.parts[entry.part]
-        if not part.always:
-            message = f"`{part.text}` had not come true at the end"
-            return [Found(message, entry.origins[0].session or None, None, ())]
-        late = " before the end"
-        found = [
-            Found(why_later(part.body, origin.place, late), origin.session, origin.turn, (origin.place,))
-            for origin in entry.origins
-        ]
-        return [*found, *_more(entry, None)]
-
-    def _is_settled(self, state: State) -> bool:
-        """Whether nothing that could still come can break the rule."""
-        always = [part for part in self.parts if part.always]
-        if state.book.entries or (len(always) < len(self.parts) and not state.begun):
-            return False
-        return all(settled(part.body, state.frame, self.builder) is True for part in always)
-
-    def _reason(self, state: State, undecided: int) -> str:
-        if undecided:
-            many = "1 position" if undecided == 1 else f"{undecided:,} positions"
-            return f"{many} could not be decided{state.first_undecided}"
-        left = state.book.unfollowed
-        was = "1 position was" if left == 1 else f"{left:,} positions were"
-        return f"{was} not followed to the end, since too many were open"
-
-    def _notes(self, state: State) -> tuple[str, ...]:
-        if state.frame is None:
-            return ()
-        kept = [memory.seen if isinstance(memory, Awaiting) else memory for memory in state.frame.kept]
-        held = [table for table in kept if isinstance(table, Table)]
-        lost = {"value": sum(table.evicted for table in held), "event": sum(table.dropped for table in held)}
-        return tuple(
-            f"1 {what} was evicted from memory" if number == 1 else f"{number:,} {what}s were evicted from memory"
-            for what, number in lost.items()
-            if number
-        )
-
     # -- carrying states elsewhere --------------------------------------------------------------------------------
 
-    def dump(self, state: State) -> Any:
-        return _CODEC.dump(state)
+    def dump(self, state: State, excerpts: bool = True) -> Any:
+        return (CODEC if excerpts else BARE_CODEC).dump(state)
 
     def revive(self, data: Any) -> State:
-        state = _CODEC.load(data)
+        state = CODEC.load(data)
         assert isinstance(state, State)
         return state
 
 
 _TOLD = frozenset({ToolCall, ToolResult, Response, Message})
-
-
-def _more(entry: Entry, turn: int | None) -> list[Found]:
-    if not entry.more:
-        return []
-    return [Found(f"{entry.more:,} more positions fail the same way, too many to name each", None, turn)]
 
 
 def _trimmed(frame: Frame, depth: int) -> Frame:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 import jsonschema_rs
@@ -29,22 +29,30 @@ class Limits(Struct, frozen=True):
     depth: int = MOST_DEPTH
 
 
-def call_of(attempt: Attempt, call_id: str, turn: int | None, limits: Limits, clock: Callable[[], float]) -> ToolCall:
-    """The attempt as the event that rules judge. Raises Refused."""
-    _check_names(attempt)
-    if attempt.ts is not None and not _is_time(attempt.ts):
+def call_of(
+    attempt: Attempt, call_id: str, origin: Origin, turn: int | None, limits: Limits, clock: Callable[[], float]
+) -> ToolCall:
+    """The attempt as the event that rules judge. `origin` is that of an attempt that names nothing but its session.
+    Raises Refused."""
+    tool, session, arguments, ts = attempt.tool, attempt.session, attempt.arguments, attempt.ts
+    run, parent_run, agent = attempt.run, attempt.parent_run, attempt.agent
+    if not (
+        type(tool) is str is type(session)  # the common case, which needs no closer look
+        and tool.isascii()
+        and session.isascii()
+        and 0 < len(tool) <= LONGEST_NAME >= len(session)
+        and run is parent_run is agent is attempt.call_id is None
+        and not attempt.ancestors
+    ):
+        _check_names(attempt)
+        origin = Origin(session, run, parent_run, agent)
+    if ts is None:
+        ts = clock()
+    elif not (type(ts) is float and isfinite(ts)) and not _is_time(ts):
         raise Refused("`ts` is a finite number of seconds since 1970")
-    arguments = attempt.arguments
     if arguments is not None:
         check_json(arguments, limits)
-    return ToolCall(
-        origin=Origin(attempt.session, attempt.run, attempt.parent_run, attempt.agent),
-        turn=turn,
-        at=clock() if attempt.ts is None else attempt.ts,
-        name=attempt.tool,
-        call_id=call_id,
-        arguments=arguments,
-    )
+    return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=arguments)
 
 
 def _check_names(attempt: Attempt) -> None:
@@ -61,7 +69,7 @@ def _is_name(name: Any) -> bool:
 
 
 def _is_time(ts: Any) -> bool:
-    return isinstance(ts, int | float) and not isinstance(ts, bool) and math.isfinite(ts)
+    return isinstance(ts, int | float) and not isinstance(ts, bool) and isfinite(ts)
 
 
 def _is_text(text: str) -> bool:
@@ -80,28 +88,29 @@ _SHORT = 1000
 
 def check_json(value: Any, limits: Limits) -> None:
     """Refuses what JSON cannot say, what is nested too deeply, and what is too big, at a cost bounded by the limits."""
-    if type(value) is dict and len(value) <= _FEW and all(map(_is_small, value.items())):
+    if type(value) is not dict or len(value) > _FEW or limits.bytes < _SMALL:
+        _check_all(value, limits)
+        return
+    for key, one in value.items():  # the common case: a flat mapping of short values
+        if type(key) is not str or len(key) > _SHORT or not key.isascii():
+            break
+        kind = type(one)
+        if kind is str:
+            if len(one) > _SHORT or not one.isascii():
+                break
+        elif kind is int:
+            if not -_BIG < one < _BIG:
+                break
+        elif one is not None and kind is not bool:
+            break
+    else:
         return
     _check_all(value, limits)
 
 
 _FEW = 32
-
-
-def _is_small(item: tuple[Any, Any]) -> bool:
-    """The common case: a flat mapping of short values."""
-    key, value = item
-    kind = type(value)
-    if type(key) is not str or len(key) > _SHORT or not key.isascii():
-        return False
-    return (
-        (kind is str and len(value) <= _SHORT and value.isascii())
-        or (kind is int and -_BIG < value < _BIG)
-        or value is None
-        or kind is bool
-    )
-
-
+_SMALL = 2 * _FEW * _SHORT
+"""bytes that a mapping of few short keys and values cannot exceed"""
 _BIG = 1 << 62
 _MOST_BITS = 14_000
 """of an integer: Python writes none of more than 4,300 digits"""
@@ -135,7 +144,7 @@ def _size(value: Any) -> int:
             return 4 + value.bit_length() // 4
         raise Refused("the arguments hold a number of thousands of digits")
     if isinstance(value, float):
-        if math.isfinite(value):
+        if isfinite(value):
             return 8
         raise Refused(f"`{value}` is no JSON number")
     if isinstance(value, str):

@@ -9,37 +9,44 @@ from bylaw.engine.operators.attempt import NOT_COMPARED
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.session import PolicyState, SessionState
+from bylaw.jobs.guard.tree import Chain
 from bylaw.model.decision import Match
 from bylaw.model.events import ToolCall
 from bylaw.model.guarding import Action
 from bylaw.model.verdict import Outcome, Verdict
 
 
-def judge(chain: Sequence[CompiledPolicy], state: SessionState, call: ToolCall, on_error: Action) -> list[Match]:
+def judge(chain: Chain, state: SessionState, call: ToolCall, on_error: Action) -> Sequence[Match]:
     """Every rule that matches, ancestors first. Attempts are counted; calls are only looked at."""
-    matches: list[Match] = []
-    for policy in chain:
-        if not policy.policy.switched_off:
-            own = state.of(policy)
-            verdicts = (*own.attempts.attempt(call), *own.calls.peek(call))
-            matches += [_match(policy, verdict, _prefix(policy, call), on_error) for verdict in verdicts]
+    matches: tuple[Match, ...] = ()
+    for policy, on_attempts, on_calls in chain.concerned[call.name]:
+        own = state.policies.get(policy.hash) or state.of(policy)
+        attempted = own.attempts.attempt(call) if on_attempts else ()
+        made = own.calls.peek(call) if on_calls else ()
+        if attempted or made:
+            verdicts = (*attempted, *made)
+            prefix = _prefix(policy, call)
+            matches += tuple(_match(policy, verdict, prefix, on_error) for verdict in verdicts)
     return matches
 
 
-def judge_again(
-    chain: Sequence[CompiledPolicy], state: SessionState, call: ToolCall, on_error: Action, *, edited: bool
-) -> list[Match]:
+def count(policies: Sequence[CompiledPolicy], state: SessionState, call: ToolCall) -> None:
+    """An attempt that these rules count and do not judge."""
+    for policy in policies:
+        state.of(policy).attempts.step(call)
+
+
+def judge_again(chain: Chain, state: SessionState, call: ToolCall, on_error: Action, *, edited: bool) -> list[Match]:
     """Every rule that stops a call which a person has approved. Its attempt is counted already.
 
     What the person saw has not changed, but what was called meanwhile has: a limit may be used up. An edited call
     was seen by no rule.
     """
     matches: list[Match] = []
-    for policy in chain:
-        if not policy.policy.switched_off:
-            own = state.of(policy)
-            verdicts = [*(_look(own, call) if edited else ()), *own.calls.peek(call)]
-            matches += [_match(policy, verdict, _prefix(policy, call), on_error) for verdict in verdicts]
+    for policy in chain.judging:
+        own = state.of(policy)
+        verdicts = [*(_look(own, call) if edited else ()), *own.calls.peek(call)]
+        matches += [_match(policy, verdict, _prefix(policy, call), on_error) for verdict in verdicts]
     return [match for match in matches if match.then.strictness > Action.PAUSE.strictness]
 
 
@@ -47,7 +54,7 @@ def _look(state: PolicyState, call: ToolCall) -> list[Verdict]:
     """What the rules about attempts say, with their counters as they stand."""
     program, states = state.policy.attempts, state.attempts.states_of(call.origin.session)
     verdicts: list[Verdict] = []
-    for index, _, initial in program.on_call(call.name).session:
+    for index, _, initial in program.calls[call.name].session:
         rule, monitor = program.rules[index], program.monitors[index]
         assert isinstance(monitor, AttemptMonitor)
         try:

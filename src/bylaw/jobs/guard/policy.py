@@ -8,9 +8,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.engine.compile import Prevention, compile_rules
+from bylaw.engine.memo import Memo
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.model.canonical import canonical_json
 from bylaw.model.demand import Attempt
+from bylaw.model.events import ToolCall
 from bylaw.model.guarding import GuardPolicy, GuardRule
 from bylaw.model.predicate import AllOf, AnyOf, CountOver, Nothing, NotOf, Predicate, counts
 from bylaw.model.rule import Rule, Scope
@@ -31,8 +33,9 @@ class CompiledPolicy:
         """rules that never gate a call: they act on what was recorded"""
         attempts = [(rule, inline) for rule, inline in gating if inline and isinstance(inline.demand, Attempt)]
         calls = [(rule, inline) for rule, inline in gating if inline and not isinstance(inline.demand, Attempt)]
-        self.attempts = compile_rules([inline for _, inline in attempts])
-        self.calls = compile_rules([inline for _, inline in calls])
+        # without excerpts: arguments are written down in one place, where secrets are taken out
+        self.attempts = compile_rules([inline for _, inline in attempts], excerpts=False)
+        self.calls = compile_rules([inline for _, inline in calls], excerpts=False)
         counted = [
             c for rule in self.attempts.rules if isinstance(rule.demand, Attempt) for c in counts(rule.demand.when)
         ]
@@ -48,6 +51,7 @@ class CompiledPolicy:
         )
         self.needs = {rule.id: _needs(m) for rule, m in zip(self.calls.rules, self.calls.monitors, strict=True)}
         self._blind: dict[frozenset[str], tuple[str, ...]] = {}
+        self._counting = Memo(self._counting_about)
 
     def blind(self, fed: frozenset[str]) -> tuple[str, ...]:
         """Rules that need events nobody has fed."""
@@ -56,15 +60,21 @@ class CompiledPolicy:
             known = self._blind[fed] = tuple(rule for rule, needs in self.needs.items() if not needs <= fed)
         return known
 
-    def counters(self, states: dict[int, Any], call: Any) -> dict[str, int]:
+    def counters(self, states: dict[int, Any], call: ToolCall) -> dict[str, int]:
         """What the counters of the rules that this call concerns show."""
         shown: dict[str, int] = {}
-        for index, _, _ in self.attempts.on_call(call.name).session:
-            monitor = self.attempts.monitors[index]
-            if isinstance(monitor, AttemptMonitor) and index in states:
-                counts = monitor.counts(states[index], call)
-                shown |= {f"{self.attempts.rules[index].id}: {name}": count for name, count in counts.items()}
+        for index, monitor, names in self._counting[call.name]:
+            if index in states:
+                shown |= zip(names, monitor.shown(states[index], call), strict=True)
         return shown
+
+    def _counting_about(self, tool: str) -> list[tuple[int, AttemptMonitor, list[str]]]:
+        found: list[tuple[int, AttemptMonitor, list[str]]] = []
+        for index, _, _ in self.attempts.calls[tool].session:
+            monitor, rule = self.attempts.monitors[index], self.attempts.rules[index]
+            if isinstance(monitor, AttemptMonitor) and monitor.counters:
+                found.append((index, monitor, [f"{rule.id}: {name}" for name in monitor.counters]))
+        return found
 
 
 def cannot_prevent(policy: GuardPolicy) -> list[str]:

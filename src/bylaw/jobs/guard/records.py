@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -19,9 +20,8 @@ from bylaw.model.verdict import Verdict
 def decision(transaction: Transaction, attempt: Attempt, decided: Decision, now: float) -> None:
     """The attempt and its decision, in the event log and in the audit chain."""
     limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
-    data = {"attempt": _attempt(attempt, now, limits), "decision": as_json(decided)}
-    transaction.append_event(EventRow(attempt.session, "decision", now, data))
-    transaction.append_audit(now, {"kind": "decision", "session": attempt.session, **data})
+    data = {"attempt": _attempt(attempt, now, limits), "decision": _decision(decided)}
+    transaction.append_to_both(EventRow(attempt.session, "decision", now, data))
 
 
 class Unwritten(Struct, frozen=True):
@@ -35,14 +35,19 @@ class Unwritten(Struct, frozen=True):
 def unwritten(attempt: Attempt, decided: Decision, now: float) -> Unwritten:
     """Whatever is wrong with the attempt, this much of it can be written."""
     told = {"tool": str(attempt.tool), "agent": attempt.agent and str(attempt.agent), "ts": now}
-    data = {"attempt": {**told, "arguments": _plain(attempt.arguments, _REFUSED)}, "decision": as_json(decided)}
+    data = {"attempt": {**told, "arguments": _plain(attempt.arguments, _REFUSED)}, "decision": _decision(decided)}
     return Unwritten(str(attempt.session), now, {**data, "late": True})
 
 
 def write_late(transaction: Transaction, row: Unwritten) -> None:
     with contextlib.suppress(ValueError, TypeError):
-        transaction.append_event(EventRow(row.session, "decision", row.at, row.data))
-        transaction.append_audit(row.at, {"kind": "decision", "session": row.session, **row.data})
+        transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
+
+
+def _decision(decided: Decision) -> dict[str, Any]:
+    """A message may name a value that the call was compared by."""
+    plain = as_json(decided)
+    return redacted(plain) if decided.reason or decided.matches else plain
 
 
 def as_json(decided: Decision) -> dict[str, Any]:
@@ -55,20 +60,20 @@ def as_json(decided: Decision) -> dict[str, Any]:
         "review": decided.review,
         "policy": decided.policy,
     }
-    more = {
-        "denial": decided.denial.value if decided.denial else None,
-        "advice": decided.advice,
-        "would": decided.would.value if decided.would else None,
-        "matches": [_match(match) for match in decided.matches],
-        "blind": list(decided.blind),
-        "counters": decided.counters,
-        "repeats": decided.repeats,
-        "notes": list(decided.notes),
-        "call_id": decided.call_id,
-        "session": decided.session,
-        "latency_us": round(decided.latency_us, 1),
-    }
-    return plain | {key: value for key, value in more.items() if value}
+    if decided.denial is not None:
+        plain["denial"] = decided.denial.value
+    if decided.advice:
+        plain["advice"] = decided.advice
+    if decided.would is not None:
+        plain["would"] = decided.would.value
+    if decided.matches:
+        plain["matches"] = [_match(match) for match in decided.matches]
+    for name in ("blind", "counters", "repeats", "notes", "call_id", "session"):
+        if value := getattr(decided, name):
+            plain[name] = list(value) if type(value) is tuple else value
+    if latency := round(decided.latency_us, 1):
+        plain["latency_us"] = latency
+    return plain
 
 
 def _match(match: Any) -> dict[str, Any]:
@@ -83,8 +88,7 @@ def result(transaction: Transaction, told: ToolResult, found: Iterable[Verdict])
         "is_error": told.is_error,
         "found": _verdicts(found),
     }
-    transaction.append_event(EventRow(told.origin.session, "result", _time(told), data))
-    transaction.append_audit(_time(told), {"kind": "result", "session": told.origin.session, **data})
+    transaction.append_to_both(EventRow(told.origin.session, "result", _time(told), data))
 
 
 def observation(transaction: Transaction, event: Event, found: Iterable[Verdict], now: float) -> None:
@@ -104,8 +108,7 @@ def ended(
     transaction: Transaction, session: str, how: str, found: Iterable[Verdict], now: float, why: str | None = None
 ) -> None:
     data = {"how": how, "why": why, "found": _verdicts(found)}
-    transaction.append_event(EventRow(session, "session", now, data))
-    transaction.append_audit(now, {"kind": "session", "session": session, **data})
+    transaction.append_to_both(EventRow(session, "session", now, data))
 
 
 def run(transaction: Transaction, session: str, name: str, agent: str | None, parent: str | None, now: float) -> None:
@@ -126,7 +129,7 @@ def _said(event: Event) -> dict[str, Any]:
 
 
 def release(transaction: Transaction, session: str, call_id: str, now: float) -> None:
-    transaction.append_event(EventRow(session, "release", now, {"call_id": call_id}))
+    transaction.append_to_both(EventRow(session, "release", now, {"call_id": call_id}))
 
 
 def switch(transaction: Transaction, agent: str, why: str | None, now: float) -> None:
@@ -136,19 +139,28 @@ def switch(transaction: Transaction, agent: str, why: str | None, now: float) ->
 
 
 def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
-    plain = {name: getattr(attempt, name) for name in attempt.__struct_fields__ if name != "session"}
-    plain["ancestors"] = list(attempt.ancestors)
-    plain["ts"] = now if attempt.ts is None else attempt.ts
-    return {key: _plain(value, limits) for key, value in plain.items() if value not in (None, [])}
+    plain: dict[str, Any] = {"tool": _plain(attempt.tool, limits)}
+    ts = now if attempt.ts is None else attempt.ts
+    plain["ts"] = ts if type(ts) is float and isfinite(ts) else _plain(ts, limits)
+    for name in ("arguments", "agent", "run", "parent_run", "call_id"):
+        value = getattr(attempt, name)
+        if value is not None and value != []:
+            plain[name] = _plain(value, limits)
+    if attempt.ancestors:
+        plain["ancestors"] = _plain(list(attempt.ancestors), limits)
+    return plain
 
 
 _WRITABLE = Limits(bytes=8 << 20, depth=128)
+_SHORT = 1000
 _REFUSED = Limits(bytes=64 << 10)
 """of what nobody asked for: an agent must not fill the disk with calls that are refused"""
 
 
 def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
     """The value where it can be written down; else what it is, never dropped in silence."""
+    if type(value) is str and len(value) <= _SHORT and value.isascii():
+        return value
     try:
         check_json(value, limits)
     except Refused as why:
@@ -162,7 +174,7 @@ def _plain(value: Any, limits: Limits = _WRITABLE) -> Any:
 
 
 def _verdicts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
-    return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": v.message} for v in found]
+    return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": redacted(v.message)} for v in found]
 
 
 def _time(event: Event) -> float:

@@ -11,7 +11,9 @@ from typing import Any
 
 import re2
 
-_PATTERNS = {
+from bylaw.engine.matching import compile_search
+
+SECRETS = {
     "private key": r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
     "jwt": r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
     "api key": (
@@ -20,8 +22,10 @@ _PATTERNS = {
     ),
     "token": r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*",
 }
-_ANY = re2.compile("|".join(f"(?:{pattern})" for pattern in _PATTERNS.values()))
-_COMPILED = {kind: re2.compile(pattern) for kind, pattern in _PATTERNS.items()}
+_has_any = compile_search("|".join(f"(?:{pattern})" for pattern in SECRETS.values()))
+_SHORTEST = 15
+"""characters of a secret that is known by its form: no shorter text can hold one"""
+_COMPILED = {kind: re2.compile(pattern) for kind, pattern in SECRETS.items()}
 _SECRET_KEYS = re2.compile(
     r"(?i)^(?:.*[_-])?(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?token|authorization)$"
 )
@@ -50,7 +54,7 @@ def _names_a_secret(key: str) -> bool:
 def _text(text: str) -> str:
     if len(text) > _LONGEST:
         return _marker("long text")
-    if not _ANY.search(text):  # the common case: one search instead of four substitutions
+    if len(text) < _SHORTEST or not _has_any(text):  # the common case: one search instead of four substitutions
         return text
     for kind, pattern in _COMPILED.items():
         text = pattern.sub(_marker(kind), text)

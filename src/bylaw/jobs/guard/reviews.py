@@ -22,11 +22,11 @@ class NotAnswered(ValueError):
 
 def open_review(
     transaction: Transaction, attempt: Attempt, digest: str, decision: Decision, options: Options, now: float
-) -> str:
-    """The id of the review of this action: the one that is open already, or a new one."""
+) -> ReviewRecord:
+    """The review of this action: the one that is open or approved already, or a new one."""
     known = transaction.find_review(attempt.session, digest)
     if known is not None and not _is_over(known, now):
-        return known.id
+        return known
     review = ReviewRecord(
         id=f"review-{uuid.uuid4().hex[:16]}",
         session=attempt.session,
@@ -37,15 +37,24 @@ def open_review(
         action_hash=digest,
         policy=decision.policy,
         rules=decision.matched,
-        reason=decision.reason,
+        reason=redacted(decision.reason),
         created_at=now,
         expires_at=None if options.review_seconds is None else now + options.review_seconds,
         uses_left=options.review_uses,
         asked_by=attempt.agent,
     )
-    transaction.put_review(review)
+    review = transaction.put_review(review)
     _note(transaction, review, "opened", now)
-    return review.id
+    return review
+
+
+def advice(review: ReviewRecord) -> str:
+    """What an agent may do whose call is paused by it."""
+    if review.status != "approved":
+        return f"wait for the review `{review.id}` to be answered, then resume the call with it"
+    if review.edited is not None:
+        return f"the review `{review.id}` has approved another call in its place; resume that one with the review"
+    return f"this call is approved; resume it with the review `{review.id}`"
 
 
 def approved(
@@ -74,9 +83,16 @@ def spend(transaction: Transaction, review: ReviewRecord, now: float) -> None:
 
 
 def _approved_hash(review: ReviewRecord) -> str:
+    return review.action_hash if review.edited_hash is None else review.edited_hash
+
+
+def edited_attempt(review: ReviewRecord, attempt: Attempt) -> Attempt | None:
+    """The attempt as it was approved; None where secrets were taken out of it, so that nobody here knows it."""
     if review.edited is None:
-        return review.action_hash
-    return action_hash(review.edited["tool"], review.edited["arguments"], review.agent, review.policy)
+        return attempt
+    edited = replace(attempt, tool=review.edited["tool"], arguments=review.edited["arguments"])
+    known = action_hash(edited.tool, edited.arguments, review.agent, review.policy)
+    return edited if known == review.edited_hash else None
 
 
 def _is_over(review: ReviewRecord, now: float) -> bool:
@@ -85,8 +101,7 @@ def _is_over(review: ReviewRecord, now: float) -> bool:
 
 def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float) -> None:
     data = {"review": review.id, "what": what, "tool": review.tool, "by": review.decided_by}
-    transaction.append_event(EventRow(review.session, "review", now, data))
-    transaction.append_audit(now, {"kind": "review", "session": review.session, **data})
+    transaction.append_to_both(EventRow(review.session, "review", now, data))
 
 
 class Reviews:
@@ -126,7 +141,7 @@ class Reviews:
         if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
             raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
         often = {} if uses is None else {"uses_left": uses}
-        return self._answer(review_id, by, status="approved", edited=edited, note=note, **often)
+        return self._answer(review_id, by, edited, status="approved", note=note, **often)
 
     def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
         return self._answer(review_id, by, status="rejected", note=note)
@@ -142,7 +157,7 @@ class Reviews:
                 return review
             time.sleep(min(poll, max(0.0, until - time.monotonic())))
 
-    def _answer(self, review_id: str, by: str, **change: Any) -> ReviewRecord:
+    def _answer(self, review_id: str, by: str, edited: dict[str, Any] | None = None, **change: Any) -> ReviewRecord:
         known = self.get(review_id)
         if known is None:
             raise NotAnswered(f"there is no review `{review_id}`")
@@ -153,7 +168,7 @@ class Reviews:
             now = self._clock()
             problem = _why_not(review, by, now)
             if problem is None:
-                review = replace(review, decided_by=by, decided_at=now, **change)
+                review = replace(_edited(review, edited), decided_by=by, decided_at=now, **change)
             elif _is_over(review, now) and review.status == "pending":
                 review = replace(review, status="expired")
             else:
@@ -163,6 +178,14 @@ class Reviews:
         if problem is not None:
             raise NotAnswered(problem)
         return review
+
+
+def _edited(review: ReviewRecord, edited: dict[str, Any] | None) -> ReviewRecord:
+    """With the call that is approved in its place: by its hash, and for people to see."""
+    if edited is None:
+        return review
+    digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)
+    return replace(review, edited=redacted(edited), edited_hash=digest)
 
 
 def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:

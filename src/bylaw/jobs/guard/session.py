@@ -1,8 +1,8 @@
 """What a guard remembers of one session.
 
 Each policy has two evaluations of its own. The one about attempts moves on with every attempt. The one about calls
-moves on when a call is allowed: that is the reservation. Until the call is settled, the evaluation before it is kept,
-so that a call which never ran can be taken out again by going through what happened since.
+moves on when a call is allowed: that is the reservation. Until the call is settled, it is kept what takes it back, and
+what happened since, so that a call which never ran can be taken out again by going through that once more.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from bylaw.engine.evaluation import Evaluation
+from bylaw.engine.scope import Undo
 from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.model.decision import Attempt
-from bylaw.model.events import Event, Origin, ToolCall, ToolResult
+from bylaw.model.events import Event, Message, Origin, Response, SessionEnd, ToolCall, ToolResult
+from bylaw.model.verdict import Verdict
 
 MOST_UNSETTLED = 256
 """calls and results that are kept for a release; beyond that the oldest call counts as made"""
 MOST_OPEN = 1024
 """calls whose result can still be linked"""
-MOST_OTHERS = 32
-"""policies that are not ours whose memory is kept"""
 MOST_DENIED = 256
 """denied calls that are counted apart"""
 
@@ -32,7 +31,10 @@ class Logged(Struct):
     """Something that happened since the oldest reservation that is not settled."""
 
     event: Event
+    undo: Undo
     settled: bool = True
+    text: Raw | None = None
+    """event and undo as they are written down"""
 
 
 class PolicyState:
@@ -42,55 +44,59 @@ class PolicyState:
         self.policy = policy
         self.attempts = Evaluation(policy.attempts)
         self.calls = Evaluation(policy.calls)
-        self.base: Evaluation | None = None
-        """before the oldest reservation that is not settled; None where all are"""
         self.log: list[Logged] = []
+        """from the oldest reservation on that is not settled"""
 
     def reserve(self, call: ToolCall) -> None:
-        if not self.policy.calls.rules:
-            return
-        if self.base is None:
-            self.base = self.calls.fork()
-        self.log.append(Logged(call, settled=False))
-        self.calls.step(call)
-        if len(self.log) > MOST_UNSETTLED:
-            self.log[0].settled = True
-            self._advance()
+        log = self.log
+        log.append(Logged(call, self.calls.reserve(call), False))
+        if len(log) > MOST_UNSETTLED:
+            log[0].settled = True
+            self._forget_settled()
 
-    def tell(self, event: Event) -> Sequence[Any]:
+    def tell(self, event: Event) -> Sequence[Verdict]:
         """Something that happened for certain."""
-        if self.base is not None:
-            self.log.append(Logged(event))
-        return self.calls.step(event)
+        if isinstance(event, Response | SessionEnd):  # it shows that the calls before it were made
+            self.settle(None)
+        if not self.log or not isinstance(event, ToolCall | ToolResult | Message):  # of others no rule hears
+            return self.calls.step(event)
+        decided, undo = self.calls.retractable(event)
+        self.log.append(Logged(event, undo))
+        return decided
 
     def settle(self, call_id: str | None) -> None:
         """The call was made; None: every call so far was."""
         for logged in self.log:
             if isinstance(logged.event, ToolCall) and call_id in (None, logged.event.call_id):
                 logged.settled = True
-        self._advance()
+        self._forget_settled()
 
     def release(self, call_id: str) -> bool:
         """The call was never made: as if it had not been allowed."""
-        kept = [one for one in self.log if one.settled or getattr(one.event, "call_id", None) != call_id]
-        if len(kept) == len(self.log) or self.base is None:
+        log = self.log
+        released = {i for i, one in enumerate(log) if not one.settled and _call_id(one.event) == call_id}
+        if not released:
             return False
-        self.log, self.calls = kept, self.base.fork()
-        for logged in self.log:
-            self.calls.step(logged.event)
-        self._advance()
+        since = min(released)
+        again = [one for i, one in enumerate(log) if i >= since and i not in released]
+        for one in reversed(log[since:]):
+            self.calls.undo(one.event.origin.session, one.undo)
+        del log[since:]
+        for one in again:
+            log.append(Logged(one.event, self.calls.retractable(one.event)[1], one.settled))
+        self._forget_settled()
         return True
 
-    def _advance(self) -> None:
-        """Move the base past everything that is settled."""
-        done = next((i for i, one in enumerate(self.log) if not one.settled), len(self.log))
-        if done == len(self.log):
-            self.base, self.log = None, []
-            return
-        assert self.base is not None
-        for logged in self.log[:done]:
-            self.base.step(logged.event)
-        del self.log[:done]
+    def _forget_settled(self) -> None:
+        """What comes before everything that is not settled is never taken back."""
+        log = self.log
+        done = next((i for i, one in enumerate(log) if not one.settled), len(log))
+        if done:
+            del log[:done]
+
+
+def _call_id(event: Event) -> str | None:
+    return event.call_id if isinstance(event, ToolCall) else None
 
 
 class SessionState:
@@ -98,6 +104,7 @@ class SessionState:
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.origin = Origin(key)
         self.policies: dict[str, PolicyState] = {}
         """by policy hash"""
         self.fed: frozenset[str] = frozenset()
@@ -107,13 +114,14 @@ class SessionState:
         """action hash → how often it was denied"""
         self.open: dict[str, ToolCall] = {}
         self.turn: int | None = None
-        self.attempts = 0
         self.above: dict[str, tuple[str, ...]] = {}
         """agent → those above it, as its latest attempt said"""
-        self.others: dict[str, _PolicyData] = {}
+        self.others: dict[str, Any] = {}
         """what policies of other guards remember, or earlier ones of this; never read, always kept"""
         self.afresh = False
         """whether a policy began to remember after others had"""
+        self.written: dict[str, tuple[ToolCall, Raw]] = {}
+        """open calls as they were written down last, by their id"""
 
     def of(self, policy: CompiledPolicy) -> PolicyState:
         state = self.policies.get(policy.hash)
@@ -143,114 +151,3 @@ class SessionState:
         if len(self.denied) > MOST_DENIED:
             del self.denied[next(iter(self.denied))]
         return before
-
-
-# -- written down -----------------------------------------------------------------------------------------------------
-
-
-_NOTHING = Raw(b"null")
-
-
-class _PolicyData(Struct, array_like=True):
-    attempts: Raw
-    calls: Raw
-    base: Raw = _NOTHING  # msgspec reads no `Raw | None`
-    log: list[tuple[list[Any], bool]] = []
-
-
-class _Data(Struct):
-    policies: dict[str, _PolicyData] = {}
-    fed: list[str] = []
-    runs: dict[str, tuple[str | None, str | None]] = {}
-    denied: dict[str, int] = {}
-    open: list[list[Any]] = []
-    above: dict[str, tuple[str, ...]] = {}
-    turn: int | None = None
-    attempts: int = 0
-
-
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Data).decode
-
-
-def dump(state: SessionState) -> bytes:
-    return _encode(
-        _Data(
-            policies=state.others | {key: _dump_policy(policy) for key, policy in state.policies.items()},
-            fed=sorted(state.fed),
-            runs=state.runs,
-            denied=state.denied,
-            above=state.above,
-            open=[_event(call) for call in state.open.values()],
-            turn=state.turn,
-            attempts=state.attempts,
-        )
-    )
-
-
-def _dump_policy(state: PolicyState) -> _PolicyData:
-    return _PolicyData(
-        Raw(state.attempts.snapshot()),
-        Raw(state.calls.snapshot()),
-        _NOTHING if state.base is None else Raw(state.base.snapshot()),
-        [(_event(one.event), one.settled) for one in state.log],
-    )
-
-
-def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionState:
-    state = SessionState(key)
-    if not data:
-        return state
-    found = _decode(data)
-    known = {policy.hash: policy for policy in policies}
-    for hash, saved in found.policies.items():
-        if hash in known:
-            state.policies[hash] = _load_policy(known[hash], saved, key)
-    others = [hash for hash in found.policies if hash not in known]
-    state.others = {hash: found.policies[hash] for hash in others[-MOST_OTHERS:]}
-    state.above = found.above
-    state.fed = frozenset(found.fed)
-    state.runs, state.denied = found.runs, found.denied
-    calls = [_revive(one, key) for one in found.open]
-    state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
-    state.turn, state.attempts = found.turn, found.attempts
-    return state
-
-
-def _load_policy(policy: CompiledPolicy, saved: _PolicyData, session: str) -> PolicyState:
-    state = PolicyState(policy)
-    state.attempts = Evaluation.restore(policy.attempts, bytes(saved.attempts))
-    state.calls = Evaluation.restore(policy.calls, bytes(saved.calls))
-    if bytes(saved.base) != bytes(_NOTHING):
-        state.base = Evaluation.restore(policy.calls, bytes(saved.base))
-        state.log = [Logged(_revive(event, session), settled) for event, settled in saved.log]
-    return state
-
-
-def _event(event: Event) -> list[Any]:
-    origin = event.origin
-    who = [origin.run, origin.parent_run, origin.agent]
-    if isinstance(event, ToolCall):
-        return ["call", who, event.turn, event.at, event.name, event.call_id, event.arguments]
-    assert isinstance(event, ToolResult)
-    call = None if event.call is None else _event(event.call)
-    return ["result", who, event.turn, event.at, event.name, event.call_id, event.content, event.is_error, call]
-
-
-def _revive(data: list[Any], session: str) -> Event:
-    kind, (run, parent_run, agent), turn, at, name, call_id, content, *rest = data
-    origin = Origin(session, run, parent_run, agent)
-    if kind == "call":
-        return ToolCall(origin=origin, turn=turn, at=at, name=name, call_id=call_id, arguments=content)
-    is_error, call = rest
-    answered = None if call is None else _revive(call, session)
-    return ToolResult(
-        origin=origin,
-        turn=turn,
-        at=at,
-        name=name,
-        call_id=call_id,
-        content=content,
-        is_error=is_error,
-        call=answered if isinstance(answered, ToolCall) else None,
-    )
