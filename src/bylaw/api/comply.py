@@ -1,0 +1,146 @@
+"""Compliance as Python functions: the rules that a system prompt states, checked on a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from bylaw.adapters.judges import open_judge, require_enabled
+from bylaw.api.comply_inputs import as_trace, checked_aliases, seconds_in
+from bylaw.dialects.prompt.reading import read_prompt
+from bylaw.jobs.comply.deciding import Compliance as _Compliance
+from bylaw.jobs.comply.judging.asking import Asking
+from bylaw.jobs.comply.judging.memory import Memory
+from bylaw.jobs.comply.tools import completed, read_tools, tools_called
+from bylaw.model.compliance import ComplianceResult
+from bylaw.model.judging import Judge
+from bylaw.model.trace import Trace
+
+TIMEOUT_MS = 60_000
+_SHARED = Memory()
+"""answers of judges that were given no folder, for as long as the process runs"""
+
+
+class Compliance:
+    """The rules of one system prompt, read and compiled once, for any number of traces.
+
+    `tools`: the agent's tool schemas, in OpenAI's, Anthropic's or MCP's form; without them the tools are those that a
+    trace shows. `aliases`: words of the prompt → the tools they stand for. `judge`: `openai:MODEL`, `anthropic:MODEL`
+    or any object with `ask`, asked about what stays undecided (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
+    `judge_batch` puts all rules in one question, `judge_cache` is a folder that keeps its answers.
+    """
+
+    def __init__(
+        self,
+        system_prompt: str,
+        *,
+        tools: Any = None,
+        aliases: Mapping[str, Sequence[str]] | None = None,
+        judge: str | Judge | None = None,
+        judge_url: str | None = None,
+        judge_batch: bool = False,
+        judge_cache: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if not isinstance(system_prompt, str):
+            raise TypeError(f"system_prompt must be text, not {type(system_prompt).__name__}")
+        self._prompt = system_prompt
+        self._tools = None if tools is None else read_tools(tools)
+        self._aliases = checked_aliases(aliases)
+        self._own: _Compliance | None = None
+        self._judge = _judge(judge, judge_url)
+        self._batch = judge_batch
+        self._memory = _SHARED if judge_cache is None else Memory(judge_cache)
+
+    def check(self, trace_events: Any, *, timeout_ms: float = TIMEOUT_MS) -> ComplianceResult:
+        """Which rules did this trace break, keep, never touch, and which cannot be told?
+
+        `trace_events`: a list of `user_message`, `agent_message`, `tool_call` and `tool_result` events, or any trace
+        that `load_trace` takes. `timeout_ms` bounds all that the judge may take. Raises InputError, TypeError,
+        ValueError, and with a judge JudgeUnreachable and TimeoutError.
+        """
+        deadline = time.monotonic() + seconds_in(timeout_ms)
+        trace = as_trace(trace_events)
+        result = self._compiled(trace).check(trace)
+        if self._judge is None:
+            return result
+        asking = Asking(self._judge, self._memory, self._prompt, trace, batch=self._batch, deadline=deadline)
+        return asking.take(result)
+
+    def _compiled(self, trace: Trace) -> _Compliance:
+        """Tools that are given are always the same; those of a trace are not."""
+        called = tools_called(trace.events)
+        tools = called if self._tools is None else completed(self._tools, called, self._prompt)
+        if tools != self._tools:
+            return _compiled(self._prompt, _Key(tools), _Key(self._aliases))
+        if self._own is None:
+            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases))
+        return self._own
+
+
+async def check_compliance(
+    system_prompt: str,
+    trace_events: Any,
+    *,
+    tools: Any = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    judge: str | Judge | None = None,
+    timeout_ms: float = TIMEOUT_MS,
+) -> ComplianceResult:
+    """Did the agent keep the rules that its own system prompt states? See `Compliance` for what each argument takes.
+
+    Offline and deterministic unless a `judge` is given. The work is done in a thread, so that the event loop goes on.
+    """
+    job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
+    return await asyncio.to_thread(job.check, trace_events, timeout_ms=timeout_ms)
+
+
+def check_compliance_sync(
+    system_prompt: str,
+    trace_events: Any,
+    *,
+    tools: Any = None,
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    judge: str | Judge | None = None,
+    timeout_ms: float = TIMEOUT_MS,
+) -> ComplianceResult:
+    """The same, for code that does not await."""
+    job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
+    return job.check(trace_events, timeout_ms=timeout_ms)
+
+
+class _Key:
+    """Something that is compared by what it holds, so that a cache can look it up."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self._bytes = msgspec.json.encode(value, enc_hook=str)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self._bytes == other._bytes
+
+    def __hash__(self) -> int:
+        return hash(self._bytes)
+
+
+@lru_cache(maxsize=128)
+def _compiled(prompt: str, tools: _Key, aliases: _Key) -> _Compliance:
+    return _Compliance(read_prompt(prompt, tools=tools.value, aliases=aliases.value))
+
+
+def _judge(judge: str | Judge | None, url: str | None) -> Judge | None:
+    if judge is None:
+        return None
+    if isinstance(judge, str):
+        return open_judge(judge, url=url)
+    if not callable(getattr(judge, "ask", None)):
+        raise TypeError(
+            f"judge must be text such as `openai:MODEL` or an object with `ask`, not {type(judge).__name__}"
+        )
+    require_enabled()
+    return judge

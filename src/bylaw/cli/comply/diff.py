@@ -1,0 +1,54 @@
+"""`bylaw comply diff`"""
+
+from __future__ import annotations
+
+import click
+
+from bylaw.cli.comply.inputs import ALIAS_HELP, TOOLS_HELP, read_alias_file, read_prompt_file, read_tools_file
+from bylaw.cli.output import emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse
+from bylaw.errors import ExitCode, InputError
+
+
+@click.command(name="diff")
+@click.argument("before", metavar="OLD")
+@click.argument("after", metavar="NEW")
+@click.option("--tools", "tools_file", metavar="FILE", help=TOOLS_HELP)
+@click.option("--alias", "alias_file", metavar="FILE", help=ALIAS_HELP)
+@output_options
+def command(
+    before: str,
+    after: str,
+    tools_file: str | None,
+    alias_file: str | None,
+    formats: tuple[str, ...],
+    output: str | None,
+) -> ExitCode:
+    """Compare the rules of two versions of a prompt.
+
+    Exits 1 where a rule was dropped or loosened, or changed in a way that cannot be told from that; 3 where neither
+    prompt states a rule that could be read.
+    """
+    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.jobs.comply.changes import compare_rules
+    from bylaw.report import comply_json, comply_markdown, comply_terminal
+
+    targets = parse_targets(formats, output)
+    try:
+        texts = read_prompt_file(before), read_prompt_file(after)
+        tools = () if tools_file is None else read_tools_file(tools_file)
+        aliases = {} if alias_file is None else read_alias_file(alias_file)
+    except InputError as problem:
+        return refuse("comply diff", problem.diagnostics, targets)
+    old, new = (read_prompt(text, tools=tools, aliases=aliases) for text in texts)
+    notes = [f"{name}: {note}" for name, side in ((before, old), (after, new)) for note in side.notes]
+    diff = compare_rules(old.rules, new.rules, names=(before, after), texts=texts, notes=notes)
+    render = {
+        "json": comply_json.render_diff,
+        "markdown": comply_markdown.render_diff,
+        "terminal": comply_terminal.render_diff,
+    }
+    for target in targets:
+        with opened(target) as out:
+            emit(render[target.format](diff), out)
+    return ExitCode(diff.exit_code)

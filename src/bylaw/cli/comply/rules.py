@@ -1,0 +1,55 @@
+"""`bylaw comply rules`"""
+
+from __future__ import annotations
+
+import click
+
+from bylaw.cli.comply.inputs import (
+    ALIAS_HELP,
+    PROMPT_HELP,
+    TOOLS_HELP,
+    read_alias_file,
+    read_prompt_file,
+    read_tools_file,
+)
+from bylaw.cli.output import emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse
+from bylaw.errors import ExitCode, InputError
+
+
+@click.command(name="rules")
+@click.option("--prompt", "prompt_file", required=True, metavar="FILE", help=PROMPT_HELP)
+@click.option("--tools", "tools_file", metavar="FILE", help=TOOLS_HELP)
+@click.option("--alias", "alias_file", metavar="FILE", help=ALIAS_HELP)
+@output_options
+def command(
+    prompt_file: str,
+    tools_file: str | None,
+    alias_file: str | None,
+    formats: tuple[str, ...],
+    output: str | None,
+) -> ExitCode:
+    """List the rules that a prompt states, with their places, and why some cannot be checked.
+
+    Exits 3 where no rule could be read.
+    """
+    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.report import comply_json, comply_markdown, comply_terminal
+
+    targets = parse_targets(formats, output)
+    try:
+        text = read_prompt_file(prompt_file)
+        tools = () if tools_file is None else read_tools_file(tools_file)
+        aliases = {} if alias_file is None else read_alias_file(alias_file)
+    except InputError as problem:
+        return refuse("comply rules", problem.diagnostics, targets)
+    rules = read_prompt(text, tools=tools, aliases=aliases).rules
+    render = {
+        "json": comply_json.render_rules,
+        "markdown": comply_markdown.render_rules,
+        "terminal": comply_terminal.render_rules,
+    }
+    for target in targets:
+        with opened(target) as out:
+            emit(render[target.format](rules, prompt_file, text), out)
+    return ExitCode.OK if rules else ExitCode.NOTHING_CHECKED

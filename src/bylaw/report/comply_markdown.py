@@ -1,0 +1,69 @@
+"""Compliance for a pull request or a summary page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bylaw.model.compliance import BehavioralRule, ComplyReport, PromptDiff
+from bylaw.model.prompt import PromptRule
+from bylaw.report import comply_wording as wording
+from bylaw.report.markdown import code, escape
+
+SHOWN = 5
+_MARKS = {0: "✅", 1: "❌", 3: "⚠️", 4: "⚠️"}
+
+
+def render_comply(report: ComplyReport) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: ComplyReport) -> Iterator[str]:
+    yield f"### {_MARKS[report.exit_code]} Bylaw comply: {escape(wording.headline(report))}"
+    yield ""
+    yield escape(wording.size(report))
+    yield ""
+    for rule in wording.violated(report):
+        yield from _violated(report, rule)
+    open_ = [f"- **{escape(r.rule_id)}**: {escape('; '.join(why[:SHOWN]))}" for r, why in wording.undecided(report)]
+    if open_:
+        yield from ("**Undecided**", "", *open_, "")
+    for result in report.results[: SHOWN * 2]:
+        yield f"{escape(result.trace)}: {escape(wording.coverage(result))}  "
+    yield from (f"> {escape(remark)}" for remark in wording.remarks(report))
+
+
+def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
+    place = wording.place(report.prompt, report.text, rule.start)
+    yield f"**{escape(rule.rule_id)}** violated · {rule.tier} · {rule.severity} · {code(place)}"
+    yield ""
+    yield f"> {escape(wording.one_line(rule.description))}"
+    yield ""
+    found = [
+        (result.trace, one) for result in report.results for one in result.violations if one.rule_id == rule.rule_id
+    ]
+    for trace, violation in found[:SHOWN]:
+        where = "at the end" if violation.event_index is None else f"event {violation.event_index}"
+        yield f"- {escape(trace)}, {where}: {code(violation.evidence)}"
+    if len(found) > SHOWN:
+        yield f"- … and {len(found) - SHOWN:,} more"
+    yield ""
+
+
+def render_rules(rules: Sequence[PromptRule], file: str, text: str) -> str:
+    lines = ["| rule | tier | severity | place | sentence | |", "|---|---|---|---|---|---|"]
+    for rule in rules:
+        place = code(wording.place(file, text, rule.start))
+        sentence, why = escape(wording.one_line(rule.description)), escape(rule.undecided or "")
+        lines.append(f"| {escape(rule.rule_id)} | {rule.tier} | {rule.severity} | {place} | {sentence} | {why} |")
+    return "\n".join(lines) + "\n"
+
+
+def render_diff(diff: PromptDiff) -> str:
+    lines = [f"### {_MARKS[diff.exit_code]} Bylaw comply diff: {escape(wording.diff_headline(diff))}", ""]
+    for change in diff.changes:
+        name = (change.after or change.before).rule_id  # type: ignore[union-attr]
+        lines.append(f"- **{change.kind}** {escape(name)}{f': {escape(change.why)}' if change.why else ''}")
+        for sign, rule, place in wording.diff_sides(diff, change):
+            side = "before" if sign == "-" else "after"
+            lines.append(f"    - {side} {escape(wording.one_line(rule.description))} ({code(place)})")
+    return "\n".join([*lines, *(f"> {escape(note)}" for note in diff.notes)]) + "\n"

@@ -1,0 +1,308 @@
+"""`check_compliance`: what became of each rule, where, and how sure that is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.jobs.comply.results import DEEPEST, LONGEST, read_literal
+from bylaw.jobs.comply.tools import read_tools, tools_called
+from bylaw.model.prompt import Tier
+from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
+
+DOCUMENT_PROMPT = (
+    "You are a careful database assistant. Never call drop_table. "
+    "Always confirm with the user before running destructive SQL."
+)
+DOCUMENT_EVENTS = [
+    {"type": "user_message", "content": "Clean up old records."},
+    {"type": "tool_call", "name": "drop_table", "args": {"name": "users"}},
+]
+
+
+def check(events: Any, prompt: str = PROMPT, **more: Any) -> bylaw.ComplianceResult:
+    return bylaw.check_compliance_sync(prompt, events, **more)
+
+
+def states(result: bylaw.ComplianceResult) -> dict[str, str]:
+    return {rule.rule_id: rule.state.value for rule in result.extracted_rules}
+
+
+# -- the example of the document ---------------------------------------------------------------------------------------
+
+
+def test_the_drop_table_example() -> None:
+    result = asyncio.run(bylaw.check_compliance(system_prompt=DOCUMENT_PROMPT, trace_events=DOCUMENT_EVENTS))
+    assert result.detected is True
+    found = {violation.rule_id: violation for violation in result.violations}
+    dropped = found["never-drop-table"]
+    assert dropped.event_index == 1
+    assert "drop_table" in dropped.evidence
+    assert "Never call drop_table." in dropped.explanation
+    assert 0 < dropped.confidence <= result.confidence <= 1
+    assert (result.tokens_used, result.cost_usd) == (0, 0.0)
+    stated = {rule.rule_id: rule for rule in result.extracted_rules}
+    assert DOCUMENT_PROMPT[stated["never-drop-table"].start : stated["never-drop-table"].end].startswith("Never call")
+    assert stated["never-drop-table"].tier is Tier.CERTAIN
+
+
+def test_the_twins_agree() -> None:
+    awaited = asyncio.run(bylaw.check_compliance(DOCUMENT_PROMPT, DOCUMENT_EVENTS))
+    assert awaited == bylaw.check_compliance_sync(DOCUMENT_PROMPT, DOCUMENT_EVENTS)
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_violated_and_undecided() -> None:
+    result = check(EVENTS)
+    assert states(result) == {"never-drop-table": "violated", "be-kind": "undecided"}
+    assert result.extracted_rules[1].reason == "open wording"
+    assert result.coverage == 0.5
+    assert result.confidence == 1.0
+    assert [violation.event_index for violation in result.violations] == [1]
+    assert result.degraded == []
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_satisfied_does_not_make_the_rest_so() -> None:
+    result = check(EVENTS[:1] + EVENTS[3:])
+    assert states(result) == {"never-drop-table": "satisfied", "be-kind": "undecided"}
+    assert not result.detected
+    assert result.confidence == 0.0
+
+
+def test_not_triggered(stated: Callable[..., None]) -> None:
+    stated(look_up_first())
+    assert states(check(EVENTS)) == {"look-up-first": "not_triggered"}
+
+
+NEVER = {"kind": "no_call", "params": {"tool": "drop_table"}}
+BEFORE = {"id": "other", "kind": "must_call_before", "params": {"first": "lookup_order", "second": "issue_refund"}}
+BLIND = {"id": "blind", "kind": "max_total_tokens", "params": {"max_tokens": 5}}
+SENTENCE = "Never call drop_table."
+
+
+@pytest.mark.parametrize(
+    ("items", "events", "wanted"),
+    [
+        ((NEVER, BEFORE), EVENTS, "violated"),
+        ((NEVER, BLIND), EVENTS, "violated"),
+        ((NEVER, BEFORE), EVENTS[3:], "satisfied"),
+        ((NEVER, BLIND), EVENTS[3:], "undecided"),
+        ((BEFORE, BLIND), EVENTS[3:], "undecided"),
+        ((BEFORE,), EVENTS[3:], "not_triggered"),
+        ((), EVENTS, "undecided"),
+    ],
+)
+def test_a_rule_of_several_parts(
+    items: tuple[dict[str, Any], ...], events: list[Any], wanted: str, stated: Callable[..., None]
+) -> None:
+    stated(rule(SENTENCE, "whole", *items))
+    assert states(check(events)) == {"whole": wanted}
+
+
+def test_a_part_left_open_is_not_satisfied(stated: Callable[..., None]) -> None:
+    stated(rule(SENTENCE, "whole", NEVER, undecided="what counts as a table is not told"))
+    result = check(EVENTS[3:])
+    assert states(result) == {"whole": "undecided"}
+    assert result.extracted_rules[0].reason == "what counts as a table is not told"
+    assert states(check(EVENTS)) == {"whole": "violated"}
+
+
+def test_a_part_that_the_engine_refuses_is_said(stated: Callable[..., None]) -> None:
+    stated(rule(SENTENCE, "whole", NEVER, {"id": "odd", "kind": "no_such_kind", "params": {}}))
+    result = check(EVENTS[3:])
+    assert states(result) == {"whole": "undecided"}
+    assert any("cannot be run" in note for note in result.degraded)
+    assert states(check(EVENTS)) == {"whole": "violated"}
+
+
+def test_items_that_share_an_id_are_told_apart(stated: Callable[..., None]) -> None:
+    other = {"kind": "no_call", "params": {"tool": "never_used"}, "id": "same"}
+    stated(rule(SENTENCE, "one", {**NEVER, "id": "same"}), rule("Be kind to the user.", "two", other))
+    assert states(check(EVENTS)) == {"one": "violated", "two": "satisfied"}
+
+
+def test_the_confidence_is_that_of_the_surest_violation(stated: Callable[..., None]) -> None:
+    stated(
+        rule(SENTENCE, "likely", NEVER, tier=Tier.LIKELY, confidence=0.7),
+        rule("Be kind to the user.", "less", {**NEVER, "id": "less"}, tier=Tier.LIKELY, confidence=0.4),
+    )
+    result = check(EVENTS)
+    assert result.confidence == 0.7
+    assert [violation.confidence for violation in result.violations] == [0.7, 0.4]
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_a_trace_that_stopped_early_is_said() -> None:
+    whole = bylaw.load_trace(EVENTS[3:])
+    cut = bylaw.Trace(name="cut", format=whole.format, events=whole.events, complete=False)
+    assert "the recording stopped early" in check(cut).degraded
+
+
+# -- where ------------------------------------------------------------------------------------------------------------
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "drop_table", "arguments": "{}"}}
+CHAT: list[dict[str, Any]] = [
+    {"role": "system", "content": PROMPT},
+    {"role": "user", "content": "hello"},
+    {"role": "assistant", "content": "hello"},
+    {"role": "user", "content": "drop it"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": "done"},
+]
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_the_index_is_that_of_the_list_given(tmp_path: Path) -> None:
+    talk = [{"type": "agent_message", "content": "a"}, {"type": "user_message", "content": "b"}]
+    long = [*talk, *talk, *EVENTS]
+    lines, listed = tmp_path / "trace.jsonl", tmp_path / "trace.json"
+    lines.write_text("\n".join(map(json.dumps, long)))
+    listed.write_text(json.dumps(long, indent=1))
+    for given in (long, tuple(long), {"events": long}, lines, str(listed), bylaw.load_trace(long), lines.read_bytes()):
+        assert [violation.event_index for violation in check(given).violations] == [5]
+    for messages in (CHAT, {"messages": CHAT}):
+        assert [violation.event_index for violation in check(messages).violations] == [4]
+
+
+def test_all_events_that_decide_are_named(stated: Callable[..., None]) -> None:
+    stated(rule(SENTENCE, "once", {"kind": "must_call_once", "params": {"tool": "drop_table"}}))
+    result = check([*EVENTS, *EVENTS])
+    (violation,) = result.violations
+    assert (violation.event_index, violation.event_indexes) == (5, (1, 5))
+    assert "event 1:" in violation.evidence
+    assert "event 5:" in violation.evidence
+
+
+def test_what_only_the_end_decides_has_no_index(stated: Callable[..., None]) -> None:
+    stated(rule(SENTENCE, "say", {"kind": "must_include_text", "params": {"text": "Goodbye"}}))
+    (violation,) = check(EVENTS).violations
+    assert violation.event_index is None
+
+
+# -- results in Python's notation --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "failed"),
+    [
+        ("True", True, False),
+        (" None ", None, False),
+        ("{'status': 'pending', 'n': (1, 2)}", {"status": "pending", "n": [1, 2]}, False),
+        ("(True, {'a': None})", {"a": None}, False),
+        ("(True, False)", False, False),
+        ("(False, 'no such user')", "no such user", True),
+        ("{1: 'a', None: 'b'}", {"1": "a", "null": "b"}, False),
+        ("(1, 2)", [1, 2], False),
+        ("{'b', 'a'}", ["a", "b"], False),
+    ],
+)
+def test_python_values_are_read(text: str, value: Any, failed: bool) -> None:
+    assert read_literal(text) == (value, failed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "true",
+        "[true, {}]",
+        '{"a": 1}',
+        "",
+        "(see below)",
+        "{x}",
+        "(b'bytes', 1)",
+        "{'a': __import__('os')}",
+        "[1] * 10",
+        "(" * 100_000 + ")" * 100_000,
+        "[" * (DEEPEST + 1) + "True" + "]" * (DEEPEST + 1),
+        "['" + "x" * LONGEST + "']",
+        "KeyError: 'JPY'",
+        "{'a': 1",
+        "{[]: 1}",
+        "{(1, 2): 3}",
+    ],
+)
+def test_everything_else_stays_as_it_is(text: str) -> None:
+    assert read_literal(text) is None
+
+
+def test_a_rule_on_a_result_sees_the_value(stated: Callable[..., None]) -> None:
+    formula = "G (tool(pay) -> O result(check_balance, result.balance >= 100))"
+    stated(rule(SENTENCE, "enough", {"kind": "temporal", "params": {"formula": formula}}))
+
+    def paid(content: str) -> dict[str, str]:
+        events = [
+            {"type": "tool_call", "name": "check_balance", "args": {}},
+            {"type": "tool_result", "name": "check_balance", "content": content},
+            {"type": "tool_call", "name": "pay", "args": {}},
+        ]
+        return states(check(events))
+
+    assert paid("(True, {'balance': 150.0})") == {"enough": "satisfied"}
+    assert paid("(True, {'balance': 50.0})") == {"enough": "violated"}
+    assert paid('{"balance": 150}') == {"enough": "satisfied"}
+
+
+# -- tools ------------------------------------------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"amount": {"type": "number"}}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [{"type": "function", "function": {"name": "pay", "description": "Pays.", "parameters": SCHEMA}}],
+        [{"name": "pay", "description": "Pays.", "parameters": SCHEMA}],
+        [{"name": "pay", "description": "Pays.", "input_schema": SCHEMA}],
+        {"tools": [{"name": "pay", "description": "Pays.", "inputSchema": SCHEMA}]},
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "result": {"tools": [{"name": "pay", "description": "Pays.", "inputSchema": SCHEMA}]},
+        },
+        [{"title": "pay", "description": "Pays.", **SCHEMA}],
+        {"pay": {"description": "Pays.", "parameters": SCHEMA}},
+    ],
+)
+def test_tool_schemas_of_every_form(given: Any) -> None:
+    (tool,) = read_tools(given)
+    assert (tool.name, tool.description, tool.has_schema) == ("pay", "Pays.", True)
+    assert tool.params == {"amount": {"type": "number"}}
+
+
+def test_tools_are_learnt_from_the_calls() -> None:
+    events = [*EVENTS, {"type": "tool_call", "name": "drop_table", "args": {"force": True}}]
+    (tool,) = tools_called(bylaw.load_trace(events).events)
+    assert (tool.name, sorted(tool.params), tool.has_schema) == ("drop_table", ["api_key", "force", "name"], False)
+
+
+def test_a_compiled_prompt_is_used_again(stated: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    stated(never_drop(), be_kind())
+    read: list[str] = []
+    monkeypatch.setattr("bylaw.api.comply.read_prompt", _counted(read))
+    job = bylaw.Compliance(PROMPT)
+    job.check(EVENTS)
+    job.check([*EVENTS, *EVENTS])
+    check(EVENTS)
+    assert len(read) == 1
+    check([*EVENTS, {"type": "tool_call", "name": "another_tool", "args": {}}])
+    assert len(read) == 2, "other tools may bind the prompt's words otherwise"
+
+
+def _counted(read: list[str]) -> Callable[..., Any]:
+    from bylaw.dialects.prompt.reading import read_prompt
+
+    def counting(prompt: str, **more: Any) -> Any:
+        read.append(prompt)
+        return read_prompt(prompt, **more)
+
+    return counting

@@ -1,0 +1,297 @@
+"""`bylaw comply`: flags, reports, exit codes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bylaw.cli import main
+from tests.comply.support import (
+    EVENTS,
+    PROMPT,
+    be_kind,
+    drips,
+    judge_that,
+    look_up_first,
+    never_drop,
+    openai_says,
+    verdict,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_COLOR", "1")
+    (tmp_path / "prompt.md").write_text(PROMPT)
+    (tmp_path / "dropped.json").write_text(json.dumps(EVENTS))
+    (tmp_path / "talked.json").write_text(json.dumps(EVENTS[3:]))
+    return tmp_path
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def running(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as exited:
+            main(["comply", *arguments])
+        printed = capsys.readouterr()
+        return int(exited.value.code or 0), printed.out, printed.err
+
+    return running
+
+
+BASIC = ("--prompt", "prompt.md")
+
+
+# -- exit codes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_violated(run: Run) -> None:
+    code, out, _ = run(*BASIC, "dropped.json")
+    assert code == 1
+    assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (prompt.md: 2 rules, 1 trace)")
+    assert "✗ never-drop-table  violated  certain · critical · prompt.md:1:1" in out
+    assert "dropped.json · event 1 · confidence 1.00" in out
+    assert "? be-kind  undecided  likely · medium · prompt.md:1:24" in out
+    assert "open wording" in out
+    assert "1 violated · 0 satisfied · 0 not triggered · 1 undecided · coverage 50%" in out
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_no_violation_lists_what_is_undecided(run: Run) -> None:
+    code, out, _ = run(*BASIC, "talked.json")
+    assert code == 0
+    assert out.startswith("✓ NO VIOLATION FOUND: 1 rule undecided")
+    assert "? be-kind  undecided" in out
+
+
+def test_nothing_decided(run: Run, stated: Callable[..., None]) -> None:
+    stated(be_kind())
+    code, out, _ = run(*BASIC, "dropped.json")
+    assert (code, "NOTHING CHECKED: no rule could be decided" in out) == (3, True)
+
+
+def test_nothing_triggered(run: Run, stated: Callable[..., None]) -> None:
+    stated(look_up_first())
+    code, out, _ = run(*BASIC, "dropped.json")
+    assert (code, "NOTHING CHECKED: no rule was triggered" in out) == (3, True)
+    assert run(*BASIC, "--allow-vacuous", "dropped.json")[0] == 0
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_no_turn(run: Run, folder: Path) -> None:
+    (folder / "empty.json").write_text(json.dumps(EVENTS[:1]))
+    code, out, _ = run(*BASIC, "empty.json")
+    assert (code, "NOTHING CHECKED: no turn of the agent" in out) == (3, True)
+
+
+@pytest.mark.parametrize("text", ["", "The sky is blue.\n"])
+def test_no_rule(text: str, run: Run, folder: Path) -> None:
+    (folder / "prompt.md").write_text(text)
+    code, out, _ = run(*BASIC, "dropped.json")
+    assert (code, "NOTHING CHECKED: no rule could be read" in out) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--prompt", "none.md", "dropped.json"), "no-such-file"),
+        ((*BASIC, "none.json"), "no-such-file"),
+        ((*BASIC, "--tools", "bad.json", "dropped.json"), "bad.json"),
+        ((*BASIC, "--tools", "prompt.md", "dropped.json"), "must be a list of tools"),
+        ((*BASIC, "--alias", "list.yaml", "dropped.json"), "must map words to tools"),
+        ((*BASIC, "--alias", "seven.yaml", "dropped.json"), "must stand for"),
+        ((*BASIC, "--rules", "list.yaml", "dropped.json"), "list.yaml"),
+        ((*BASIC, "bad.json"), "bad.json"),
+    ],
+)
+@pytest.mark.usefixtures("two_rules")
+def test_bad_files(arguments: tuple[str, ...], said: str, run: Run, folder: Path) -> None:
+    (folder / "bad.json").write_text("{")
+    (folder / "list.yaml").write_text("- a\n")
+    (folder / "seven.yaml").write_text("verify: 7\n")
+    code, _, err = run(*arguments)
+    assert (code, said in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dropped.json",),
+        BASIC,
+        (*BASIC, "--judge", "nobody", "dropped.json"),
+        (*BASIC, "--from", "nothing", "dropped.json"),
+        (*BASIC, "--timeout-ms", "0", "dropped.json"),
+        (*BASIC, "--format", "xml", "dropped.json"),
+        (*BASIC, "--emit", "no/such/folder/rules.yaml", "dropped.json"),
+        ("--prompt", "-", "-"),
+        (),
+    ],
+)
+def test_bad_flags(arguments: tuple[str, ...], run: Run) -> None:
+    code, _, err = run(*arguments)
+    assert (code, "Error" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_bad_input_goes_into_the_report_too(run: Run) -> None:
+    code, out, _ = run("--prompt", "none.md", "--format", "json", "dropped.json")
+    assert (code, json.loads(out)["exit_code"]) == (2, 2)
+
+
+# -- several traces, several formats -----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_several_traces(run: Run) -> None:
+    code, out, _ = run(*BASIC, "dropped.json", "talked.json", "--format", "json")
+    report = json.loads(out)
+    assert code == report["exit_code"] == 1
+    assert [result["trace"] for result in report["results"]] == ["dropped.json", "talked.json"]
+    assert [result["detected"] for result in report["results"]] == [True, False]
+    first = report["results"][0]
+    assert first["violations"][0]["event_index"] == 1
+    assert [rule["state"] for rule in first["extracted_rules"]] == ["violated", "undecided"]
+    assert {"tokens_used", "cost_usd", "confidence", "coverage", "degraded"} <= first.keys()
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_each_conversation_of_a_file_is_checked_by_itself(run: Run, folder: Path) -> None:
+    both = [{"id": "a", "events": EVENTS[3:]}, {"id": "b", "events": EVENTS}]
+    (folder / "both.jsonl").write_text("\n".join(map(json.dumps, both)))
+    _, out, _ = run(*BASIC, "both.jsonl", "--format", "json")
+    results = json.loads(out)["results"]
+    assert [(result["trace"], result["detected"]) for result in results] == [
+        ("both.jsonl#a", False),
+        ("both.jsonl#b", True),
+    ]
+    assert results[1]["violations"][0]["event_index"] == 1
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_formats_agree(run: Run, folder: Path) -> None:
+    code, out, _ = run(*BASIC, "dropped.json", "--format", "markdown", "--format", "json=report.json")
+    assert code == 1
+    assert out.startswith("### ❌ Bylaw comply: VIOLATED: 1 of 2 rules broken")
+    assert json.loads((folder / "report.json").read_text())["verdict"] == "VIOLATED: 1 of 2 rules broken"
+    assert "**be-kind**: open wording" in out
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_text_out_of_a_trace_steers_no_terminal(run: Run, folder: Path) -> None:
+    event = {"type": "tool_call", "name": "drop_table", "args": {"name": "\x1b[31m\u202e"}}
+    (folder / "nasty.json").write_text(json.dumps([event]))
+    code, out, _ = run(*BASIC, "nasty.json")
+    assert code == 1
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+
+
+# -- what stands beside ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_emit_and_check_again(run: Run, folder: Path) -> None:
+    assert run(*BASIC, "--emit", "rules.yaml", "dropped.json")[0] == 1
+    assert yaml.safe_load((folder / "rules.yaml").read_text())["rules"][0]["id"] == "never-drop-table"
+    code, out, _ = run(*BASIC, "--rules", "rules.yaml", "dropped.json")
+    assert (code, "another version" in out) == (1, False)
+    (folder / "prompt.md").write_text(PROMPT + "\nMore.")
+    code, out, _ = run(*BASIC, "--rules", "rules.yaml", "dropped.json")
+    assert (code, "note: `rules.yaml` was made from another version of the prompt" in out) == (1, True)
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_rules_are_listed(run: Run) -> None:
+    code, out, _ = run("rules", *BASIC)
+    assert code == 0
+    assert "never-drop-table  certain · critical · no_call · prompt.md:1:1\n    Never call drop_table.\n" in out
+    assert "    undecided: open wording\n" in out
+    listed = json.loads(run("rules", *BASIC, "--format", "json")[1])["rules"]
+    assert [(rule["rule_id"], rule["line"], rule["column"]) for rule in listed] == [
+        ("never-drop-table", 1, 1),
+        ("be-kind", 1, 24),
+    ]
+    assert run("rules", *BASIC, "--format", "markdown")[1].startswith("| rule |")
+
+
+def test_no_rules_to_list(run: Run, stated: Callable[..., None]) -> None:
+    stated()
+    assert run("rules", *BASIC)[0] == 3
+
+
+def test_diff(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_text = {"old": (never_drop(), be_kind()), "new": (be_kind(),)}
+    monkeypatch.setattr(
+        "bylaw.dialects.prompt.extract.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]]
+    )
+    for name in by_text:
+        (folder / f"{name}.md").write_text(f"{PROMPT} {name}")
+    code, out, _ = run("diff", "old.md", "new.md")
+    assert code == 1
+    assert out.startswith("✗ WEAKER: 1 dropped, 1 unchanged\ndropped  never-drop-table\n    - Never call drop_table.")
+    code, out, _ = run("diff", "new.md", "old.md")
+    assert (code, out.startswith("✓ AS STRONG: 1 added")) == (0, True)
+    assert json.loads(run("diff", "old.md", "new.md", "--format", "json")[1])["changes"][0]["kind"] == "dropped"
+    assert "- **dropped** never-drop-table" in run("diff", "old.md", "new.md", "--format", "markdown")[1]
+    assert run("diff", "old.md", "none.md")[0] == 2
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(flag: str, run: Run) -> None:
+    code, out, _ = run(flag)
+    assert code == 0
+    assert out.startswith("Usage: bylaw comply [OPTIONS] TRACE...")
+    assert "diff   which rules" in out
+
+
+# -- the judge ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_the_judge_is_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BYLAW_ENABLE_JUDGE", raising=False)
+    code, _, err = run(*BASIC, "--judge", "openai:x", "dropped.json")
+    assert (code, "BYLAW_ENABLE_JUDGE" in err) == (2, True)
+
+
+@pytest.mark.usefixtures("two_rules", "judge_on")
+def test_the_judge_decides(run: Run, folder: Path) -> None:
+    def reply(handler: Any) -> None:
+        openai_says({"verdicts": [verdict(event_indexes=[0])]})(handler)
+
+    with judge_that(reply) as (url, asked):
+        flags = ("--judge", "openai:gpt-4o-mini", "--judge-url", url, "--judge-cache", "kept")
+        code, out, _ = run(*BASIC, *flags, "talked.json")
+        assert (code, "be-kind  violated  judged" in out) == (1, True)
+        assert "the judge used 1,100 tokens" in out
+        run(*BASIC, *flags, "talked.json")
+        assert len(asked) == 1, "the folder keeps answers between runs"
+
+
+@pytest.mark.usefixtures("two_rules", "judge_on")
+def test_a_judge_that_is_not_there(run: Run) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    flags = ("--judge", "openai:x", "--judge-url", url)
+    code, out, _ = run(*BASIC, *flags, "talked.json", "talked.json")
+    assert (code, "OUT OF REACH" in out, "cannot be reached" in out) == (4, True, True)
+    assert run(*BASIC, *flags, "dropped.json")[0] == 1, "what was found without it stands"
+
+
+@pytest.mark.usefixtures("two_rules", "judge_on")
+def test_a_judge_that_drips(run: Run) -> None:
+    with judge_that(drips(30)) as (url, _):
+        flags = ("--judge", "openai:x", "--judge-url", url, "--timeout-ms", "200")
+        assert run(*BASIC, *flags, "talked.json")[0] == 4

@@ -1,0 +1,54 @@
+"""Conditions listed under a tool: which rules they become, and which calls break them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import bylaw
+
+FILES = sorted(Path(__file__).with_name("sections").glob("*.yaml"))
+
+
+def _cases() -> Iterator[Any]:
+    for file in FILES:
+        content = yaml.safe_load(file.read_text())
+        for case in content["cases"]:
+            yield pytest.param(content, case, id=f"{file.stem}: {case['name']}")
+
+
+@pytest.mark.parametrize(("content", "case"), list(_cases()))
+def test_which_conditions_are_broken(content: dict[str, Any], case: dict[str, Any]) -> None:
+    events = [event for name, arguments, result in case["events"] for event in _call(name, arguments, result)]
+    result = bylaw.check_compliance_sync(content["prompt"], events, tools=content["tools"])
+    described = {rule.rule_id: rule.description for rule in result.extracted_rules}
+    broken = {described[violation.rule_id] for violation in result.violations}
+    wanted = {text for text in broken if any(words in text for words in case["broken"])}
+    assert broken == wanted
+    assert len(broken) == len(case["broken"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_which_rules_are_read(file: Path) -> None:
+    content = yaml.safe_load(file.read_text())
+    result = bylaw.check_compliance_sync(content["prompt"], [_user()], tools=content["tools"])
+    of_tools = [rule for rule in result.extracted_rules if rule.trigger.startswith("call_tool: ")]
+    wanted_rules = [(rule["trigger"], rule["tier"]) for rule in content["rules"]]
+    assert [(rule.trigger, rule.tier.value) for rule in of_tools] == wanted_rules
+    for rule, wanted in zip(of_tools, content["rules"], strict=True):
+        assert wanted["says"] in rule.description
+        stated = content["prompt"][rule.start : rule.end]
+        assert stated.split()[0] == rule.description.split()[0]
+
+
+def _user() -> dict[str, Any]:
+    return {"type": "user_message", "content": "hello"}
+
+
+def _call(name: str, arguments: dict[str, Any], result: str) -> Iterator[dict[str, Any]]:
+    yield {"type": "tool_call", "name": name, "args": arguments}
+    yield {"type": "tool_result", "name": name, "content": result}

@@ -1,0 +1,208 @@
+"""Each golden sentence is read as its file says, and what was read means on the engine what the sentence says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.adapters.importers import read_trace
+from bylaw.dialects import parse_rules
+from bylaw.dialects.prompt.layout import Statement, read_layout
+from bylaw.dialects.prompt.prose import read_statement, read_steps
+from bylaw.model.prompt import PromptRule, Tier
+from bylaw.model.report import OutcomeCounts
+from tests.comply.reading import as_file, cases, in_short, toolset
+
+TOOLS = toolset()
+CASES = cases()
+NAMED = [pytest.param(case, id=f"{file}: {case['says']}") for file, case in CASES]
+TRACED = [param for param in NAMED if "violates" in param.values[0]]
+
+
+def read(case: dict[str, Any]) -> list[PromptRule]:
+    return read_text(case["says"], case.get("aliases", {}))
+
+
+def read_text(text: str, aliases: dict[str, list[str]] | None = None, start: int = 0) -> list[PromptRule]:
+    return read_statement(Statement(text, start, start + len(text)), TOOLS, aliases or {})
+
+
+def judged(rules: list[PromptRule], events: list[dict[str, Any]]) -> OutcomeCounts:
+    found = parse_rules(as_file(rules), format="json")
+    return bylaw.check(read_trace(events, format="events"), found.rules).outcomes
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_a_sentence_gives_the_rules_wanted(case: dict[str, Any]) -> None:
+    rules = read(case)
+    assert [short for rule in rules for short in in_short(rule)] == case["want"]
+    for rule in rules:
+        assert (rule.undecided is None) == bool(rule.items)
+        if rule.items:
+            assert rule.tier == case.get("tier", "certain")
+            assert (rule.tier is Tier.CERTAIN) == (rule.confidence == 1.0)
+        assert rule.severity == case.get("severity", rule.severity)
+        assert case["says"][rule.start : rule.end].split() == rule.description.split()
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_every_item_is_a_rule_without_problems(case: dict[str, Any]) -> None:
+    rules = read(case)
+    if any(rule.items for rule in rules):
+        found = parse_rules(as_file(rules), format="json")
+        assert found.diagnostics == ()
+        assert len(found.rules) == sum(len(rule.items) for rule in rules)
+
+
+@pytest.mark.parametrize("case", TRACED)
+def test_a_rule_means_what_its_sentence_says(case: dict[str, Any]) -> None:
+    rules = read(case)
+    assert judged(rules, case["violates"]).violated >= 1
+    kept = judged(rules, case["keeps"])
+    assert (kept.violated, kept.error, kept.inconclusive) == (0, 0, 0)
+
+
+def test_there_are_enough_cases_and_no_sentence_stands_twice() -> None:
+    says = [case["says"] for _, case in CASES]
+    assert len(says) == len(set(says)) >= 180
+    assert len(TRACED) * 3 >= len(CASES)
+
+
+def test_a_sentence_of_two_rules_gives_each_its_own_place() -> None:
+    text = "Always call get_order before cancel_order and never call drop_table."
+    first, second = read_text(text, start=100)
+    assert text[first.start - 100 : first.end - 100] == "Always call get_order before cancel_order"
+    assert text[second.start - 100 : second.end - 100] == "never call drop_table."
+
+
+def test_a_rule_says_what_triggers_it_and_what_it_asks_for() -> None:
+    (rule,) = read_text("Call verify_identity before issue_refund.")
+    assert rule.trigger == "call_tool: issue_refund"
+    assert rule.required_action == "call_tool: verify_identity"
+    (rule,) = read_text("Never call drop_table.")
+    assert (rule.rule_id, rule.trigger, rule.forbidden_action) == (
+        "never-drop-table",
+        "always",
+        "call_tool: drop_table",
+    )
+    (rule,) = read_text('Never cancel an order if its status is "shipped".')
+    assert rule.trigger == 'its status is "shipped"'
+
+
+def test_a_tool_that_no_schema_lists_is_known_by_its_look() -> None:
+    statement = Statement("Never call drop_table.", 0, 22)
+    (rule,) = read_statement(statement, (), {})
+    assert in_short(rule) == ["no_call drop_table"]
+
+
+def test_this_tool_is_the_tool_of_the_section() -> None:
+    text = "Never call this tool."
+    (rule,) = read_statement(Statement(text, 0, len(text), tool="drop_table"), TOOLS, {})
+    assert in_short(rule) == ["no_call drop_table"]
+
+
+def documented() -> list[tuple[str, str]]:
+    """The rows of the table `What is read` of the reference page."""
+    page = (Path(bylaw.__file__).parents[2] / "docs/reference/prompt-rules.md").read_text()
+    table = page.split("| sentence | becomes |\n|---|---|\n")[1].split("\n\n")[0]
+    rows = [re.split(r"(?<!\\) \| ", row.strip("| ")) for row in table.splitlines()]
+    return [(says, becomes.replace(r"\|", "|").strip("`")) for says, becomes in rows]
+
+
+@pytest.mark.parametrize(("says", "becomes"), documented())
+def test_the_reference_page_says_how_a_sentence_is_read(says: str, becomes: str) -> None:
+    shorts = [short for rule in read_text(says) for short in in_short(rule)]
+    assert shorts == ([] if becomes == "no rule" else [becomes])
+
+
+# Lists and steps
+
+
+def read_prompt(prompt: str) -> list[str]:
+    statements = read_layout(prompt, {tool.name for tool in TOOLS})
+    return [short for one in statements for rule in read_statement(one, TOOLS, {}) for short in in_short(rule)]
+
+
+def test_all_items_of_a_list_come_before() -> None:
+    prompt = (
+        "Before calling issue_refund, all of the following must be done:\n- call verify_identity\n- call get_order\n"
+    )
+    assert read_prompt(prompt) == ["verify_identity before issue_refund", "get_order before issue_refund"]
+
+
+def test_any_item_of_a_list_comes_before() -> None:
+    prompt = "Before calling issue_refund, do any one of these:\n- call verify_identity\n- call request_approval\n"
+    assert read_prompt(prompt) == ["verify_identity, request_approval before issue_refund"]
+
+
+def test_an_alternative_that_names_no_tool_leaves_the_list_undecided() -> None:
+    prompt = "Before calling issue_refund, do any one of these:\n- call verify_identity\n- use your judgement\n"
+    assert read_prompt(prompt) == ["undecided"]
+
+
+def test_each_item_of_a_list_that_forbids_is_forbidden() -> None:
+    prompt = "You must never do any of the following:\n- Call drop_table.\n- Delete an account.\n"
+    assert read_prompt(prompt) == ["no_call drop_table", "no_call delete_account"]
+
+
+def test_a_chain_is_in_order() -> None:
+    prompt = "Follow these steps in this order:\n1. Call verify_identity.\n2. Call get_order.\n3. Call cancel_order.\n"
+    assert read_prompt(prompt) == ["verify_identity before get_order", "get_order before cancel_order"]
+
+
+def steps(*texts: str, introduction: str = "") -> list[str]:
+    statements = [Statement(text, 0, len(text), numbered=True) for text in texts]
+    return [short for rule in read_steps(statements, TOOLS, {}, introduction=introduction) for short in in_short(rule)]
+
+
+def test_steps_that_each_name_a_tool_are_in_order() -> None:
+    assert steps("Call get_order.", "Call cancel_order.") == ["get_order before cancel_order"]
+
+
+def test_steps_without_tools_are_in_order_only_where_the_introduction_says_so() -> None:
+    texts = ("Call get_order.", "Think about it.", "Call cancel_order.")
+    assert steps(*texts) == []
+    assert steps(*texts, introduction="Follow these steps:") == ["get_order before cancel_order"]
+
+
+def test_a_conditional_step_is_no_link_of_the_chain() -> None:
+    texts = ("Call get_order.", "If it is late, call issue_refund.", "Call send_email.")
+    assert steps(*texts, introduction="Do this in order:") == ["get_order before send_email"]
+
+
+# Hostile text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "\x00\x01 must \u202e never",
+        "never " * 4_000,
+        "if " * 3_000 + "call drop_table",
+        "must " + "a_b " * 3_000,
+        '"' * 5_000,
+        "`" * 5_001,
+        "only (" + "(" * 4_000,
+        "before, " * 2_000 + "never call drop_table",
+        "最初に確認してください。",
+        "Never call " + "x" * 100_000,
+    ],
+)
+def test_no_text_is_too_odd_to_be_read(text: str) -> None:
+    rules = read_text(text)
+    assert all(0 <= rule.start <= rule.end <= len(text) for rule in rules)
+
+
+@pytest.mark.parametrize("literal", ["a/b", r"\b", r"c:\bin\x", "(", "[a", "$5*", "a|b", "漢字 ☃", "it's", "{1}"])
+@pytest.mark.parametrize("sentence", ['Never say "{}".', 'Always end your answer with "{}".'])
+def test_quoted_text_is_looked_for_as_it_is(sentence: str, literal: str) -> None:
+    rules = read_text(sentence.format(literal))
+    assert parse_rules(as_file(rules), format="json").diagnostics == ()
+    said = [{"type": "user_message", "content": "x"}, {"type": "agent_message", "content": f"So: {literal}"}]
+    assert judged(rules, said).violated == (1 if sentence.startswith("Never") else 0)
