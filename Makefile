@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 FUZZ_INPUTS ?= 200000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint fix bench proof fuzz docs clean
+.PHONY: help demo test lint fix bench score proof fuzz docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile | expand -t 8
@@ -14,7 +14,7 @@ help:  ## this list
 demo: .venv/.base  ## what Bylaw is for, in a minute
 	@$(BIN)/python scripts/demo.py
 
-test: lint  ## lint, then every test but the long proofs
+test: lint .venv/.frameworks  ## lint, then every test but the long proofs
 	$(BIN)/pytest -n auto
 
 lint: .venv/.dev  ## style, types, and the arrows between the folders
@@ -29,9 +29,14 @@ fix: .venv/.dev  ## mend what ruff can mend
 
 bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/check.py
+	$(BIN)/python bench/importers.py
 	$(BIN)/python bench/diff.py
 	$(BIN)/python bench/temporal.py
 	$(BIN)/python bench/guard.py
+	$(BIN)/python bench/contract.py
+
+score: .venv/.dev  ## how well prompts are read, on dialogues with known answers
+	$(BIN)/python bench/comply.py
 
 proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
 	$(BIN)/pytest -n auto -m proof
@@ -55,7 +60,7 @@ clean:  ## remove everything made here, .venv included
 	@$(PIP) --no-build-isolation -e .
 	@touch $@
 
-.venv/.dev .venv/.docs .venv/.embeddings: .venv/.%: .venv/.base
+.venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
 	@$(PIP) --no-build-isolation -e '.[$*]'
 	@touch $@

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bylaw.adapters.importers import load_trace, open_trace, write_trace
+    from bylaw.adapters.live.tools import tool
     from bylaw.api import check, diff
+    from bylaw.api.backtest import backtest, promote, propose
+    from bylaw.api.comply import Compliance, check_compliance, check_compliance_sync
+    from bylaw.api.contract import run_contract
     from bylaw.api.guard import Guard
-    from bylaw.dialects import load_guard, load_rules
-    from bylaw.errors import BylawError, ExitCode, InputError
+    from bylaw.dialects import load_contract, load_guard, load_rules
+    from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.jobs.guard.options import Options
+    from bylaw.model.compliance import BehavioralRule, ComplianceResult, Violation
+    from bylaw.model.contract_report import ContractReport
     from bylaw.model.decision import Attempt, Decision
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
@@ -30,48 +36,78 @@ if TYPE_CHECKING:
 _HOMES = {
     "Action": "bylaw.model.guarding",
     "Attempt": "bylaw.model.decision",
+    "BehavioralRule": "bylaw.model.compliance",
     "BylawError": "bylaw.errors",
     "CheckReport": "bylaw.model.report",
+    "Compliance": "bylaw.api.comply",
+    "ComplianceResult": "bylaw.model.compliance",
+    "ContractReport": "bylaw.model.contract_report",
     "Decision": "bylaw.model.decision",
     "DiffReport": "bylaw.model.diff",
     "ExitCode": "bylaw.errors",
+    "FeatureNotEnabledError": "bylaw.errors",
     "Guard": "bylaw.api.guard",
     "InputError": "bylaw.errors",
+    "JudgeUnreachable": "bylaw.errors",
     "Options": "bylaw.jobs.guard.options",
     "Outcome": "bylaw.model.verdict",
     "Rule": "bylaw.model.rule",
     "Trace": "bylaw.model.trace",
     "Verdict": "bylaw.model.verdict",
+    "Violation": "bylaw.model.compliance",
+    "backtest": "bylaw.api.backtest",
     "check": "bylaw.api",
+    "check_compliance": "bylaw.api.comply",
+    "check_compliance_sync": "bylaw.api.comply",
     "diff": "bylaw.api",
+    "load_contract": "bylaw.dialects",
     "load_guard": "bylaw.dialects",
     "load_rules": "bylaw.dialects",
     "load_trace": "bylaw.adapters.importers",
     "open_trace": "bylaw.adapters.importers",
+    "promote": "bylaw.api.backtest",
+    "propose": "bylaw.api.backtest",
+    "tool": "bylaw.adapters.live.tools",
+    "run_contract": "bylaw.api.contract",
     "write_trace": "bylaw.adapters.importers",
 }
 
 __all__ = [
     "Action",
     "Attempt",
+    "BehavioralRule",
     "BylawError",
     "CheckReport",
+    "Compliance",
+    "ComplianceResult",
+    "ContractReport",
     "Decision",
     "DiffReport",
     "ExitCode",
+    "FeatureNotEnabledError",
     "Guard",
     "InputError",
+    "JudgeUnreachable",
     "Options",
     "Outcome",
     "Rule",
     "Trace",
     "Verdict",
+    "Violation",
+    "backtest",
     "check",
+    "check_compliance",
+    "check_compliance_sync",
     "diff",
+    "load_contract",
     "load_guard",
     "load_rules",
     "load_trace",
     "open_trace",
+    "promote",
+    "propose",
+    "run_contract",
+    "tool",
     "write_trace",
 ]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from typing import Any
+from urllib.error import URLError
 
 from bylaw.model.diagnostic import Diagnostic
 
@@ -51,6 +53,24 @@ class InputError(BylawError):
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(diagnostics, key=Diagnostic.sort_key))
         super().__init__("\n".join(_one_line(d) for d in self.diagnostics))
+
+
+class FeatureNotEnabledError(BylawError, RuntimeError):
+    """Something that is off by default was asked for. Raised before anything is sent anywhere."""
+
+
+class JudgeUnreachable(BylawError, URLError):
+    """The judge did not answer, or refused to."""
+
+    exit_code = ExitCode.OUT_OF_REACH
+
+    def __init__(self, reason: str, *, result: Any = None) -> None:
+        URLError.__init__(self, reason)
+        self.result = result
+        """what was decided without the judge"""
+
+    def __str__(self) -> str:
+        return str(self.reason)
 
 
 def _one_line(diagnostic: Diagnostic) -> str:

@@ -15,7 +15,14 @@ DIFF = "docs/reference/diff.md"
 TEMPORAL = "docs/temporal.md"
 GUARD = "docs/guard.md"
 GUARD_REFERENCE = "docs/reference/guard.md"
-PAGES = ("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, PYTHON, DIFF, GUARD_REFERENCE)
+CONTRACT = "docs/contract.md"
+CONTRACT_FILE = "docs/reference/contract-file.md"
+COMPLY = "docs/comply.md"
+COMPLY_REFERENCE = "docs/reference/comply.md"
+PAGES = (
+    *("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, CONTRACT, COMPLY),
+    *(PYTHON, DIFF, GUARD_REFERENCE, CONTRACT_FILE, COMPLY_REFERENCE),
+)
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
 
 _FENCE = re.compile(r"(?P<margin> *)(?P<fence>`{3,})(?P<language>[\w-]*)(?P<rest>.*)")

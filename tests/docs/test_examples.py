@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
 
-from bylaw.dialects import parse_guard, parse_rules
+from bylaw.dialects import parse_contract, parse_guard, parse_rules
 from bylaw.dialects.guard.predicates import NAMES
 from bylaw.dialects.kinds import KINDS
 from bylaw.jobs.lint import analyse
@@ -83,13 +84,16 @@ def test_rules_shown_can_be_used(page: str) -> None:
             assert not diagnostics, block.where
         elif "guard" in content and block.title != "gap.yaml":
             assert not parse_guard(block.text, file=block.where).diagnostics, block.where
+        elif "contract" in content:
+            assert not parse_contract(block.text, file=block.where, base=ROOT).diagnostics, block.where
 
 
 @pytest.mark.parametrize("block", _named(blocks(CODES, "yaml", "json")))
 def test_wrong_and_right(block: Block) -> None:
     """Of the files on a code's page the first has that problem, the others have none."""
     first = next(other for other in blocks(CODES) if other.heading == block.heading)
-    found = parse_rules(block.text, file=block.where, format="json" if block.language == "json" else "yaml")
+    format: Literal["json", "yaml"] = "json" if block.language == "json" else "yaml"
+    found = parse_rules(block.text, file=block.where, format=format, every_section=True)
     findings = analyse(found.rules).findings if found.ok else []
     found_codes = {diagnostic.code for diagnostic in (*found.diagnostics, *findings)}
     assert block.heading in found_codes if block == first else not found_codes

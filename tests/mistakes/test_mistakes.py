@@ -13,6 +13,7 @@ A mistake is a mapping:
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import click
 import pytest
 import yaml
 
-from bylaw.dialects import lint_files, load_rules, parse_rules
+from bylaw.dialects import lint_files, load_contract, load_rules, parse_rules
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.diagnostics import render_diagnostics
@@ -47,7 +48,10 @@ def test_mistake(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert [_short(d) for d in found] == [(want["code"], want["at"]) for want in case["want"]]
     for diagnostic, want in zip(found, case["want"], strict=True):
         _compare(diagnostic, want)
-    _check_load_agrees(name, found)
+    if re.search("^contract:", case.get("file", ""), re.MULTILINE):
+        _check_contract_agrees(name, found)
+    else:
+        _check_load_agrees(name, found)
 
 
 def test_every_dialect_code_has_a_mistake() -> None:
@@ -125,3 +129,10 @@ def _check_load_agrees(name: str, found: list[Diagnostic]) -> None:
     with pytest.raises(InputError) as caught:
         load_rules(name)
     assert list(caught.value.diagnostics) == found
+
+
+def _check_contract_agrees(name: str, found: list[Diagnostic]) -> None:
+    """Whoever runs a contract is told the same as whoever lints its file."""
+    loaded = load_contract(name)
+    assert list(loaded.diagnostics) == found
+    assert (loaded.contract is None) == any(diagnostic.is_error for diagnostic in found)

@@ -26,7 +26,7 @@ def check(trace: Traces, rules: Rules, *, fail_on: FailOn = "error", allow_vacuo
     `trace`: a trace, the path of one (or a folder or glob), or several of those. `rules`: what `load_rules`
     returned, or the path of a rule file. The report's `exit_code` is what `bylaw check` would exit with.
     """
-    return check_sources(_all_sources(trace), _rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+    return check_sources(all_sources(trace), _rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
 
 
 def diff(
@@ -49,8 +49,8 @@ def diff(
     from bylaw.jobs.diff.price_file import load_prices
 
     return diff_sources(
-        _all_sources(baseline),
-        _all_sources(candidate),
+        all_sources(baseline),
+        all_sources(candidate),
         _rules(rules),
         fail_on=Change(fail_on),
         judge=None if judge is None else lambda step: judge(step.response),
@@ -59,7 +59,7 @@ def diff(
     )
 
 
-def _all_sources(traces: Traces) -> list[TraceSource]:
+def all_sources(traces: Traces) -> list[TraceSource]:
     several: Sequence[str | PathLike[str] | TraceSource]
     several = traces if isinstance(traces, (list, tuple)) else [traces]  # type: ignore[list-item]
     return [source for one in several for source in _sources(one)]

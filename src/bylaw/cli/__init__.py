@@ -14,6 +14,9 @@ from bylaw.errors import ExitCode
 
 COMMANDS = {
     "check": "did this recorded agent keep its rules?",
+    "ci": "check, diff and contract, whichever are configured, in one score",
+    "comply": "did the agent keep the rules that its own system prompt states?",
+    "contract": "does the agent keep its rules when the world breaks?",
     "diff": "what changed between two versions of the agent, and did it break or mend a rule?",
     "explain": "print the page for an error code or a rule kind",
     "guard": "may this tool call run, right now?",

@@ -1,11 +1,11 @@
-"""A progress bar on stderr, for long input on a terminal."""
+"""A progress bar on stderr, for what takes long, on a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
@@ -45,3 +45,18 @@ def shown(source: Any) -> Iterator[Any]:
         return
     with click.progressbar(length=source.size, label=source.name, file=sys.stderr, width=30) as bar:
         yield Watched(source, bar)
+
+
+@contextlib.contextmanager
+def counted(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar over things that are counted: it is told how many are done, and of how many."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=1, label=label, file=sys.stderr, width=30, show_pos=True) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield tell

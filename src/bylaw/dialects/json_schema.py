@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.dialects.conditions import conditions_schema
+from bylaw.dialects.contract.schema import contract_defs, contract_sections
 from bylaw.dialects.guard.enforcement import ACTIONS
 from bylaw.dialects.guard.schema import enforcement_properties, enforcement_together, guard_defs, guard_section
 from bylaw.dialects.kind import Kind
@@ -18,9 +19,9 @@ from bylaw.dialects.must import MUST_KINDS
 from bylaw.dialects.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
 from bylaw.dialects.params import Param
 from bylaw.dialects.paths import path_pattern
-from bylaw.dialects.policy import NOT_RUN, PLAIN_KEYS, UNCHECKED
+from bylaw.dialects.policy import NOT_RUN, OTHERS, PLAIN_KEYS
 from bylaw.dialects.rule_fields import SCOPES, SEVERITIES
-from bylaw.dialects.schema_parts import closed_object
+from bylaw.dialects.schema_parts import closed_object, params_schema
 from bylaw.dialects.temporal.events import event_schema
 from bylaw.model.condition import OPERATORS
 
@@ -38,10 +39,11 @@ def rule_file_schema() -> dict[str, Any]:
             "behaviourRule": _behaviour_rule(),
             "severity": {"enum": list(SEVERITIES), "default": "error"},
             **guard_defs(),
+            **contract_defs(),
             "condition": _condition(),
             "must": _must(),
             "event": event_schema(),
-            **{f"{name}.params": {**_params(kind.params), **kind.together} for name, kind in KINDS.items()},
+            **{f"{name}.params": {**params_schema(kind.params), **kind.together} for name, kind in KINDS.items()},
         },
     }
 
@@ -51,10 +53,10 @@ def render() -> str:
 
 
 def _file(rules: dict[str, Any]) -> dict[str, Any]:
-    sections: dict[str, Any] = {key: {"description": "not read by `bylaw check`"} for key in (*UNCHECKED, *NOT_RUN)}
-    return closed_object(
-        {"rules": rules, "guard": guard_section(), **{key: {} for key in PLAIN_KEYS}, **sections}, required=[]
-    )
+    others: dict[str, Any] = {key: {"description": "not read by `bylaw check`"} for key in (*OTHERS, *NOT_RUN)}
+    plain: dict[str, Any] = {key: {} for key in PLAIN_KEYS}
+    sections = {"rules": rules, "guard": guard_section(), **contract_sections()}
+    return closed_object({**others, **sections, **plain}, required=[])
 
 
 def _either() -> dict[str, Any]:
@@ -129,27 +131,10 @@ def _must() -> dict[str, Any]:
 
 
 def _must_kind(kind: str, params: tuple[Param, ...]) -> dict[str, Any]:
-    schema = _params(params)
+    schema = params_schema(params)
     schema["properties"] = {"kind": {"const": kind}, **schema["properties"]}
     schema["required"] = ["kind", *schema["required"]]
     return schema
-
-
-def _params(params: tuple[Param, ...]) -> dict[str, Any]:
-    """One object; a parameter with several names must be given under exactly one of them."""
-    properties = {name: _property(param, name) for param in params for name in param.spellings}
-    required = [param.name for param in params if param.required and len(param.spellings) == 1]
-    choices = [_one_of(list(param.spellings)) for param in params if param.required and len(param.spellings) > 1]
-    return {**closed_object(properties, required=required), **({"allOf": choices} if choices else {})}
-
-
-def _property(param: Param, name: str) -> dict[str, Any]:
-    default = {} if param.default is None else {"default": param.default}
-    return {**param.spellings[name].json_schema, "description": param.doc, **default}
-
-
-def _one_of(names: list[str]) -> dict[str, Any]:
-    return {"oneOf": [{"required": [name]} for name in names]}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bylaw.dialects.contract.ci import check_ci
+from bylaw.dialects.contract.file import read_contract
+from bylaw.dialects.contract.rule_check import file_rules
 from bylaw.dialects.documents import Format, parse_documents
 from bylaw.dialects.files import NotRead, read_text_file
 from bylaw.dialects.inputs import IN_CODE, FilePath, as_text, format_of, is_in_code, paths_in
@@ -37,8 +40,11 @@ def load_rules(source: FilePath | Sequence[FilePath] | Mapping[str, Any] | Seque
 
 
 def read_rules(paths: Iterable[FilePath]) -> RuleSet:
-    """The usable rules of these files together, and every problem in them. Never raises for what the files hold."""
-    return _load_files(list(paths))
+    """The usable rules of these files together, and every problem in them, those of contracts too.
+
+    Never raises for what the files hold.
+    """
+    return _load_files(list(paths), every_section=True)
 
 
 def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:
@@ -55,34 +61,46 @@ def source_line(span: Span) -> str | None:
 
 
 def parse_rules(
-    text: str, *, file: str = "<text>", format: Format = "yaml", base: FilePath | None = None, ids: Ids | None = None
+    text: str,
+    *,
+    file: str = "<text>",
+    format: Format = "yaml",
+    base: FilePath | None = None,
+    ids: Ids | None = None,
+    every_section: bool = False,
 ) -> RuleSet:
     """The usable rules of a text, and every problem in it. Never raises for what the text holds.
 
-    `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before.
+    `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before. Where
+    `every_section` is asked for, what is wrong with a contract beside the rules is reported as well.
     """
     source = Source(file, text)
     problems = Problems(source)
     rules: list[Rule] = []
     with contextlib.suppress(Unreadable):
         if documents := parse_documents(source, problems, format):
-            context = Context(problems, Path(base) if base is not None else Path())
-            rules = read_policy(documents, context, {} if ids is None else ids)
+            context = Context(problems, Path(base) if base is not None else Path(), every_section=every_section)
+            seen: Ids = {} if ids is None else ids
+            rules = read_policy(documents, context, seen)
+            if every_section:
+                read_contract(documents, file_rules(rules, seen, file), context)
+                check_ci(documents, context)
     return RuleSet(tuple(rules), problems.all, (file,))
 
 
-def _load_files(paths: Sequence[FilePath]) -> RuleSet:
+def _load_files(paths: Sequence[FilePath], *, every_section: bool = False) -> RuleSet:
     ids: Ids = {}
-    return _join([_load_file(path, ids) for path in paths])
+    return _join([_load_file(path, ids, every_section) for path in paths])
 
 
-def _load_file(path: FilePath, ids: Ids) -> RuleSet:
+def _load_file(path: FilePath, ids: Ids, every_section: bool) -> RuleSet:
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
     except NotRead as not_read:
         return RuleSet((), (not_read.diagnostic,), (file,))
-    return parse_rules(text, file=file, format=format_of(file), base=Path(file).parent, ids=ids)
+    base = Path(file).parent
+    return parse_rules(text, file=file, format=format_of(file), base=base, ids=ids, every_section=every_section)
 
 
 def _load_values(values: Any) -> RuleSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,10 @@ class Context:
     """the folder that paths in the file are relative to"""
     schemas: dict[str, Any] = field(default_factory=dict)
     """schema files read so far: many rules may share one"""
+    variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """what `$NAME` stands for, where a value may say so"""
+    every_section: bool = False
+    """whether contracts are read too, so that a file without rules may be a whole one"""
 
 
 @dataclass(frozen=True)
@@ -72,12 +77,18 @@ def read_params(
 ) -> Values | None:
     """All parameters of a mapping; None where any is unusable. `known` keys were read by the caller."""
     fields = Fields(node, context.problems, what=what, noun="parameter", code="unknown-parameter")
-    given = [_given(param, fields, context.problems) for param in params]
+    values = take_params(fields, params, context)
     for key in known:
         fields.take(key)
     names = {name for param in params for name in param.spellings}
     synonyms = {word: name for word, name in _WORDS.items() if name in names}
     fields.finish(synonyms=synonyms, hints={key: _MISPLACED[key] for key in _MISPLACED.keys() - names})
+    return values
+
+
+def take_params(fields: Fields, params: tuple[Param, ...], context: Context) -> Values | None:
+    """The parameters among the keys of a mapping that is being read; None where any is unusable."""
+    given = [_given(param, fields, context.problems) for param in params]
     values = {param.name: param.default for param in params if not param.required and param.default is not None}
     values |= {one.param.name: one.type.read(one.entry.value, one.name, context) for one in given if one}
     if any(value is None for value in values.values()) or not _complete(params, values):

@@ -16,8 +16,9 @@ from bylaw.dialects.guard.guards import Guard, policies, refuse_pauses, rules_of
 from bylaw.dialects.guard.manifest import is_manifest, read_manifests
 from bylaw.dialects.guard.section import read_guards
 from bylaw.dialects.items import read_items
-from bylaw.dialects.located import ListNode, MapNode, Node, plain
+from bylaw.dialects.located import Entry, ListNode, MapNode, Node, plain
 from bylaw.dialects.params import Context
+from bylaw.dialects.problems import Problems
 from bylaw.dialects.readers import report_wrong_type
 from bylaw.dialects.rule_fields import Ids
 from bylaw.dialects.words import listing
@@ -27,7 +28,11 @@ from bylaw.model.rule import Rule
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted and not read: other tools ask for them"""
 
-UNCHECKED = ("agent", "chaos_matrix", "contract", "golden_prompts", "scoring")
+CONTRACT = "contract"
+BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
+"""sections that mean something only beside a contract"""
+
+OTHERS = ("ci", "scoring")
 """sections for other commands"""
 
 NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")
@@ -53,6 +58,11 @@ def read_policy(documents: Sequence[Node], context: Context, ids: Ids) -> list[R
         for id, place in guard.ids.items():
             ids.setdefault(id, place)
     return [item.rule for item in contents.items] + rules_of(contents.guards)
+
+
+def holds_contract(documents: Sequence[Node]) -> bool:
+    root = documents[0]
+    return isinstance(root, MapNode) and CONTRACT in root.entries
 
 
 def read_guard_policies(documents: Sequence[Node], context: Context) -> list[GuardPolicy]:
@@ -91,33 +101,41 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     rules, guard = fields.take("rules"), fields.take("guard")
     for key in PLAIN_KEYS:
         fields.take(key)
-    others = [key for key in (*UNCHECKED, *NOT_RUN) if _take_section(key, fields)]
+    others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
     fields.finish(synonyms=_KEY_WORDS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
-    if rules is None and guard is None:
+    if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
         _warn_no_rules(root, others, context)
     items = _read_section(rules, context, ids) if rules else []
     return _Contents(items, read_guards(guard, context, ids) if guard else [], plain(root))
 
 
 def _take_section(key: str, fields: Fields) -> bool:
-    """Take a section that is not read here, and say so."""
+    """Take a section that holds no rules, and say so where no command reads it."""
     entry = fields.entry(key)
     if entry is None:
         return False
-    if key in UNCHECKED:
+    if key in BESIDE_CONTRACT and CONTRACT not in fields.node.entries:
         fields.problems.warn(
             code="section-not-checked",
-            message=f"the section `{key}` is not checked here",
+            message=f"the section `{key}` is read only beside `contract`, and there is none",
             at=entry.key,
-            help="only `rules` and `guard` are read by this command",
+            help="write what must hold under `contract:`, or remove the section",
         )
-    else:
-        fields.problems.warn(
-            code="section-not-run", message=f"the section `{key}` is not one that Bylaw runs", at=entry.key
-        )
+    elif key in NOT_RUN:
+        _warn_not_run(key, entry, fields.problems)
     return True
+
+
+def _warn_not_run(key: str, entry: Entry, problems: Problems) -> None:
+    seeded = key == "advanced" and isinstance(entry.value, MapNode) and "seed" in entry.value.entries
+    problems.warn(
+        code="section-not-run",
+        message=f"the section `{key}` is not one that Bylaw runs",
+        at=entry.key,
+        help="the seed of a contract stands in it: `contract: {seed: …}`" if seeded else None,
+    )
 
 
 def _read_section(node: Node, context: Context, ids: Ids) -> list[Item]:

@@ -52,8 +52,12 @@ def _warn_doubled(pattern: str, at: Place, problems: Problems) -> None:
         code="doubled-backslash",
         message=f"{quote(found[0])} matches a backslash and then {quote(found[0][2:])}",
         at=at,
-        help=f"write {quote(found[0][1:])}; if a backslash is meant, write `[\\\\]` to say so",
+        help=f"write {quote(_DOUBLED.sub(_single, pattern))}; if a backslash is meant, write `[\\\\]` to say so",
     )
+
+
+def _single(doubled: re.Match[str]) -> str:
+    return doubled[0][1:]
 
 
 def _reason(error: Exception) -> str:

@@ -68,7 +68,7 @@ def test_page(code: str) -> None:
 
 
 def _codes_of(text: str, language: str) -> list[str]:
-    rules = parse_rules(text, format="json" if language == "json" else "yaml")
+    rules = parse_rules(text, format="json" if language == "json" else "yaml", every_section=True)
     findings = analyse(rules.rules).findings if rules.ok else []
     return [diagnostic.code for diagnostic in (*rules.diagnostics, *findings)]
 

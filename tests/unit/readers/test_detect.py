@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.adapters.importers import FORMATS, load_trace, open_trace
+from bylaw.adapters.importers.formats.catalogue import CATALOGUE
 from tests.unit.readers.shapes import lines, problems_of, record, request, write
 
 USER = {"role": "user", "content": "hi"}
@@ -34,6 +35,20 @@ USER = {"role": "user", "content": "hi"}
         ({"id": "x", "events": [{"type": "tool_call", "name": "a"}]}, "events"),
         ({"trace_events": []}, "events"),
         ({"task_id": 3, "traj": []}, "tau"),
+        ({"resourceSpans": []}, "otlp"),
+        ({"resourceLogs": []}, "otlp"),
+        ({"context": {"trace_id": "t", "span_id": "s"}, "attributes": {}}, "openinference"),
+        ({"trace_id": "x", "spans": [{"span_id": "s", "span_attributes": {}}]}, "openinference"),
+        ({"type": "user", "message": USER, "uuid": "x"}, "claude-code"),
+        ({"version": 2, "status": "success", "eval": {}, "samples": []}, "inspect"),
+        ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, "mcp"),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, "responses"),
+        ({"object": "response", "output": []}, "responses"),
+        ({"object": "trace.span", "id": "s", "span_data": {}}, "agents-sdk"),
+        ({"id": "r", "run_type": "llm", "trace_id": "t", "events": []}, "langsmith"),
+        ({"id": "o", "type": "GENERATION", "traceId": "t"}, "langfuse"),
+        ({"suite_name": "slack", "pipeline_name": "gt", "messages": [USER]}, "agentdojo"),
+        ({"schema_version": "ATIF-v1.8", "steps": []}, "atif"),
     ],
 )
 def test_formats_by_their_records(value: Any, format: str | None) -> None:
@@ -45,13 +60,16 @@ def test_formats_by_their_records(value: Any, format: str | None) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
-        {"suite_name": "slack", "pipeline_name": "gt", "messages": [USER]},
-        {"type": "user", "message": USER, "uuid": "x"},
+        {"jsonrpc": "2.0", "id": 1},
+        {"suite_name": "slack", "pipeline_name": "gt"},
+        {"type": "user", "message": USER},
         {"type": "summary", "summary": "x"},
         {"trace_id": "x", "spans": []},
-        {"resourceSpans": []},
-        {"version": 2, "status": "success", "eval": {}, "samples": []},
+        {"resourceMetrics": []},
+        {"version": 2, "samples": []},
+        {"object": "response", "output": "x"},
+        {"type": "GENERATION", "id": "o"},
+        {"steps": []},
         {"trajectory": [], "history": [USER], "info": {}},
         {"messages": ["not", "messages"]},
         {"messages": [{"type": "human", "data": {}}]},
@@ -109,5 +127,11 @@ def test_a_chat_of_both_kinds_is_read_whole() -> None:
 
 
 def test_every_format_is_described() -> None:
-    assert list(FORMATS) == ["bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
+    assert list(FORMATS)[:6] == ["bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
+    assert set(list(FORMATS)[6:]) == set(CATALOGUE)
     assert all(FORMATS.values())
+
+
+def test_a_message_among_items_is_not_taken_for_a_chat() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    assert load_trace(lines({"type": "message", **USER}, call).encode()).format == "responses"

@@ -1,0 +1,53 @@
+"""Bodies of replies: unpacked where they came compressed, and put back so that the headers still tell the truth."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import msgspec
+
+from bylaw.adapters.live.exchanges.base import MOST_KEPT, Incoming, Outgoing
+
+_UNTRUE = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
+"""headers that are about the bytes of a body and do not hold for other bytes"""
+_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+def asking_plainly(request: Outgoing) -> Outgoing:
+    """The request with the wish for a reply that is not compressed."""
+    return Outgoing(request.method, request.url, {**request.headers, "accept-encoding": "identity"}, request.body)
+
+
+def unpacked(reply: Incoming) -> bytes | None:
+    """The body as it was before compression; None where that is unknown, broken or too large."""
+    encoding = reply.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return reply.body
+    if encoding not in _WINDOWS:
+        return None
+    try:
+        unpacker = zlib.decompressobj(_WINDOWS[encoding])
+        body = unpacker.decompress(reply.body, MOST_KEPT)
+    except zlib.error:
+        return None
+    return None if unpacker.unconsumed_tail else body
+
+
+def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:
+    headers = {name: value for name, value in reply.headers.items() if name not in _UNTRUE}
+    if content_type is not None:
+        headers["content-type"] = content_type
+    return Incoming(reply.status, {**headers, "content-length": str(len(body))}, body)
+
+
+def is_stream(headers: dict[str, str]) -> bool:
+    return headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def json_of(body: bytes) -> Any:
+    """The body as JSON; `msgspec.UNSET` where it is none."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.UNSET

@@ -1,0 +1,234 @@
+"""aiohttp, at the one method through which its sessions make every request.
+
+A reply that is not the server's own is fed as HTTP/1.1 text into aiohttp's own parser, over a connection that leads
+nowhere: so the agent gets a response object that is aiohttp's in every detail, errors in the middle of it included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from contextvars import ContextVar
+from typing import Any, Literal
+
+from bylaw.adapters.live.current import aside, current_run
+from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming, Outgoing
+from bylaw.adapters.live.patching.bodies import body_bytes
+from bylaw.adapters.live.patching.carrying import UNKEPT, acarry
+from bylaw.adapters.live.patching.passing import Passing
+from bylaw.adapters.live.patching.patches import Patches
+from bylaw.adapters.live.patching.raw import raw_chunk, raw_head, raw_reply
+
+_nowhere: ContextVar[Any] = ContextVar("bylaw_aiohttp_connection", default=None)
+
+
+def patch(module: Any, patches: Patches) -> None:
+    """`module` is aiohttp.client."""
+    from aiohttp import connector
+
+    patches.replace(module.ClientSession, "_request", _async)
+    patches.replace(connector.BaseConnector, "connect", _connect)
+
+
+def _async(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
+        run = current_run()
+        if run is None or _nowhere.get() is not None:
+            return await original(session, method, str_or_url, **kwargs)
+        signature.bind(session, method, str_or_url, **kwargs)  # a call that does not fit is the agent's own mistake
+        library = _Aiohttp(session, method, str_or_url, kwargs, original)
+        return await acarry(run, library.outgoing, library)
+
+    return _request
+
+
+def _connect(original: Any) -> Any:
+    @functools.wraps(original)
+    async def connect(connector: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
+        protocol = _nowhere.get()
+        if protocol is None:
+            return await original(connector, req, *args, **kwargs)
+        from aiohttp.connector import Connection
+
+        return Connection(connector, req.connection_key, protocol, asyncio.get_running_loop())
+
+    return connect
+
+
+class _Aiohttp:
+    def __init__(self, session: Any, method: str, url: Any, kwargs: dict[str, Any], original: Any) -> None:
+        self._session = session
+        self._method = method
+        self._url = url
+        self._kwargs = kwargs
+        self._original = original
+        self._headers: list[tuple[str, str]] = []
+        self._was_read: Incoming | None = None
+        self.patience = _read_timeout(session, kwargs.get("timeout"))
+
+    @property
+    def outgoing(self) -> Outgoing:
+        from yarl import URL
+
+        url = self._session._build_url(self._url) if hasattr(self._session, "_build_url") else URL(self._url)
+        params = self._kwargs.get("params")
+        headers = self._session._prepare_headers(self._kwargs.get("headers"))
+        return Outgoing(
+            self._method,
+            str(url.update_query(params) if params else url),
+            {name.lower(): value for name, value in headers.items()},
+            self._body(),
+        )
+
+    def _body(self) -> bytes:
+        if self._kwargs.get("json") is not None:
+            return body_bytes(self._session._json_serialize(self._kwargs["json"])) or b""
+        data = self._kwargs.get("data")
+        return (body_bytes(data) or b"") if isinstance(data, str | bytes | bytearray | memoryview) else b""
+
+    async def send(self, request: Outgoing) -> Any:
+        kwargs = self._kwargs
+        if request.body != self._body():
+            headers = {name: value for name, value in request.headers.items() if name not in UNKEPT}
+            headers.setdefault("content-type", "application/json")
+            kwargs = {**kwargs, "json": None, "data": request.body, "headers": headers}
+        return await self._original(self._session, self._method, self._url, **kwargs)
+
+    async def read(self, reply: Any) -> Incoming:
+        body = await reply.read()
+        self._headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in UNKEPT]
+        self._was_read = Incoming(reply.status, {name.lower(): value for name, value in self._headers}, body)
+        return self._was_read
+
+    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+        import aiohttp
+
+        if kind == "timeout":
+            kind_of_timeout = getattr(aiohttp, "SocketTimeoutError", aiohttp.ServerTimeoutError)
+            failure: Exception = kind_of_timeout("Timeout on reading data from socket")
+        else:
+            failure = aiohttp.ServerDisconnectedError()
+        return failure
+
+    async def build(self, reply: Incoming, cut_after: int | None) -> Any:
+        is_kept = self._was_read is not None and reply.headers == self._was_read.headers
+        raw = raw_reply(reply, self._headers if is_kept else None)
+        nowhere = _protocol()
+        if cut_after is None:
+            nowhere.data_received(raw)
+        else:
+            nowhere.data_received(raw[: len(raw) - len(reply.body) + cut_after])
+            _call_after_headers(nowhere, lambda: nowhere.connection_lost(None))
+        return await self._through(nowhere)
+
+    async def watched(self, reply: Any, exchange: Exchange) -> Any:
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        headers.pop("content-encoding", None)  # aiohttp has undone it
+        exchange.head(reply.status, headers)
+        length = reply.content_length
+        if length is None or "text/event-stream" in headers.get("content-type", ""):
+            return await self._pumped(reply, exchange)
+        if length > MOST_KEPT:
+            exchange.end()
+            return reply
+        whole = await self.read(reply)
+        exchange.chunk(whole.body)
+        exchange.end()
+        return await self.build(whole, None)
+
+    async def _pumped(self, reply: Any, exchange: Exchange) -> Any:
+        """The stream passed on piece by piece."""
+        import aiohttp
+
+        nowhere = _protocol()
+        headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in UNKEPT]
+        nowhere.data_received(raw_head(reply.status, headers, None))
+        passing = Passing(exchange, aiohttp.ServerDisconnectedError())
+
+        async def pump() -> None:
+            await asyncio.sleep(exchange.first_byte_delay)
+            try:
+                async for data in reply.content.iter_any():
+                    for piece in passing.pieces(data):
+                        nowhere.data_received(raw_chunk(piece))
+            except aiohttp.ClientError:
+                nowhere.connection_lost(None)
+            else:
+                nowhere.data_received(b"0\r\n\r\n")
+                passing.finished()
+            finally:
+                reply.release()
+
+        nowhere.transport.task = asyncio.ensure_future(pump())
+        return await self._through(nowhere)
+
+    async def _through(self, nowhere: Any) -> Any:
+        """The response that aiohttp makes of what comes from nowhere."""
+        token = _nowhere.set(nowhere)
+        try:
+            with aside():
+                return await self._original(self._session, self._method, self._url, **self._kwargs)
+        finally:
+            _nowhere.reset(token)
+
+
+class _Transport(asyncio.Transport):
+    """Takes what the agent sends and sends it nowhere."""
+
+    task: asyncio.Future[None] | None = None
+    _closing = False
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def writelines(self, list_of_data: Any) -> None:
+        pass
+
+    def close(self) -> None:
+        self._closing = True
+        if self.task is not None:
+            self.task.cancel()
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+def _protocol() -> Any:
+    from aiohttp.client_proto import ResponseHandler
+
+    protocol = ResponseHandler(asyncio.get_running_loop())
+    protocol.connection_made(_Transport())
+    protocol.force_close()  # it must never return to the pool of connections
+    return protocol
+
+
+def _call_after_headers(protocol: Any, then: Any) -> None:
+    """The connection is lost once the parser has what came before."""
+    original = protocol.set_response_params
+
+    def set_response_params(**params: Any) -> None:
+        original(**params)
+        asyncio.get_running_loop().call_soon(then)
+
+    protocol.set_response_params = set_response_params
+
+
+def _read_timeout(session: Any, timeout: Any) -> float | None:
+    """The shorter of the time for a read and the time for everything."""
+    given = timeout if hasattr(timeout, "total") else session.timeout
+    times = [time for time in (given.sock_read, given.total) if isinstance(time, int | float) and time > 0]
+    if isinstance(timeout, int | float) and timeout > 0:
+        times = [timeout]
+    return min(times, default=None)

@@ -1,0 +1,173 @@
+"""httpx and its successor httpx2, at the transports that really send: what clients add around them stays theirs."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Literal
+
+from bylaw.adapters.live.current import current_run
+from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, carry
+from bylaw.adapters.live.patching.passing import Passing
+from bylaw.adapters.live.patching.patches import Patches
+
+
+def patch(module: Any, patches: Patches) -> None:
+    for transport in ("HTTPTransport", "MockTransport"):
+        patches.replace(getattr(module, transport), "handle_request", functools.partial(_sync, module))
+    for transport in ("AsyncHTTPTransport", "MockTransport"):
+        patches.replace(getattr(module, transport), "handle_async_request", functools.partial(_async, module))
+
+
+def _sync(module: Any, original: Any) -> Any:
+    @functools.wraps(original)
+    def handle_request(transport: Any, request: Any) -> Any:
+        run = current_run()
+        if run is None:
+            return original(transport, request)
+        request.read()
+        return carry(run, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
+
+    return handle_request
+
+
+def _async(module: Any, original: Any) -> Any:
+    @functools.wraps(original)
+    async def handle_async_request(transport: Any, request: Any) -> Any:
+        run = current_run()
+        if run is None:
+            return await original(transport, request)
+        await request.aread()
+        return await acarry(run, _outgoing(request), _Async(module, request, functools.partial(original, transport)))
+
+    return handle_async_request
+
+
+def _outgoing(request: Any) -> Outgoing:
+    return Outgoing(request.method, str(request.url), dict(request.headers.items()), request.content)
+
+
+class _Httpx:
+    def __init__(self, module: Any, request: Any, original: Any) -> None:
+        self._module = module
+        self._request = request
+        self._original = original
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._read: Incoming | None = None
+        self.patience = (request.extensions.get("timeout") or {}).get("read")
+
+    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+        if kind == "timeout":
+            failure: Exception = self._module.ReadTimeout("The read operation timed out", request=self._request)
+        else:
+            failure = self._broken()
+        return failure
+
+    def _built(self, reply: Incoming, cut_after: int | None) -> Any:
+        headers: Any = list(reply.headers.items())
+        if self._read is not None and reply.headers == self._read.headers:
+            headers = [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in UNKEPT]
+        if cut_after is None:
+            return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
+        stream = _cut_stream(self._module, reply.body[:cut_after], self._broken())
+        return self._module.Response(reply.status, headers=headers, stream=stream, request=self._request)
+
+    def _watch(self, reply: Any, exchange: Exchange) -> Any:
+        exchange.head(reply.status_code, dict(reply.headers.items()))
+        reply.stream = _watched_stream(self._module, reply.stream, exchange, self._broken())
+        return reply
+
+    def _changed(self, request: Outgoing) -> Any:
+        """The request to send: the agent's own object, unless an attack changed it."""
+        if request.body == self._request.content and request.url == str(self._request.url):
+            return self._request
+        headers = [pair for pair in request.headers.items() if pair[0].lower() not in UNKEPT]
+        return self._module.Request(
+            request.method, request.url, headers=headers, content=request.body, extensions=self._request.extensions
+        )
+
+    def _kept(self, reply: Any) -> Incoming:
+        self._headers = list(reply.headers.raw)
+        headers = {name: value for name, value in reply.headers.items() if name not in UNKEPT}
+        self._read = Incoming(reply.status_code, headers, reply.content)
+        return self._read
+
+    def _broken(self) -> Exception:
+        message = "peer closed connection without sending complete message body"
+        error: Exception = self._module.RemoteProtocolError(message, request=self._request)
+        return error
+
+
+class _Sync(_Httpx):
+    def send(self, request: Outgoing) -> Any:
+        return self._original(self._changed(request))
+
+    def read(self, reply: Any) -> Incoming:
+        reply.request = self._request
+        reply.read()
+        return self._kept(reply)
+
+    def build(self, reply: Incoming, cut_after: int | None) -> Any:
+        return self._built(reply, cut_after)
+
+    def watched(self, reply: Any, exchange: Exchange) -> Any:
+        return self._watch(reply, exchange)
+
+
+class _Async(_Httpx):
+    async def send(self, request: Outgoing) -> Any:
+        return await self._original(self._changed(request))
+
+    async def read(self, reply: Any) -> Incoming:
+        reply.request = self._request
+        await reply.aread()
+        return self._kept(reply)
+
+    async def build(self, reply: Incoming, cut_after: int | None) -> Any:
+        return self._built(reply, cut_after)
+
+    async def watched(self, reply: Any, exchange: Exchange) -> Any:
+        return self._watch(reply, exchange)
+
+
+def _cut_stream(module: Any, body: bytes, broken: Exception) -> Any:
+    class Cut(module.SyncByteStream, module.AsyncByteStream):  # type: ignore[misc]  # of an optional library
+        def __iter__(self) -> Iterator[bytes]:
+            yield body
+            raise broken
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield body
+            raise broken
+
+    return Cut()
+
+
+def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Exception) -> Any:
+    class Watched(module.SyncByteStream, module.AsyncByteStream):  # type: ignore[misc]  # of an optional library
+        def __iter__(self) -> Iterator[bytes]:
+            passing = Passing(exchange, broken)
+            passing.wait()
+            for data in inner:
+                yield from passing.pieces(data)
+            passing.finished()
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            passing = Passing(exchange, broken)
+            await asyncio.sleep(exchange.first_byte_delay)
+            async for data in inner:
+                for piece in passing.pieces(data):
+                    yield piece
+            passing.finished()
+
+        def close(self) -> None:
+            exchange.end()
+            inner.close()
+
+        async def aclose(self) -> None:
+            exchange.end()
+            await inner.aclose()
+
+    return Watched()

@@ -1,0 +1,197 @@
+"""urllib3, and with it requests, boto and others that send through its pools.
+
+The seam is `_make_request`, which sends one request on one connection: it lies inside urllib3's retries, so an agent
+that retries is seen to retry, and before the connection is made, so a fault needs no server.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+from collections.abc import Callable
+from typing import Any, Literal
+
+from bylaw.adapters.live.current import current_run
+from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.live.patching.bodies import body_bytes
+from bylaw.adapters.live.patching.carrying import UNKEPT, carry
+from bylaw.adapters.live.patching.passing import Passing
+from bylaw.adapters.live.patching.patches import Patches
+
+
+def patch(module: Any, patches: Patches) -> None:
+    """`module` is urllib3.connectionpool."""
+    patches.replace(module.HTTPConnectionPool, "_make_request", _sync)
+
+
+def _sync(original: Any) -> Any:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def _make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        run = current_run()
+        if run is None:
+            return original(pool, conn, method, url, *args, **kwargs)
+        call = signature.bind(pool, conn, method, url, *args, **kwargs)
+        call.apply_defaults()
+        call.arguments["body"] = body_bytes(call.arguments["body"])
+        library = _Urllib3(pool, call, lambda: original(*call.args, **call.kwargs))
+        return carry(run, library.outgoing, library)
+
+    return _make_request
+
+
+class _Urllib3:
+    def __init__(self, pool: Any, call: inspect.BoundArguments, original: Callable[[], Any]) -> None:
+        self._pool = pool
+        self._call = call.arguments
+        self._original = original
+        self._was_read: Incoming | None = None
+        self._headers: Any = None
+        self.patience = _read_timeout(pool, self._call.get("timeout"))
+
+    @property
+    def outgoing(self) -> Outgoing:
+        path = self._call["url"]
+        port = f":{self._pool.port}" if self._pool.port not in (None, _DEFAULT_PORTS.get(self._pool.scheme)) else ""
+        url = path if "://" in path else f"{self._pool.scheme}://{self._pool.host}{port}{path}"
+        headers = {_text(name).lower(): _text(value) for name, value in (self._call["headers"] or {}).items()}
+        return Outgoing(self._call["method"], url, headers, self._call["body"] or b"")
+
+    def send(self, request: Outgoing) -> Any:
+        if request.body != (self._call["body"] or b""):
+            self._call["body"] = request.body
+            kept = {k: v for k, v in (self._call["headers"] or {}).items() if _text(k).lower() not in UNKEPT}
+            self._call["headers"] = {**kept, "Content-Length": str(len(request.body))}
+        return self._original()
+
+    def read(self, reply: Any) -> Incoming:
+        headers = {name.lower(): value for name, value in reply.headers.items() if name.lower() not in UNKEPT}
+        body = reply.data if self._call.get("preload_content") else reply.read(decode_content=True)
+        reply.release_conn()
+        self._headers = reply.headers.copy()
+        for name in UNKEPT:
+            self._headers.pop(name, None)
+        self._was_read = Incoming(reply.status, headers, body)
+        return self._was_read
+
+    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+        from urllib3 import exceptions
+
+        if kind == "timeout":
+            message = f"Read timed out. (read timeout={self.patience})"
+            failure: Exception = exceptions.ReadTimeoutError(self._pool, self._call["url"], message)
+        else:
+            failure = exceptions.ProtocolError(
+                "Connection aborted.", ConnectionResetError(104, "Connection reset by peer")
+            )
+        return failure
+
+    def build(self, reply: Incoming, cut_after: int | None) -> Any:
+        from urllib3 import HTTPResponse
+
+        is_kept = self._was_read is not None and reply.headers == self._was_read.headers
+        headers = self._headers if is_kept else dict(reply.headers)
+        body = io.BytesIO(reply.body) if cut_after is None else _Cut(reply.body[:cut_after])
+        return HTTPResponse(
+            body=body,
+            headers=headers,
+            status=reply.status,
+            version=11,
+            reason=_reason(reply.status),
+            preload_content=bool(self._call.get("preload_content")),
+            request_method=self._call["method"],
+            request_url=self._call["url"],
+            retries=self._call.get("retries"),
+            pool=self._pool,
+        )
+
+    def watched(self, reply: Any, exchange: Exchange) -> Any:
+        """Reads of the underlying stream are told; a body that was read already is told at once."""
+        exchange.head(reply.status, {name.lower(): value for name, value in reply.headers.items()})
+        source = getattr(reply, "_fp", None)
+        if self._call.get("preload_content") or source is None:
+            exchange.chunk(reply.data)
+            exchange.end()
+        else:
+            reply._fp = _Watched(source, exchange)
+            reply.release_conn = _ending(reply.release_conn, exchange)
+        return reply
+
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def _text(value: Any) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)
+
+
+def _reason(status: int) -> str:
+    import http.client
+
+    return http.client.responses.get(status, "")
+
+
+def _read_timeout(pool: Any, timeout: Any) -> float | None:
+    read = getattr(pool._get_timeout(timeout), "_read", None)
+    return read if isinstance(read, int | float) else None
+
+
+def _ending(release: Callable[[], None], exchange: Exchange) -> Callable[[], None]:
+    """A reply is over at the latest when its connection goes back to the pool."""
+
+    def release_conn() -> None:
+        exchange.end()
+        release()
+
+    return release_conn
+
+
+class _Cut(io.BytesIO):
+    """A body whose connection breaks at its end."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        if data:
+            return data
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return self.read(size)
+
+
+class _Watched:
+    """The stream under a response, with what is read of it told to the exchange."""
+
+    def __init__(self, source: Any, exchange: Exchange) -> None:
+        self._source = source
+        self._exchange = exchange
+        self._passing = Passing(exchange, ConnectionResetError(104, "Connection reset by peer"))
+        self._has_waited = False
+
+    def read(self, *args: Any, **kwargs: Any) -> bytes:
+        return self._told(self._source.read(*args, **kwargs))
+
+    def read1(self, *args: Any, **kwargs: Any) -> bytes:
+        return self._told(self._source.read1(*args, **kwargs))
+
+    def _safe_read(self, size: int) -> bytes:
+        """How urllib3 reads a chunk of a chunked body, and the line end that follows each."""
+        data: bytes = self._source._safe_read(size)
+        return data if data == b"\r\n" else self._told(data)
+
+    def close(self) -> None:
+        self._exchange.end()
+        self._source.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def _told(self, data: bytes) -> bytes:
+        if not self._has_waited:
+            self._has_waited = True
+            self._passing.wait()
+        if not data:
+            self._passing.finished()
+        return b"".join(self._passing.pieces(data)) if data else data

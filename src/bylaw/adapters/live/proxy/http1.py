@@ -1,0 +1,160 @@
+"""HTTP/1.1 with whoever connects to us: one connection, request after request. Everything about it is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from http.client import responses
+
+import h11
+from msgspec import Struct
+
+from bylaw.adapters.live.exchanges.base import Incoming
+
+MOST_HEADERS = 64 * 1024
+MOST_BODY = 64 * 1024 * 1024
+PATIENCE = 30.0
+"""seconds in which a request that has begun must be told to its end, and in which a reader must take what is sent"""
+IDLE = 300.0
+"""seconds that a connection may stay open between requests"""
+_CHUNK = 64 * 1024
+HOP_BY_HOP = frozenset(
+    ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+     "transfer-encoding", "upgrade")
+)  # fmt: skip
+_NO_BODY = (204, 304)
+
+
+class BadRequest(Exception):
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Request(Struct, frozen=True):
+    method: str
+    target: str
+    headers: tuple[tuple[str, str], ...]
+    """names in lower case"""
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return ", ".join(value for key, value in self.headers if key == name)
+
+
+class Connection:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        # Drained means handed over, so that a cut cuts where it should. Not 0: TLS would wait with nothing to write.
+        writer.transport.set_write_buffer_limits(high=1, low=0)
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEADERS)
+        self._is_head = False
+
+    # Reading
+
+    async def next_request(self) -> Request | None:
+        """The next request with its body; None where the other side has nothing more to say. Raises BadRequest."""
+        if self._http.our_state is h11.MUST_CLOSE or self._http.our_state is h11.ERROR:
+            return None
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        try:
+            event = await self._first_event()
+            if not isinstance(event, h11.Request):
+                return None
+            async with asyncio.timeout(PATIENCE):
+                return await self._request(event)
+        except h11.RemoteProtocolError as error:
+            raise BadRequest(error.error_status_hint, str(error)) from None
+        except TimeoutError:
+            raise BadRequest(408, "the request did not end") from None
+
+    async def _first_event(self) -> object:
+        """The head of a request. Time runs once its first byte is there; before that a connection may idle."""
+        event = self._http.next_event()
+        if event is not h11.NEED_DATA:
+            return event
+        try:
+            async with asyncio.timeout(IDLE):
+                self._http.receive_data(await self.reader.read(_CHUNK))
+        except TimeoutError:
+            return None
+        async with asyncio.timeout(PATIENCE):
+            return await self._event()
+
+    async def _event(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self.reader.read(_CHUNK))
+        return event
+
+    async def _request(self, event: h11.Request) -> Request:
+        if self._http.they_are_waiting_for_100_continue:
+            await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+        body = bytearray()
+        while isinstance(part := await self._event(), h11.Data):
+            body += part.data
+            if len(body) > MOST_BODY:
+                raise BadRequest(413, f"the body is larger than {MOST_BODY} bytes")
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers)
+        method = event.method.decode("latin-1")
+        self._is_head = method == "HEAD"
+        return Request(method, event.target.decode("latin-1"), headers, bytes(body))
+
+    def leftover(self) -> bytes:
+        """Bytes that came behind a request after which the connection changes its language."""
+        return self._http.trailing_data[0]
+
+    # Writing
+
+    async def reply(self, reply: Incoming, *, raw: Iterable[tuple[str, str]] = ()) -> None:
+        """A whole reply; `raw` are headers that may occur several times."""
+        length = () if reply.status in _NO_BODY else (("content-length", str(len(reply.body))),)
+        own = [(name, value) for name, value in reply.headers.items() if name != "content-length"]
+        await self.begin(reply.status, [*own, *raw, *length])
+        await self.data(reply.body)
+        await self.end()
+
+    async def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
+        """The head of a reply. Without a length its body is chunked."""
+        kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
+        await self._send(h11.Response(status_code=status, headers=kept, reason=responses.get(status, "").encode()))
+
+    async def data(self, data: bytes) -> None:
+        if data and not self._is_head:
+            await self._send(h11.Data(data=data))
+
+    async def end(self) -> None:
+        await self._send(h11.EndOfMessage())
+
+    async def switch(self, status: int) -> None:
+        """Agree to another language on this connection: a tunnel, or an upgrade."""
+        if status == 101:
+            headers = [("connection", "upgrade"), ("upgrade", "bylaw-mcp")]
+            await self._send(h11.InformationalResponse(status_code=101, headers=headers))
+        else:
+            await self._send(h11.Response(status_code=status, headers=[]))
+
+    async def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self.writer.write(data)
+            async with asyncio.timeout(PATIENCE):
+                await self.writer.drain()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a reply is under way, so that no other can be given any more."""
+        return self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
+
+    @property
+    def is_between_requests(self) -> bool:
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def close(self) -> None:
+        self.writer.close()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self.writer.wait_closed()
+        except (OSError, TimeoutError):
+            self.writer.transport.abort()

@@ -1,0 +1,126 @@
+"""HTTP/1.1 with the servers behind the proxy. One connection an exchange: nothing is shared between runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import h11
+
+from bylaw.adapters.live.exchanges.base import Outgoing
+from bylaw.adapters.live.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
+
+CONNECT_PATIENCE = 30.0
+REPLY_PATIENCE = 600.0
+"""seconds without a byte from a server; a model may think that long"""
+_CHUNK = 64 * 1024
+
+
+class UpstreamFailure(Exception):
+    """The server behind the proxy cannot be reached, or broke off; the message says why."""
+
+
+class Reply(Protocol):
+    """A reply whose body is still coming."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    """names in lower case"""
+
+    def body(self) -> AsyncIterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class ServerReply:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, http: h11.Connection) -> None:
+        self.status = 0
+        self.headers: list[tuple[str, str]] = []
+        self._reader, self._writer, self._http = reader, writer, http
+
+    async def read_head(self) -> None:
+        event = await self._event()
+        while isinstance(event, h11.InformationalResponse):
+            event = await self._event()
+        if not isinstance(event, h11.Response):
+            raise UpstreamFailure("the server closed the connection without a reply")
+        self.status = event.status_code
+        self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in event.headers]
+
+    async def body(self) -> AsyncIterator[bytes]:
+        while isinstance(event := await self._event(), h11.Data):
+            yield bytes(event.data)
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def _event(self) -> object:
+        with _failures():
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                async with asyncio.timeout(REPLY_PATIENCE):
+                    self._http.receive_data(await self._reader.read(_CHUNK))
+        return event
+
+
+@asynccontextmanager
+async def fetch(request: Outgoing) -> AsyncIterator[Reply]:
+    """Send a request and read the head of its reply. Raises UpstreamFailure."""
+    parts = urlsplit(request.url)
+    secure = parts.scheme == "https"
+    port = parts.port or (443 if secure else 80)
+    reader, writer = await connect(parts.hostname or "", port, secure=secure)
+    http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEADERS)
+    reply = ServerReply(reader, writer, http)
+    try:
+        with _failures():
+            for event in _events(request, parts.netloc.rpartition("@")[2]):
+                writer.write(http.send(event) or b"")
+            await writer.drain()
+        await reply.read_head()
+        yield reply
+    finally:
+        reply.close()
+
+
+async def connect(host: str, port: int, *, secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Raises UpstreamFailure."""
+    try:
+        async with asyncio.timeout(CONNECT_PATIENCE):
+            return await asyncio.open_connection(host, port, ssl=_trust() if secure else None)
+    except (OSError, TimeoutError, ValueError, UnicodeError) as error:
+        raise UpstreamFailure(f"cannot connect to {host}:{port}: {str(error) or type(error).__name__}") from None
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+def _events(request: Outgoing, host: str) -> list[h11.Event]:
+    parts = urlsplit(request.url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    dropped = HOP_BY_HOP | {"host", "content-length", "expect"}
+    headers = [("host", host), ("connection", "close")]
+    headers += [(name, value) for name, value in request.headers.items() if name not in dropped]
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        headers.append(("content-length", str(len(request.body))))
+    head = h11.Request(method=request.method, target=target, headers=headers)
+    return [head, *([h11.Data(data=request.body)] if request.body else []), h11.EndOfMessage()]
+
+
+class _failures:
+    """What goes wrong on the way to a server, as one kind of failure."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TimeoutError):
+            raise UpstreamFailure("the server does not answer") from None
+        if isinstance(error, OSError | h11.RemoteProtocolError | h11.LocalProtocolError):
+            raise UpstreamFailure(str(error) or type(error).__name__) from None

@@ -1,0 +1,1 @@
+"""An agent that lives in this process: a Python function or object, found by `module:attribute`."""

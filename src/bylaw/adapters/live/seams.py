@@ -1,0 +1,116 @@
+"""Where libraries and frameworks are patched: as soon as an agent starts, and right after an import that comes later.
+
+Only what is imported is patched. Patches do nothing outside a run, and are gone when the last agent has stopped.
+"""
+
+from __future__ import annotations
+
+import http.client  # noqa: F401  # there before the finder is: its patch is made of its own classes
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import threading
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from bylaw.adapters.live.patching.patches import Patches
+
+_HERE = "bylaw.adapters.live"
+_SEAMS = {
+    "agents.models.interface": f"{_HERE}.frameworks.openai_agents_models",
+    "agents.tool": f"{_HERE}.frameworks.openai_agents_tools",
+    "aiohttp.client": f"{_HERE}.patching.aiohttp",
+    "concurrent.futures.thread": f"{_HERE}.patching.threads",
+    "http.client": f"{_HERE}.patching.http_client",
+    "httpx": f"{_HERE}.patching.httpx",
+    "httpx2": f"{_HERE}.patching.httpx",
+    "langchain_core.language_models.chat_models": f"{_HERE}.frameworks.langchain_models",
+    "langchain_core.tools.base": f"{_HERE}.frameworks.langchain_tools",
+    "pydantic_ai.agent": f"{_HERE}.frameworks.pydantic_ai",
+    "urllib3.connectionpool": f"{_HERE}.patching.urllib3",
+}
+"""the module that holds a seam, and ours with the function `patch` for it"""
+
+
+class Seams:
+    """All patches of this process; several agents share them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._users = 0
+        self._patches = Patches()
+        self._finder = _LateImports(self)
+
+    def open(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                sys.meta_path.insert(0, self._finder)
+            self.refresh()
+
+    def close(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                sys.meta_path.remove(self._finder)
+                self._patches.undo()
+
+    def refresh(self) -> None:
+        """Patches what has come since: modules, and classes that a framework lets people define."""
+        for name in _SEAMS:
+            module = sys.modules.get(name)
+            if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+                self.patch(name, module)
+
+    def patch(self, name: str, module: ModuleType) -> None:
+        with self._lock:
+            if self._users:
+                importlib.import_module(_SEAMS[name]).patch(module, self._patches)
+
+
+class _LateImports(importlib.abc.MetaPathFinder):
+    """Lets the other finders find a module with a seam, and patches it once it has been executed."""
+
+    def __init__(self, seams: Seams) -> None:
+        self._seams = seams
+        self._busy: set[str] = set()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in _SEAMS or fullname in self._busy:
+            return None
+        self._busy.add(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        except (ImportError, ValueError):
+            spec = None
+        finally:
+            self._busy.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Patching(spec.loader, fullname, self._seams)
+        return spec
+
+
+class _Patching(importlib.abc.Loader):
+    def __init__(self, loader: Any, name: str, seams: Seams) -> None:
+        self._loader = loader
+        self._name = name
+        self._seams = seams
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        module: ModuleType | None = self._loader.create_module(spec)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._seams.patch(self._name, module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+SEAMS = Seams()

@@ -1,0 +1,186 @@
+"""`bylaw ci`"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from bylaw.cli.contract.options import CONFIG, Flags
+from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse, show_on_stderr
+from bylaw.errors import ExitCode, InputError
+from bylaw.model.ci import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
+from bylaw.model.diff import Change
+
+Part = tuple[CiPart, Any]
+"""what a job came to, and its report where it has one"""
+
+
+@click.command(name="ci")
+@CONFIG
+@click.option("--traces", multiple=True, metavar="TRACE", help="Recorded traces to check; may be given again.")
+@click.option("--baseline", metavar="TRACE", help="Recorded traces of the version before, for the diff.")
+@click.option("--candidate", metavar="TRACE", help="Recorded traces of the version that is judged.")
+@click.option(
+    "--min-score",
+    type=click.FloatRange(0, 100),
+    help="Least score that passes, of the whole and of the contract (default: each part decides by itself).",
+)
+@output_options
+def command(
+    config: str,
+    traces: tuple[str, ...],
+    baseline: str | None,
+    candidate: str | None,
+    min_score: float | None,
+    formats: tuple[str, ...],
+    output: str | None,
+) -> ExitCode:
+    """Check, diff and contract, whichever are configured: one score, one exit code.
+
+    The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
+    the section `scoring`; without it, every part weighs the same.
+    """
+    from bylaw.dialects import load_ci
+    from bylaw.jobs.ci import combine
+
+    targets = parse_targets(formats, output)
+    if (baseline is None) is not (candidate is None):
+        raise click.UsageError("--baseline and --candidate go together")
+    found = load_ci(config)
+    if any(diagnostic.is_error for diagnostic in found.diagnostics):
+        return refuse("ci", found.diagnostics, targets)
+    found = _with_flags(found, traces, baseline, candidate, min_score)
+    ran = list(_parts(config, found))
+    report = combine(
+        [part for part, _ in ran], weights=found.weights, min_score=found.min_score, left_out=_left_out(found)
+    )
+    for target in targets:
+        _write(report, {part.name: one for part, one in ran if one is not None}, target)
+    return ExitCode(report.exit_code)
+
+
+def _with_flags(
+    found: CiFile, traces: tuple[str, ...], baseline: str | None, candidate: str | None, min_score: float | None
+) -> CiFile:
+    if traces:
+        found = replace(found, check=replace(found.check or CheckSettings(traces=()), traces=traces))
+    if baseline is not None and candidate is not None:
+        diff = found.diff or DiffSettings(baseline=baseline, candidate=candidate)
+        found = replace(found, diff=replace(diff, baseline=baseline, candidate=candidate))
+    return found if min_score is None else replace(found, min_score=min_score)
+
+
+def _left_out(found: CiFile) -> list[str]:
+    missing = {
+        "check: no traces, neither in `ci: {check: {traces: …}}` nor by --traces": found.check is None,
+        "diff: no baseline and candidate, neither in `ci: {diff: …}` nor by flags": found.diff is None,
+        "contract: the file has no section `contract`": not found.has_contract,
+    }
+    return [why for why, is_missing in missing.items() if is_missing]
+
+
+def _parts(config: str, found: CiFile) -> list[Part]:
+    jobs: list[tuple[PartName, Callable[[], Part]]] = []
+    if found.check is not None:
+        check = found.check
+        jobs.append(("check", lambda: _check(check, config)))
+    if found.diff is not None:
+        diff = found.diff
+        jobs.append(("diff", lambda: _diff(diff, config if found.has_rules else None)))
+    if found.has_contract:
+        jobs.append(("contract", lambda: _contract(config, found.min_score)))
+    return [_ran(name, job) for name, job in jobs]
+
+
+def _ran(name: PartName, job: Callable[[], Part]) -> Part:
+    from bylaw.jobs.ci import failed_part
+
+    try:
+        return job()
+    except InputError as problem:
+        show_on_stderr(problem.diagnostics)
+        first = problem.diagnostics[0]
+        why = f"BAD INPUT: {first.span or first.file}: {first.message}"
+        return failed_part(name, ExitCode.BAD_INPUT, why), None
+
+
+def _check(settings: CheckSettings, config: str) -> Part:
+    from bylaw.adapters.importers import find_traces, open_trace
+    from bylaw.dialects import load_rules
+    from bylaw.jobs.check import check
+    from bylaw.jobs.ci import check_part
+    from bylaw.report.wording import headline
+
+    rules = load_rules(list(settings.policies) or [config])
+    sources = [open_trace(name) for name in find_traces(settings.traces)]
+    report = check(sources, rules.rules, fail_on=settings.fail_on)
+    return check_part(report, headline(report)), report
+
+
+def _diff(settings: DiffSettings, config: str | None) -> Part:
+    from bylaw.adapters.importers import find_traces, open_trace
+    from bylaw.dialects import load_rules
+    from bylaw.jobs.ci import diff_part
+    from bylaw.jobs.diff.job import diff
+    from bylaw.report.diff_wording import headline
+
+    files = list(settings.policies) or ([config] if config else [])
+    rules = load_rules(files).rules if files else ()
+    before, after = (
+        [open_trace(name) for name in find_traces([side])] for side in (settings.baseline, settings.candidate)
+    )
+    report = diff(before, after, rules, fail_on=Change(settings.fail_on))
+    return diff_part(report, headline(report)), report
+
+
+def _contract(config: str, min_score: float | None) -> Part:
+    from bylaw.cli.contract.running import run
+    from bylaw.jobs.ci import contract_part
+    from bylaw.report.contract_wording import headline
+
+    report = run(Flags(config=config, min_score=100.0 if min_score is None else min_score))
+    return contract_part(report, headline(report)), report
+
+
+def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
+    from bylaw.report import ci_json, ci_markdown, ci_terminal
+
+    render = {"json": ci_json.render_ci, "markdown": ci_markdown.render_ci, "terminal": ci_terminal.render_ci}
+    texts = {name: _rendered(name, one, target.format) for name, one in reports.items()}
+    with opened(target) as out:
+        emit(render[target.format](report, texts), out)
+
+
+def _rendered(name: str, report: Any, format: str) -> str:
+    from bylaw.report import (
+        contract_json,
+        contract_markdown,
+        contract_terminal,
+        diff_json,
+        diff_markdown,
+        diff_terminal,
+        json,
+        markdown,
+        terminal,
+    )
+
+    if (name, format) == ("check", "json"):
+        text = io.StringIO()
+        json.write_check(report, text)
+        return text.getvalue()
+    renderers: dict[tuple[str, str], Callable[[Any], str]] = {
+        ("check", "markdown"): markdown.render_check,
+        ("check", "terminal"): terminal.render_check,
+        ("diff", "json"): diff_json.render_diff,
+        ("diff", "markdown"): diff_markdown.render_diff,
+        ("diff", "terminal"): diff_terminal.render_diff,
+        ("contract", "json"): contract_json.render_contract,
+        ("contract", "markdown"): contract_markdown.render_contract,
+        ("contract", "terminal"): contract_terminal.render_contract,
+    }
+    return renderers[name, format](report)

@@ -1,0 +1,207 @@
+"""`bylaw ci`: which parts run, what each weighs, and the one exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from bylaw.cli import cli
+from bylaw.dialects import lint_files, load_ci
+from bylaw.errors import ExitCode
+from bylaw.jobs.ci import combine, failed_part
+from bylaw.model.ci import CiPart
+
+ROOT = Path(__file__).parent.parent.parent
+REFUND = ROOT / "examples" / "refund"
+
+AGENT = "def agent(prompt):\n    return 'fine'\n"
+CONTRACT: dict[str, Any] = {
+    "contract": {
+        "name": "c",
+        "invariants": [
+            {"id": "talks", "type": "output_not_empty"},
+            {"id": "says-fine", "type": "contains", "value": "fine"},
+        ],
+    },
+    "chaos_matrix": [{"name": "calm"}],
+    "agent": {"type": "python", "endpoint": "ci_agent:agent"},
+    "golden_prompts": ["hello"],
+}
+RULES = {"rules": [{"id": "held", "kind": "max_turns", "params": {"n": 1000}}]}
+BROKEN = {"id": "broken", "kind": "max_turns", "params": {"n": 1}, "scope": "trace"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "ci_agent.py").write_text(AGENT)
+    for name in ("v1.jsonl", "v2.jsonl"):
+        (tmp_path / name).write_bytes((REFUND / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _ci(folder: Path, content: dict[str, Any], *arguments: str) -> tuple[int, dict[str, Any]]:
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump(content))
+    done = CliRunner().invoke(cli, ["ci", "--format", "json", *arguments], standalone_mode=False)
+    if done.exception is not None:
+        raise done.exception
+    return int(done.return_value), json.loads(done.stdout)
+
+
+def _parts(report: dict[str, Any]) -> dict[str, float]:
+    return {part["name"]: part["score"] for part in report["parts"]}
+
+
+def test_nothing_configured_is_no_pass(folder: Path) -> None:
+    code, report = _ci(folder, RULES)
+    assert (code, report["score"], report["parts"]) == (3, 0.0, [])
+    assert len(report["left_out"]) == 3
+
+
+def test_the_contract_alone(folder: Path) -> None:
+    code, report = _ci(folder, CONTRACT)
+    assert (code, report["score"], report["contract_compliance"]) == (0, 100.0, 100.0)
+    assert report["reports"]["contract"]["job"] == "contract"
+    assert [why.split(":")[0] for why in report["left_out"]] == ["check", "diff"]
+
+
+def test_all_three_weigh_the_same(folder: Path) -> None:
+    ci = {"ci": {"check": {"traces": "v1.jsonl"}, "diff": {"baseline": "v1.jsonl", "candidate": "v1.jsonl"}}}
+    code, report = _ci(folder, {**CONTRACT, **RULES, **ci})
+    assert (code, report["score"]) == (0, 100.0)
+    assert _parts(report) == {"check": 100.0, "diff": 100.0, "contract": 100.0}
+    assert {part["weight"] for part in report["parts"]} == {1.0}
+
+
+def test_a_broken_rule_and_a_tripped_diff(folder: Path) -> None:
+    ci = {"ci": {"check": {"traces": ["v1.jsonl"]}, "diff": {"baseline": "v1.jsonl", "candidate": "v2.jsonl"}}}
+    rules = {"rules": [*RULES["rules"], BROKEN]}
+    code, report = _ci(folder, {**CONTRACT, **rules, **ci})
+    assert code == 1
+    assert _parts(report) == {"check": 50.0, "diff": 0.0, "contract": 100.0}
+    assert report["score"] == 50.0
+
+
+def test_weights_of_scoring(folder: Path) -> None:
+    ci = {"ci": {"check": {"traces": "v1.jsonl"}}, "scoring": {"check": 1, "contract_compliance": 3}}
+    _, report = _ci(folder, {**CONTRACT, "rules": [*RULES["rules"], BROKEN], **ci})
+    assert report["score"] == 87.5
+
+
+def test_weights_of_parts_that_other_tools_have_are_left_out(folder: Path) -> None:
+    scoring = {"scoring": {"mutation": 0.2, "chaos": 0.35, "contract": 0.35, "replay": 0.1}}
+    code, report = _ci(folder, {**CONTRACT, **scoring})
+    assert (code, report["score"]) == (0, 100.0)
+
+
+def test_only_weightless_parts_are_no_pass(folder: Path) -> None:
+    code, report = _ci(folder, {**CONTRACT, "scoring": {"check": 1}})
+    assert (code, report["score"]) == (3, 0.0)
+
+
+def test_flags_configure_too(folder: Path) -> None:
+    code, report = _ci(folder, RULES, "--traces", "v1.jsonl", "--baseline", "v1.jsonl", "--candidate", "v1.jsonl")
+    assert code == 0
+    assert _parts(report) == {"check": 100.0, "diff": 100.0}
+
+
+def test_a_part_that_cannot_run_is_never_a_silent_pass(folder: Path) -> None:
+    ci = {"ci": {"check": {"traces": "nowhere.jsonl"}}}
+    code, report = _ci(folder, {**CONTRACT, **RULES, **ci})
+    assert (code, _parts(report)) == (2, {"check": 0.0, "contract": 100.0})
+    assert report["score"] == 50.0
+    broken = {**CONTRACT, "agent": {"type": "python", "endpoint": "ci_agent:nobody"}}
+    code, report = _ci(folder, broken)
+    assert (code, report["score"], report["contract_compliance"]) == (4, 0.0, 0.0)
+
+
+def test_a_bad_contract_is_bad_input(folder: Path) -> None:
+    bad = {**CONTRACT, "chaos_matrix": []}
+    code, report = _ci(folder, bad)
+    assert (code, _parts(report)) == (2, {"contract": 0.0})
+
+
+def test_rules_that_never_trigger_show_nothing(folder: Path) -> None:
+    idle = {"rules": [{"id": "idle", "kind": "must_call_before", "params": {"first": "x", "second": "y"}}]}
+    code, report = _ci(folder, {**idle, "ci": {"check": {"traces": "v1.jsonl"}}})
+    assert (code, _parts(report)) == (3, {"check": 0.0})
+
+
+def test_min_score_is_for_the_whole_and_the_contract(folder: Path) -> None:
+    invariants = [*CONTRACT["contract"]["invariants"], {"id": "sings", "type": "contains", "value": "la"}]
+    worse = {**CONTRACT, "contract": {"name": "c", "invariants": invariants}}
+    assert _ci(folder, worse)[0] == 1
+    assert _ci(folder, worse, "--min-score", "60")[0] == 0
+    assert _ci(folder, worse, "--min-score", "70")[0] == 1
+    assert _ci(folder, {**worse, "ci": {"min_score": 60}})[0] == 0
+
+
+def test_the_whole_can_be_too_low_where_every_part_passed(folder: Path) -> None:
+    rules = {"rules": [*RULES["rules"], {**BROKEN, "severity": "info"}], "ci": {"check": {"traces": "v1.jsonl"}}}
+    code, report = _ci(folder, rules)
+    assert (code, report["score"]) == (0, 50.0)
+    code, report = _ci(folder, rules, "--min-score", "60")
+    assert (code, [part["exit_code"] for part in report["parts"]]) == (1, [0])
+    assert report["verdict"] == "FAILED: score 50, 60 wanted"
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted"), [([0, 0], 0), ([0, 3], 3), ([3, 4], 4), ([4, 1], 1), ([1, 2], 2), ([0, 4, 3, 1], 1)]
+)
+def test_exit_codes_combine(codes: list[int], wanted: int) -> None:
+    parts = [failed_part("check", ExitCode(code), "x") for code in codes]
+    assert combine(parts, weights={}, min_score=None, left_out=()).exit_code == wanted
+
+
+def test_rounding_never_fills_a_hole() -> None:
+    parts = [
+        CiPart(name="check", score=99.999, exit_code=0, verdict=""),
+        CiPart(name="contract", score=100.0, exit_code=0, verdict=""),
+    ]
+    assert combine(parts, weights={}, min_score=None, left_out=()).score == 99.99
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line"),
+    [
+        ("ci: []", "wrong-type", 1),
+        ("ci:\n  chekc: {traces: x}", "unknown-key", 2),
+        ("ci:\n  check: {}", "missing-key", 2),
+        ("ci:\n  check: {traces: []}", "empty-value", 2),
+        ("ci:\n  check: {traces: x, fail_on: sever}", "wrong-type", 2),
+        ("ci:\n  diff: {baseline: x}", "missing-key", 2),
+        ("ci:\n  diff: {baseline: x, candidate: y, fail_on: sever}", "wrong-type", 2),
+        ("ci: {min_score: 101}", "wrong-type", 1),
+        ("scoring: {check: 0}", "no-weight", 1),
+        ("scoring: {check: -1}", "wrong-type", 1),
+    ],
+)
+def test_mistakes(folder: Path, text: str, code: str, line: int) -> None:
+    (folder / "bylaw.yaml").write_text(text)
+    (diagnostic,) = load_ci(folder / "bylaw.yaml").diagnostics
+    assert diagnostic.span is not None
+    assert (diagnostic.code, diagnostic.span.line) == (code, line)
+    assert [one.code for one in lint_files(["bylaw.yaml"]) if one.is_error] == [code]
+    done = CliRunner().invoke(cli, ["ci"], standalone_mode=False)
+    assert done.return_value == ExitCode.BAD_INPUT
+
+
+def test_missing_file_and_half_a_diff(folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["ci", "-c", "nowhere.yaml"], standalone_mode=False).return_value == 2
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump(RULES))
+    half = CliRunner().invoke(cli, ["ci", "--baseline", "v1.jsonl"])
+    assert "--baseline and --candidate go together" in half.output
+
+
+@pytest.mark.parametrize("format", ["terminal", "markdown"])
+def test_for_people(folder: Path, format: str) -> None:
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump(CONTRACT))
+    done = CliRunner().invoke(cli, ["ci", "--format", format], standalone_mode=False)
+    assert done.return_value == 0
+    assert "PASSED: score 100" in done.stdout
+    assert "left out: check" in done.stdout

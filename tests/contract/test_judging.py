@@ -1,0 +1,209 @@
+"""What each invariant type says of one run: answers as data, failures, negation, personal data."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import msgspec
+import pytest
+import yaml
+
+from bylaw.dialects import parse_rules
+from bylaw.jobs.contract.judging.judge import Bench, judge
+from bylaw.jobs.contract.judging.pii import find_pii, no_pii
+from bylaw.jobs.diff.lexical import Lexicon
+from bylaw.model import contract as checks
+from bylaw.model.contract_report import CellOutcome
+from bylaw.model.live import AgentRun, Failure
+from tests.contract.scripted import invariant, ran
+from tests.support.build import trace
+
+HERE = Path(__file__).parent
+BENCH = Bench(Lexicon(()), timeout_ms=1000)
+OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS
+CASES = yaml.safe_load((HERE / "judging.yaml").read_text("utf-8"))
+PII = yaml.safe_load((HERE / "pii.yaml").read_text("utf-8"))
+TYPES: dict[str, Any] = {one.__struct_config__.tag: one for one in get_args(checks.Check)}
+
+
+def _check(case: dict[str, Any]) -> checks.Check:
+    fields = {key: value for key, value in case.items() if key not in ("check", "answer", "ok", "found")}
+    return cast(checks.Check, msgspec.convert({"type": case["check"], **fields}, TYPES[case["check"]], strict=False))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['check']}: {case['answer'][:30]!r}")
+def test_answers(case: dict[str, Any]) -> None:
+    run, check = ran(case["answer"]), _check(case)
+    plain = judge(invariant(check=check), run, BENCH)
+    negated = judge(invariant(check=check, negate=True), run, BENCH)
+    assert plain.outcome is (OK if case["ok"] else VIOLATED), plain.found
+    assert negated.outcome is (VIOLATED if case["ok"] else OK)
+    assert negated.found == plain.found, "what was found does not depend on what is wanted"
+    assert case.get("found", "") in plain.found
+
+
+def test_every_type_has_a_case() -> None:
+    assert {case["check"] for case in CASES} == set(TYPES) - {"latency", "rule"}
+
+
+@pytest.mark.parametrize(("took", "held"), [(99.0, True), (100.0, True), (100.1, False)])
+def test_latency(took: float, held: bool) -> None:
+    run = ran("x", latency_ms=took)
+    assert judge(invariant(check=checks.Latency(100)), run, BENCH).outcome is (OK if held else VIOLATED)
+    assert judge(invariant(check=checks.Latency(100), negate=True), run, BENCH).outcome is (VIOLATED if held else OK)
+
+
+# -- no answer --------------------------------------------------------------------------------------------------------
+
+KINDS = ("down", "timeout", "crash", "error", "bad_answer")
+ANY_CHECK = [_check(case) for case in CASES] + [checks.Latency(5000), checks.Unchanged()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("negate", [False, True])
+def test_without_an_answer_there_is_nothing_to_judge(kind: Any, negate: bool) -> None:
+    for check in ANY_CHECK:
+        if isinstance(check, checks.Completes):
+            continue
+        found = judge(invariant(check=check, negate=negate), ran(Failure(kind, "for a reason")), BENCH)
+        assert (found.outcome, found.found) == (ERROR, f"{kind}: for a reason"), check
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_completes_is_about_failing(kind: Any) -> None:
+    run = ran(Failure(kind, "for a reason"))
+    wanted = (ERROR, ERROR) if kind == "down" else (VIOLATED, OK)
+    found = [judge(invariant(check=checks.Completes(), negate=negate), run, BENCH) for negate in (False, True)]
+    assert (found[0].outcome, found[1].outcome) == wanted
+    assert "for a reason" in found[0].found
+
+
+@pytest.mark.parametrize(("max_ms", "outcome"), [(999, VIOLATED), (1000, VIOLATED), (1001, ERROR)])
+def test_a_timeout_is_too_slow_where_it_waited_long_enough(max_ms: float, outcome: CellOutcome) -> None:
+    run = ran(Failure("timeout", "no answer"))
+    assert judge(invariant(check=checks.Latency(max_ms)), run, BENCH).outcome is outcome
+    assert judge(invariant(check=checks.Latency(max_ms)), ran(Failure("crash", "x")), BENCH).outcome is ERROR
+
+
+# -- likeness ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_nearest_calm_answer_is_the_baseline() -> None:
+    calm = [ran("the parcel comes on monday"), ran("your order arrives monday")]
+    found = judge(invariant(check=checks.Unchanged()), ran("your order arrives monday"), BENCH, calm)
+    assert found.outcome is OK
+    assert "1.00 like the calm answer `your order arrives monday`, 0.75 wanted (lexical)" in found.found
+
+
+def test_without_a_calm_answer_it_is_an_error_not_a_pass() -> None:
+    found = judge(invariant(check=checks.Unchanged()), ran("x"), BENCH, [ran(Failure("crash", "boom"))])
+    assert (found.outcome, found.found) == (ERROR, "no calm answer to compare with: boom")
+    assert judge(invariant(check=checks.Unchanged(), negate=True), ran("x"), BENCH, []).outcome is ERROR
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+RULES = """
+rules:
+  - {id: confirm-first, kind: must_call_before, params: {first: confirm, second: refund}}
+  - {id: never-delete, kind: no_call, params: {tool: delete}}
+  - {id: say-bye, kind: must_include_text, params: {text: bye}, scope: trace}
+"""
+
+
+def _rule(id: str) -> checks.KeepsRule:
+    found = parse_rules(RULES, file="bylaw.yaml")
+    assert found.ok, found.diagnostics
+    return checks.KeepsRule(next(rule for rule in found.rules if rule.id == id))
+
+
+def _calls(*names: str, complete: bool = True, answer: Any = "done") -> AgentRun:
+    text = answer if isinstance(answer, str) else None
+    return ran(answer, made=trace([{"calls": list(names), "text": text}], complete=complete))
+
+
+@pytest.mark.parametrize(
+    ("rule", "calls", "plain", "negated"),
+    [
+        ("confirm-first", ("confirm", "refund"), OK, VIOLATED),
+        ("confirm-first", ("refund",), VIOLATED, OK),
+        ("confirm-first", (), VACUOUS, VACUOUS),
+        ("never-delete", ("delete",), VIOLATED, OK),
+    ],
+)
+def test_rules_judge_the_calls(rule: str, calls: tuple[str, ...], plain: CellOutcome, negated: CellOutcome) -> None:
+    assert judge(invariant(check=_rule(rule)), _calls(*calls), BENCH).outcome is plain
+    assert judge(invariant(check=_rule(rule), negate=True), _calls(*calls), BENCH).outcome is negated
+
+
+def test_a_broken_rule_shows_the_calls_that_broke_it() -> None:
+    found = judge(invariant(check=_rule("confirm-first")), _calls("refund"), BENCH)
+    assert "refund" in found.found
+    assert any(event.name == "refund" for event in found.events)
+
+
+def test_a_run_that_broke_off_is_judged_on_what_it_did() -> None:
+    crash = Failure("crash", "ValueError: x")
+    broken = judge(invariant(check=_rule("never-delete")), _calls("delete", complete=False, answer=crash), BENCH)
+    kept = judge(invariant(check=_rule("never-delete")), _calls("look", complete=False, answer=crash), BENCH)
+    assert broken.outcome is VIOLATED
+    assert (kept.outcome, kept.found) == (ERROR, "crash: ValueError: x")
+
+
+def test_a_rule_that_cannot_be_decided_is_an_error() -> None:
+    found = judge(invariant(check=_rule("say-bye")), _calls("look", complete=False), BENCH)
+    assert (found.outcome, found.found) == (ERROR, "the recording stopped early")
+    assert judge(invariant(check=_rule("say-bye")), _calls("look"), BENCH).outcome is VIOLATED
+    down = judge(invariant(check=_rule("say-bye")), ran(Failure("down", "refused")), BENCH)
+    assert (down.outcome, down.found) == (ERROR, "down: refused")
+
+
+# -- personal data ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PII.items() for text in texts])
+def test_personal_data(kind: str, text: str) -> None:
+    found = {one for one, _ in find_pii(text)}
+    assert found == (set() if kind == "none" else {kind})
+
+
+def test_personal_data_is_not_published_by_the_report() -> None:
+    seen = no_pii("card 4111 1111 1111 1111, mail jane.doe@example.com")
+    assert not seen.holds
+    assert "card number `411…11`" in seen.found
+    assert "jane.doe" not in seen.found
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "a@", "1 ", "1-", "+1", "0", "GB82", "eyJ", "a.", '"', "sk-", "@a.", "555-", "sure, ", "I can't "]
+)
+def test_hostile_answers_take_linear_time(unit: str) -> None:
+    """Eight times the text may take about eight times as long: something quadratic would take 64 times as long."""
+    checked: list[checks.Check] = [
+        checks.NoPii(),
+        checks.Refuses(),
+        checks.NoLeak(system_prompt="a " * 50),
+        checks.ValidJson(),
+    ]
+
+    def spent(length: int) -> float:
+        run, best = ran(unit * (length // len(unit))), float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            for check in checked:
+                judge(invariant(check=check), run, BENCH)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    small, large = spent(10_000), spent(80_000)
+    assert large < 30 * small + 0.05
+
+
+@pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 100_000, "x" * 1_000_000, "\u202e"])
+def test_odd_answers_are_judged(answer: str) -> None:
+    for check in ANY_CHECK:
+        found = judge(invariant(check=check), ran(answer), BENCH, [ran("calm")])
+        assert found.outcome in (OK, VIOLATED)
+        assert len(found.found) < 2_000

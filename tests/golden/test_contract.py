@@ -1,0 +1,95 @@
+"""One contract report, one golden file per renderer. `pytest tests/golden --update-golden` rewrites them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from bylaw.errors import ExitCode
+from bylaw.jobs.ci import combine, contract_part, failed_part
+from bylaw.jobs.contract.job import Options, run_contract
+from bylaw.model import contract as checks
+from bylaw.model.ci import CiReport
+from bylaw.model.contract_report import ContractReport
+from bylaw.model.faults import ToolFault
+from bylaw.model.live import Failure, Injection
+from bylaw.report import ci_json, ci_markdown, ci_terminal, contract_json, contract_markdown, contract_terminal
+from bylaw.report.contract_wording import headline
+from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
+
+HERE = Path(__file__).parent
+
+
+def _script(prompt: str, injection: Injection) -> str | Failure:
+    if injection.run.startswith("tools-down"):
+        return "it costs $19.99, says `<b>me</b>` | \x1b[31mred @everyone"
+    if injection.run.startswith("bad-model") and injection.run.endswith("/2"):
+        return Failure("crash", "ValueError: not JSON")
+    return "It costs $42.50, source: price list"
+
+
+def _report() -> ContractReport:
+    invariants = (
+        invariant("cite-source", checks.Contains(("source",)), type="contains", severity=severity("critical")),
+        invariant(
+            "never-invent",
+            checks.Matches(r"\$\d"),
+            type="regex",
+            negate=True,
+            severity=severity("high"),
+            when="tool_faults_active",
+            description="no figures while tools fail",
+        ),
+        invariant("completes", checks.Completes(), type="completes"),
+        invariant("no-secrets", checks.NoPii(), type="excludes_pii", severity=severity("low")),
+    )
+    poisoned = checks.Scenario(name="poisoned", tool_faults=(ToolFault(id="f", label="pay: slow", mode="slow"),))
+    plan = contract(
+        *invariants, scenarios=(CALM, TOOLS, MODEL, poisoned), prompts=["what does it cost?"], runs=2, seed=7
+    )
+    agent = ScriptedAgent(_script, has_reset=True, idle=["f"])
+    return run_contract(plan, agent, Options(warnings=("a warning of the caller's",)))
+
+
+def _ci() -> CiReport:
+    report = _report()
+    parts = [contract_part(report, headline(report)), failed_part("diff", ExitCode.BAD_INPUT, "BAD INPUT: no traces")]
+    weights = {"contract": 3.0, "diff": 1.0}
+    return combine(parts, weights=weights, min_score=80.0, left_out=["check: no traces"])
+
+
+RENDERED = {
+    "contract.terminal.txt": lambda: contract_terminal.render_contract(_report()),
+    "contract.json": lambda: contract_json.render_contract(_report()),
+    "contract.md": lambda: contract_markdown.render_contract(_report()),
+    "ci.terminal.txt": lambda: ci_terminal.render_ci(_ci(), {"contract": "(its report)\n"}),
+    "ci.json": lambda: ci_json.render_ci(_ci(), {"contract": '{"job": "contract"}'}),
+    "ci.md": lambda: ci_markdown.render_ci(_ci(), {"contract": "(its report)\n"}),
+}
+
+
+@pytest.mark.parametrize("name", sorted(RENDERED))
+def test_golden(name: str, request: pytest.FixtureRequest) -> None:
+    rendered = RENDERED[name]()
+    path = HERE / name
+    if request.config.getoption("--update-golden"):
+        path.write_text(rendered, "utf-8")
+    assert rendered == path.read_text("utf-8")
+
+
+def test_a_wide_matrix_is_broken_into_blocks_that_fit() -> None:
+    scenarios = [checks.Scenario(name=f"a scenario with a long name {n}") for n in range(12)]
+    report = run_contract(contract(scenarios=scenarios), ScriptedAgent("hi", has_reset=True))
+    lines = click.unstyle(contract_terminal.render_contract(report)).splitlines()
+    assert max(map(len, lines)) <= contract_terminal.WIDTH
+    assert sum("✓ ok" in line for line in lines) == 4
+
+
+def test_markdown_fits_into_a_comment() -> None:
+    invariants = [invariant(f"i{n}", checks.Contains(("never",))) for n in range(60)]
+    plan = contract(*invariants, prompts=["x" * 500, "y" * 500])
+    text = contract_markdown.render_contract(run_contract(plan, ScriptedAgent("z" * 2_000, has_reset=True)))
+    assert len(text) <= 65_537
+    assert "more cells do not fit into a comment" in text

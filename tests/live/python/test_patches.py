@@ -1,0 +1,213 @@
+"""Patches: there while an agent is started, gone afterwards, and one exchange is met once."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+import urllib3
+
+import bylaw
+from tests.live.python.callers import OVER_HTTP
+from tests.live.python.support import ORDER, Served, ask, started, tool_fault
+
+SEAMS = [
+    (httpx.HTTPTransport, "handle_request"),
+    (httpx.AsyncHTTPTransport, "handle_async_request"),
+    (urllib3.connectionpool.HTTPConnectionPool, "_make_request"),
+    (http.client.HTTPConnection, "request"),
+    (http.client.HTTPConnection, "getresponse"),
+    (aiohttp.ClientSession, "_request"),
+    (aiohttp.BaseConnector, "connect"),
+]
+
+
+def seams() -> list[Any]:
+    return [vars(owner)[name] for owner, name in SEAMS]
+
+
+def test_patches_come_and_go_with_the_agents() -> None:
+    before = seams()
+
+    async def both() -> None:
+        async with started(lambda _prompt: "a"):
+            one = seams()
+            async with started(lambda _prompt: "b"):
+                assert seams() == one
+            assert seams() == one
+        assert all(now is not then for now, then in zip(one, before, strict=True))
+
+    asyncio.run(both())
+    assert seams() == before
+
+
+@pytest.mark.parametrize("library", OVER_HTTP)
+def test_outside_a_run_patches_do_nothing(library: str, server: Served) -> None:
+    async def call() -> Any:
+        async with started(lambda _prompt: "a"):
+            return await OVER_HTTP[library](f"{server.url}/order")
+
+    assert asyncio.run(call()) == (200, json.dumps(ORDER))
+
+
+@pytest.mark.parametrize("library", OVER_HTTP)
+def test_the_server_is_asked_the_same_in_a_calm_run(library: str, server: Served) -> None:
+    async def agent(_prompt: str) -> str:
+        status, text = await OVER_HTTP[library](f"{server.url}/packed")
+        return f"{status} {text}"
+
+    plain = asyncio.run(agent("hi"))
+    assert ask(agent).answer == plain
+    unpatched, patched = [(path, headers, body) for path, headers, body in server.asked]
+    assert patched == unpatched
+
+
+@pytest.mark.parametrize("library", OVER_HTTP)
+def test_an_exchange_is_met_once_although_libraries_use_each_other(library: str, server: Served) -> None:
+    async def agent(_prompt: str) -> str:
+        await OVER_HTTP[library](f"{server.url}/order")
+        return "done"
+
+    assert ask(agent, tool_fault("slow", delay_ms=1)).fired == {"fault": 1}
+
+
+def test_a_request_inside_a_named_tool_is_not_hit_twice(server: Served) -> None:
+    @bylaw.tool
+    def fetch() -> Any:
+        return requests.get(f"{server.url}/order", timeout=5).json()
+
+    assert ask(lambda _prompt: str(fetch()), tool_fault("slow", delay_ms=1)).fired == {"fault": 1}
+    by_url = tool_fault("error", tool=None, match_url="*/order")
+    assert ask(lambda _prompt: str(fetch()), by_url).fired == {"fault": 1}
+
+
+def test_retries_of_a_library_are_seen_to_retry(server: Served) -> None:
+    from tests.live.python.support import nth
+
+    def agent(_prompt: str) -> str:
+        retry = urllib3.Retry(2, backoff_factor=0, status_forcelist=[503])
+        with requests.Session() as session:
+            session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
+            return session.get(f"{server.url}/order", timeout=5).text
+
+    run = ask(agent, tool_fault("error", timing=nth(1, 2)))
+    assert run.fired == {"fault": 2}
+    assert json.loads(run.answer or "") == ORDER
+
+
+def test_an_altered_reply_keeps_its_other_headers(server: Served) -> None:
+    def agent(_prompt: str) -> str:
+        ours = httpx.get(f"{server.url}/order").headers.get_list("set-cookie")
+        theirs = requests.get(f"{server.url}/order", timeout=5).cookies.get_dict()
+        return f"{ours} {sorted(theirs)}"
+
+    assert ask(agent).answer == "['a=1', 'b=2'] ['a', 'b']"
+
+
+def test_a_server_that_is_down_fails_as_it_does_without_patches() -> None:
+    def agent(_prompt: str) -> str:
+        import urllib.error
+        import urllib.request
+
+        told = []
+        for call in (
+            lambda: httpx.get("http://127.0.0.1:1/"),
+            lambda: requests.get("http://127.0.0.1:1/", timeout=5),
+            lambda: urllib.request.urlopen("http://127.0.0.1:1/", timeout=5),
+        ):
+            try:
+                call()
+            except Exception as error:
+                told.append(type(error).__name__)
+        return ",".join(told)
+
+    assert ask(agent).answer == agent("hi") == "ConnectError,ConnectionError,URLError"
+
+
+def test_a_fault_needs_no_server() -> None:
+    async def agent(_prompt: str) -> str:
+        told = [await call("http://nowhere.invalid/order") for call in OVER_HTTP.values()]
+        return ",".join(str(status) for status, _ in told)
+
+    assert ask(agent, tool_fault("error")).answer == ",".join(["503"] * len(OVER_HTTP))
+
+
+LAZY = """
+def agent(prompt):
+    import asyncio, sys
+    assert not {"aiohttp", "httpx", "requests", "urllib3"} & set(sys.modules)
+    import aiohttp, httpx, requests
+
+    async def status():
+        async with aiohttp.ClientSession() as session, session.get(URL) as reply:
+            return reply.status
+
+    URL = "http://nowhere.invalid"
+    return f"{httpx.get(URL).status_code} {requests.get(URL).status_code} {asyncio.run(status())}"
+"""
+LAZY_FRAMEWORKS = """
+def agent(prompt):
+    import sys
+    assert not {"agents", "langchain_core", "pydantic_ai"} & set(sys.modules)
+    import langgraph_agent, openai_agents_agent, pydantic_ai_agent
+    from agents import Runner
+
+    told = [
+        langgraph_agent.agent.invoke({"messages": [("user", prompt)]})["messages"][-1].content,
+        pydantic_ai_agent.agent.run_sync(prompt).output,
+        Runner.run_sync(openai_agents_agent.agent, prompt).final_output,
+    ]
+    return " | ".join(text.partition(":")[0] for text in told)
+"""
+ASKED = """
+import asyncio, sys
+from pathlib import Path
+from bylaw.adapters.live.python.agent import PythonAgent
+from bylaw.model.contract import AgentSpec
+from bylaw.model.faults import ToolFault
+from bylaw.model.live import Injection
+
+async def main():
+    live = PythonAgent(AgentSpec(type="python", endpoint="lazy:agent"), base=Path(sys.argv[1]))
+    await live.start()
+    run = await live.run("hi", Injection(faults=(ToolFault(id="f", label="f", mode=sys.argv[2], tool="*"),)))
+    await live.stop()
+    print(run.answer, run.failure, run.fired)
+
+asyncio.run(main())
+"""
+
+
+def asked_in_a_fresh_process(folder: Path, mode: str, *more: Path) -> str:
+    paths = [str(Path(bylaw.__file__).parents[1]), *map(str, more)]
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED, str(folder), mode],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": os.pathsep.join(paths), "PATH": ""},
+    )
+    return done.stdout.strip() or done.stderr
+
+
+def test_a_library_that_is_imported_during_a_run_is_patched(tmp_path: Path) -> None:
+    (tmp_path / "lazy.py").write_text(LAZY)
+    assert asked_in_a_fresh_process(tmp_path, "error") == "503 503 503 None {'f': 3}"
+
+
+def test_a_framework_that_is_imported_during_a_run_is_patched(tmp_path: Path) -> None:
+    for framework in ("agents", "langgraph", "pydantic_ai"):
+        pytest.importorskip(framework, reason="the frameworks extra is not installed")
+    (tmp_path / "lazy.py").write_text(LAZY_FRAMEWORKS)
+    told = asked_in_a_fresh_process(tmp_path, "empty", Path(__file__).parents[3] / "examples/agents/frameworks")
+    assert told == " | ".join(["The order desk did not help"] * 3) + " None {'f': 3}"
