@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import rfc8785
+
+_SAFE_INTEGER = 2**53 - 1
+_MOST_CONTAINERS = 256
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def canonical_json(value: Any) -> bytes:
     """RFC 8785. What that has no form for (integers beyond 2^53, lone surrogates) gets sorted plain JSON instead:
     such values still compare, they just have no bytes that other tools would agree on.
     """
+    plain = plain_json(value)
+    if plain is not None:
+        return plain
     try:
         return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, RecursionError):
@@ -22,3 +31,74 @@ def canonical_json(value: Any) -> bytes:
 def short_digest(value: Any) -> str:
     """The leading 8 bytes of the SHA-256 of the canonical JSON, as 16 hex digits."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:16]
+
+
+def plain_json(data: Any) -> bytes | None:
+    """The canonical form by way of msgspec, which takes a tenth of the time; None where the two may differ."""
+    form = PLAIN if type(data) is str else _form(data)
+    if form == ODD:
+        return None
+    try:
+        return _encode_sorted(data if form == PLAIN else _narrowed(data))
+    except (TypeError, UnicodeEncodeError):  # a string of a type of its own, half a surrogate pair
+        return None
+
+
+PLAIN, WHOLE, ODD = range(3)
+"""how near msgspec's sorted JSON of a value is to the canonical one: the same; the same once its whole floats are
+integers, since canonical JSON has no `.0`; not known to be the same"""
+
+
+def _form(data: Any) -> int:
+    """Many containers are odd, too: they could be nested too deeply."""
+    form, waiting, containers = PLAIN, [data], 0
+    for value in waiting:  # grows while it is walked
+        kind = type(value)
+        if kind is str or value is None or kind is bool:
+            continue
+        if kind is dict:
+            containers += 1
+            waiting += value.values()
+            if not _are_ascii(value):
+                return ODD
+        elif kind is int:
+            if not -_SAFE_INTEGER <= value <= _SAFE_INTEGER:
+                return ODD
+        elif kind is float:
+            if not prints_alike(value):
+                if not is_whole(value):
+                    return ODD
+                form = WHOLE
+        elif kind is list or kind is tuple:
+            containers += 1
+            waiting += value
+        elif not isinstance(value, str):
+            return ODD
+        if containers > _MOST_CONTAINERS:
+            return ODD
+    return form
+
+
+def _narrowed(value: Any) -> Any:
+    """The value with integers for whole floats."""
+    if isinstance(value, dict):
+        return {key: _narrowed(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_narrowed(inner) for inner in value]
+    return int(value) if type(value) is float and is_whole(value) else value
+
+
+def _are_ascii(keys: Iterable[Any]) -> bool:
+    try:
+        return "".join(keys).isascii()
+    except TypeError:  # a key that is no string
+        return False
+
+
+def prints_alike(number: float) -> bool:
+    """A whole number is printed without `.0` in canonical JSON, a very small or large one without or with exponent."""
+    return number % 1 != 0 and 1e-4 <= abs(number) < 1e16
+
+
+def is_whole(number: float) -> bool:
+    return number % 1 == 0 and abs(number) <= _SAFE_INTEGER
