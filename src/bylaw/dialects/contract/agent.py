@@ -40,7 +40,7 @@ PARAMS = (
     Param("type", _TYPE, "how it is reached; where it is left out, the endpoint tells"),
     Param("endpoint", _ADDRESS, "a URL, or `module:attribute` of a Python agent"),
     Param("command", COMMAND, "what starts it: arguments, or a text that is split into them; no shell sees it"),
-    Param("cwd", TEXT, "the folder that the command is started in, or that a Python agent is in, relative to this file"),
+    Param("cwd", TEXT, "the folder that the command is started in, or a Python agent is in, relative to this file"),
     Param("env", TEXT_MAP, "environment variables of the agent"),
     Param("method", _METHOD, "of the HTTP request", default="POST"),
     Param("request_template", TEMPLATE, "the body; `{prompt}` in it is replaced"),
