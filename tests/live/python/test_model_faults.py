@@ -85,7 +85,9 @@ def words_of(text: str) -> str:
     if text.startswith(("data:", "event:")):
         return "".join(wire.texts_of(event) for event in read_events(text.encode()))
     reply = json.loads(text)
-    return wire_named("anthropic" if "stop_reason" in reply else "openai").text(reply)
+    if "stop_reason" in reply:
+        return "".join(block.get("text", "") for block in reply["content"])
+    return reply["choices"][0]["message"].get("content") or ""
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -20,9 +20,9 @@ class Resetter:
 
     async def reset(self) -> None:
         """Raises AgentUnreachable."""
-        if self._spec.reset_endpoint:
-            await reset_by_request(self._spec.reset_endpoint)
-        elif self._spec.reset_function:
+        if self._spec.reset_function:
             with folder_first(self._base):
                 function = load(self._spec.reset_function, self._base)
                 await reset_by_function(function, self._spec.reset_function)
+        if self._spec.reset_endpoint:
+            await reset_by_request(self._spec.reset_endpoint)

@@ -157,8 +157,6 @@ def _warn_unused(type: Type, values: Values, mapping: MapNode, context: Context)
         reasons |= {} if proxied else dict.fromkeys(_OF_PROXY, "it needs `command` or `proxy_port`")
     for key in (key for key in mapping.entries if key in reasons):
         _warn(key, reasons[key], mapping, context)
-    if "reset_endpoint" in values and "reset_function" in values:
-        _warn("reset_function", "`reset_endpoint` is called", mapping, context)
 
 
 def _warn(key: str, why: str, mapping: MapNode, context: Context) -> None:
