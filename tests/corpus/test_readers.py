@@ -10,6 +10,8 @@ from bylaw.adapters.importers import find_traces, load_trace, open_trace, write_
 from bylaw.errors import InputError
 
 pytestmark = pytest.mark.corpus
+MALFORMED = 6
+"""lines of Claude Code's sample of edge cases that no reader can make sense of"""
 
 
 def test_every_agentlog_is_read_and_its_ids_match(data: Path) -> None:
@@ -54,11 +56,6 @@ def test_sopbench(data: Path) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "agentdojo-gt/**/*.json",
-        "formats/claude-code/*.jsonl",
-        "formats/inspect/*.json",
-        "formats/mcp/*.jsonl",
-        "formats/openinference/*.json",
         "formats/swe-agent/*.traj",
         "sopbench/tools.json",
         "sopbench/prompts.json.gz",
@@ -70,3 +67,50 @@ def test_what_is_not_ours_is_refused(data: Path, pattern: str) -> None:
         with pytest.raises(InputError) as error:
             open_trace(name)
         assert [problem.code for problem in error.value.diagnostics] == ["unknown-format"], name
+
+
+@pytest.mark.parametrize(
+    ("pattern", "format", "counts"),
+    [
+        ("agentdojo-gt/banking/user_task_0.json", "agentdojo", (3, 2, 2)),
+        ("formats/claude-code/ccl_representative_messages.jsonl", "claude-code", (5, 2, 2)),
+        ("formats/claude-code/sample_session.jsonl", "claude-code", (3, 2, 2)),
+        ("formats/inspect/2025*.json", "inspect", (3, 0, 0)),
+        ("formats/inspect/log_formats.eval", "inspect", (1, 0, 0)),
+        ("formats/inspect/log_read_sample.json", "inspect", (1, 0, 0)),
+        ("formats/inspect/log_tool_call_error.json", "inspect", (0, 0, 11)),
+        ("formats/mcp/baseline.mcp.jsonl", "mcp", (2, 2, 2)),
+        ("formats/mcp/candidate.mcp.jsonl", "mcp", (1, 1, 1)),
+        ("formats/openinference/0035*.json", "openinference", (4, 1, 1)),
+        ("formats/openinference/7512*.json", "openinference", (4, 1, 1)),
+        ("formats/openinference/f75d*.json", "openinference", (4, 1, 1)),
+    ],
+)
+def test_what_others_record(
+    data: Path, tmp_path: Path, pattern: str, format: str, counts: tuple[int, int, int]
+) -> None:
+    (name,) = find_traces([str(data / pattern)])
+    trace = load_trace(name)
+    kinds = [event.kind for event in trace.events]
+    assert (trace.format, trace.problems, trace.skipped) == (format, (), 0)
+    assert tuple(map(kinds.count, ("response", "tool_call", "tool_result"))) == counts
+    write_trace(trace, tmp_path / "t.jsonl")
+    assert load_trace(tmp_path / "t.jsonl") == trace
+
+
+def test_every_run_of_agentdojo(data: Path) -> None:
+    traces = [load_trace(name) for name in find_traces([str(data / "agentdojo-gt")])]
+    assert {(trace.format, trace.problems) for trace in traces} == {("agentdojo", ())}
+    assert len(traces) == 51
+    results = [event for trace in traces for event in trace.events if event.kind == "tool_result"]
+    assert all(result.call is not None for result in results)  # type: ignore[attr-defined]
+
+
+def test_malformed_lines_of_claude_code_are_all_reported(data: Path) -> None:
+    name = data / "formats/claude-code/ccl_edge_cases.jsonl"
+    with pytest.raises(InputError) as error:
+        load_trace(name)
+    found = [(problem.code, problem.span and problem.span.line) for problem in error.value.diagnostics]
+    trace = load_trace(name, skip_bad=True)
+    assert (len(found), trace.skipped, len(trace.turns)) == (MALFORMED, MALFORMED, 4)
+    assert found[:2] == [("wrong-type", 10), ("wrong-type", 11)]

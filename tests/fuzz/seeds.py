@@ -7,7 +7,10 @@ from typing import Any
 
 import yaml
 
-TRACES: list[str | None] = [None, None, None, "bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
+from bylaw.adapters.importers import FORMATS
+from tests.fuzz.foreign import archive_seed, foreign_seeds
+
+TRACES: list[str | None] = [*[None] * 9, *FORMATS]
 """formats forced on a mutated trace; None lets the reader detect"""
 
 _CALL = {"type": "tool_use", "id": "c1", "name": "refund", "input": {"order": "A-1", "amount": 45}}
@@ -104,9 +107,8 @@ def trace_seeds() -> list[tuple[str, bytes]]:
         [{"id": "e", "events": _EVENTS}],
     ]
     wholes = [_CHAT, _ANTHROPIC, _EVENTS, tau, {"messages": _ANTHROPIC, "system": "be kind"}, {"trace_events": _EVENTS}]
-    return [(".jsonl", _lines(records)) for records in lines] + [
-        (".json", json.dumps(w, indent=1).encode()) for w in wholes
-    ]
+    found = [(".jsonl", _lines(records)) for records in [*lines, *foreign_seeds()]]
+    return [*found, *((".json", json.dumps(w, indent=1).encode()) for w in wholes), (".eval", archive_seed())]
 
 
 def _lines(records: list[Any]) -> bytes:

@@ -31,6 +31,8 @@ def peeked(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> An
     for event in events:
         before = evaluation.snapshot()
         foretold = [v for v in evaluation.peek(event) if v.outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR)]
+        evaluation._snapshot = None  # what was noted down before the peek must not vouch for it
+        evaluation._written.clear()
         assert evaluation.snapshot() == before, "peek changed a state"
         happened = evaluation.step(event)
         assert list(happened[: len(foretold)]) == list(foretold), "peek foretold something else"

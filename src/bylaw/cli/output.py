@@ -13,9 +13,11 @@ from typing import Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
+from bylaw.adapters.importers.names import FORMATS as TRACE_FORMATS
+
 FC = TypeVar("FC", bound=Callable[..., Any])
 
-FROM_HELP = "Read traces as bylaw, agentlog, openai, anthropic, events or tau (default: detected)."
+FROM_HELP = f"Read traces as one of {', '.join(TRACE_FORMATS)} (default: detected)."
 FORMATS = ("terminal", "json", "markdown")
 
 

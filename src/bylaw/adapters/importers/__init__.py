@@ -1,4 +1,4 @@
-"""Traces in: six formats, plain or compressed, streamed in bounded memory. One format out: Bylaw's own.
+"""Traces in: many formats, plain or compressed, streamed in bounded memory. One format out: Bylaw's own.
 
 The stages are folders. `records/` opens a file and divides it into records; `formats/` holds one reader a format, which
 says what a record means; `assembly/` makes events of that: sessions, turns, calls.

@@ -13,6 +13,8 @@ from bylaw.adapters.importers.formats.eventlist import LISTS
 
 _ELSEWHERE = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "trajectory"))
 """keys of formats that look like one of ours at a glance: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
+_CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
+"""formats that nothing else looks like"""
 _SAMPLED = 50
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
@@ -22,9 +24,20 @@ def detect(samples: Iterable[Any]) -> str | None:
     """The format of a file, by the first of its records that shows one; chats are told apart by all of them."""
     values = list(samples)
     found = next((found for value in values if (found := _format_of(value)) is not None), None)
-    if found != "chat":
+    if found in _CERTAIN:
         return found
+    claimed = _claimed(values)
+    if claimed is not None or found != "chat":
+        return claimed or found
     return _dialect([message for value in values for message in _messages_in(value)], values)
+
+
+def _claimed(values: list[Any]) -> str | None:
+    """A format that one of the records shows for certain: what looks like a chat, too, may be part of one."""
+    from bylaw.adapters.importers.formats.catalogue import CATALOGUE
+
+    claims = ((name, format.claims) for name, format in CATALOGUE.items())
+    return next((name for name, claim in claims if any(map(claim, values))), None)
 
 
 def _format_of(value: Any) -> str | None:

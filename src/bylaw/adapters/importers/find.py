@@ -11,7 +11,7 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 
 SUFFIXES = tuple(
-    suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog") for packed in ("", ".gz", ".zst")
+    suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog", ".eval") for packed in ("", ".gz", ".zst")
 )
 
 

@@ -37,7 +37,7 @@ class Assembler:
         self.requests = 0
         self.unanswered = 0
         self._problems = problems
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str | Origin, Lane] = {}
         self._events: list[Event] = []
         self._taken = 0
         """events handed out before the first of `_events`"""
@@ -65,12 +65,17 @@ class Assembler:
 
     def lane(self, session: str) -> Lane:
         """The lane of a session. The one used longest ago makes room where there are too many."""
-        lane = self._lanes.pop(session, None)
+        return self.lane_for(Origin(session))
+
+    def lane_for(self, origin: Origin) -> Lane:
+        """The lane of one agent's run in a session, for formats that tell agents apart."""
+        key = _key(origin)
+        lane = self._lanes.pop(key, None)
         if lane is None:
-            lane = Lane(Origin(session))
+            lane = Lane(origin)
             if len(self._lanes) >= MOST_LANES:
                 self._retire(self._lanes.pop(next(iter(self._lanes))))
-        self._lanes[session] = lane
+        self._lanes[key] = lane
         return lane
 
     def lane_of(self, record_id: str) -> Lane | None:
@@ -79,14 +84,16 @@ class Assembler:
         return next(recent, None) or next((lane for lane in self._lanes.values() if lane.asks(record_id)), None)
 
     def end_session(self, lane: Lane) -> None:
-        """No record of this session follows."""
-        self._retire(lane)
-        self.forget(lane)
+        """No record of this session follows, whichever agent's."""
+        session = lane.origin.session
+        for one in [lane, *(other for other in self._lanes.values() if other.origin.session == session)]:
+            self._retire(one)
+            self.forget(one)
         self._events.append(SessionEnd(origin=lane.origin))
 
     def forget(self, lane: Lane) -> None:
         """Nothing of this session is waiting for anything."""
-        self._lanes.pop(lane.origin.session, None)
+        self._lanes.pop(_key(lane.origin), None)
 
     def _retire(self, lane: Lane) -> None:
         if lane.pending:
@@ -272,3 +279,8 @@ class Assembler:
         self._events.extend(request for _, request in lane.open[:count])
         del lane.open[:count]
         self.unanswered += count
+
+
+def _key(origin: Origin) -> str | Origin:
+    """A session's own lane is found by its name alone, for that is asked at every record."""
+    return origin.session if origin.run is None and origin.agent is None else origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.lane import Lane
@@ -44,6 +44,7 @@ class Conversation:
         self._messages = Messages(bounded=bounded)
         self._asked: Locator | None = None
         """where the first message since the last answer stands"""
+        self._whole: list[Any] | UnsetType | None = UNSET
 
     @property
     def origin(self) -> Origin:
@@ -62,6 +63,11 @@ class Conversation:
         """A message for the model."""
         self._messages.append(message)
         self._asked = self._asked or source
+
+    def asked(self, messages: list[Any] | None, source: Locator) -> None:
+        """The whole input of the next request, for formats that record it with each; None where it was left out."""
+        self._whole = messages
+        self._asked = source
 
     def result(self, result: ToolResult) -> None:
         self._assembler.result(self._lane, result)
@@ -102,7 +108,7 @@ class Conversation:
             turn=self._assembler.turns,
             source=source,
             model=settings.model or model,
-            held_messages=self._messages.so_far(),
+            held_messages=self._messages.so_far() if self._whole is UNSET else self._whole,
             params=settings.params,
             held_tools=settings.tools,
             metadata=settings.metadata,

@@ -87,12 +87,14 @@ class Lane:
 
 
 def same_call(left: ToolCall, right: ToolCall) -> bool:
-    if left.name != right.name:
-        return False
+    return left.name == right.name and alike(_told(left), _told(right))
+
+
+def alike(left: Any, right: Any) -> bool:
     try:
-        return json_equal(_told(left), _told(right))
+        return json_equal(left, right)
     except RecursionError:  # arguments nested that deeply are compared as text
-        return msgspec.json.encode(_told(left)) == msgspec.json.encode(_told(right))
+        return msgspec.json.encode(left) == msgspec.json.encode(right)
 
 
 def _told(call: ToolCall) -> Any:

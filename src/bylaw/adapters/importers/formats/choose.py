@@ -15,7 +15,7 @@ from bylaw.adapters.importers.formats.bylaw.header import read_header
 from bylaw.adapters.importers.formats.bylaw.resolved import ResolvedReader
 from bylaw.adapters.importers.formats.chat.reader import ChatReader
 from bylaw.adapters.importers.formats.eventlist import EventListReader
-from bylaw.adapters.importers.formats.reader import Reader
+from bylaw.adapters.importers.formats.reader import Opened, Reader
 from bylaw.adapters.importers.formats.tau import TauReader
 from bylaw.adapters.importers.records.compression import BrokenCompression
 from bylaw.adapters.importers.records.layout import Layout, Records
@@ -34,8 +34,12 @@ def reader_for(
         return _bylaw(source, layout, problems)
     if format == "events":
         return EventListReader(problems, lambda: records.streamed)
-    chat = TauReader if format == "tau" else ChatReader
-    return chat(problems, lambda: records.streamed)
+    if format in ("openai", "anthropic", "tau"):
+        chat = TauReader if format == "tau" else ChatReader
+        return chat(problems, lambda: records.streamed)
+    from bylaw.adapters.importers.formats.catalogue import CATALOGUE
+
+    return CATALOGUE[format].make(Opened(source, layout, records, problems))
 
 
 def bylaw_header(source: Input, layout: Layout, problems: Problems) -> bylaw.Header:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any, Literal, Protocol
 
@@ -9,8 +10,10 @@ from msgspec import Struct
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
+from bylaw.adapters.importers.records.layout import Layout, Records
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.locate import locate
+from bylaw.adapters.importers.records.opening import Input
 from bylaw.adapters.importers.records.place import Place, placed, problem_at
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Event
@@ -35,6 +38,28 @@ class Reader(Protocol):
 
     def notes(self) -> list[str]:
         """What had to be assumed."""
+
+
+class Opened(Struct, frozen=True):
+    """A file that a reader is made for."""
+
+    source: Input
+    layout: Layout
+    records: Records
+    problems: Problems
+
+    def raw_records(self) -> Iterator[bytes]:
+        """All records once beforehand, for formats that have to know something of the whole file."""
+        ignored = Problems(self.source.name, skip_bad=True)
+        return (raw for block in Records(self.source, self.layout, ignored).blocks() for raw, _ in block)
+
+
+class Format(Struct, frozen=True):
+    """A format: how its records are known, and what reads them."""
+
+    claims: Callable[[Any], bool]
+    """whether a decoded record is of this format, for certain"""
+    make: Callable[[Opened], Reader]
 
 
 class Record(Struct, frozen=True):

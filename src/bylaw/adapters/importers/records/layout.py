@@ -1,4 +1,6 @@
-"""How a file is divided into records: a line each, the elements of one JSON list, or one JSON value."""
+"""How a file is divided into records: a line each, the elements of one JSON list, one JSON value, the entries of an
+archive, or length-prefixed messages.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,10 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
+from bylaw.adapters.importers.records.archive import MAGIC, archive_blocks
 from bylaw.adapters.importers.records.array import Elements, scan
 from bylaw.adapters.importers.records.compression import BrokenCompression
+from bylaw.adapters.importers.records.frames import frame_blocks, looks_framed
 from bylaw.adapters.importers.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
 from bylaw.adapters.importers.records.lines import (
     MAX_RECORD,
@@ -34,6 +38,8 @@ class Layout(Enum):
     LINES = "lines"
     LIST = "list"
     VALUE = "value"
+    ARCHIVE = "archive"
+    FRAMES = "frames"
 
 
 class Records:
@@ -53,10 +59,16 @@ class Records:
         return self._layout is Layout.LINES or (self._elements is not None and self._elements.streamed)
 
     def blocks(self) -> Iterator[Block]:
+        if self._layout is Layout.ARCHIVE:
+            with self._source.whole() as archive:
+                yield from archive_blocks(archive, self._source.size, self._problems)
+            return
         chunks = self._source.chunks()
         try:
             if self._layout is Layout.LINES:
                 yield from line_blocks(chunks, self._problems)
+            elif self._layout is Layout.FRAMES:
+                yield from frame_blocks(chunks, self._problems)
             elif self._layout is Layout.LIST:
                 self._elements = Elements(chunks, self._problems)
                 yield from _gather(iter(self._elements), self._problems)
@@ -99,6 +111,12 @@ def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
 
 
 def sniff(source: Input) -> Layout:
+    with suppress(BrokenCompression):
+        start = next(source.chunks(), b"")
+        if start.startswith(MAGIC):
+            return Layout.ARCHIVE
+        if looks_framed(start):
+            return Layout.FRAMES
     head, ended = head_of(source)
     lines = [line for line in head.split(b"\n")[: None if ended else -1] if line.strip()]
     first = head.lstrip()[:1]
@@ -126,6 +144,10 @@ def _first_records(source: Input, layout: Layout, ignored: Problems) -> Iterator
     if layout is Layout.LIST:
         with suppress(BrokenCompression):
             yield from (raw for _, raw in scan(without_bom(source.chunks()), ignored))
+    elif layout is Layout.ARCHIVE:
+        with source.whole() as archive:
+            for block in archive_blocks(archive, source.size, ignored, most=_HEAD_SIZE):
+                yield from (raw for raw, _ in block)
     else:
         for block in Records(source, layout, ignored).blocks():
             yield from (raw for raw, _ in block if raw.strip())

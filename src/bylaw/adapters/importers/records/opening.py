@@ -10,6 +10,7 @@ import sys
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO
 
 from bylaw.adapters.importers.records.compression import chunks_of
@@ -42,6 +43,19 @@ class Input:
             file = self._current = self._open()
             try:
                 yield from chunks_of(file.read)
+            finally:
+                if file is not self._spool:
+                    file.close()
+        except OSError as error:
+            raise _unreadable(self.name, error) from None
+
+    @contextmanager
+    def whole(self) -> Iterator[IO[bytes]]:
+        """The stored bytes as a file that can be sought in, for archives. Raises InputError."""
+        try:
+            file = self._current = self._open()
+            try:
+                yield file
             finally:
                 if file is not self._spool:
                     file.close()

@@ -72,7 +72,11 @@ def time_of(message: dict[str, Any]) -> str | float | None:
 
 
 def text_field(message: dict[str, Any], *keys: str) -> str | None:
-    return next((value for key in keys if isinstance(value := message.get(key), str)), None)
+    for key in keys:  # a loop, for this is asked several times a message
+        value = message.get(key)
+        if isinstance(value, str):
+            return value
+    return None
 
 
 # An assistant's message

@@ -1,0 +1,174 @@
+"""OTLP's protobuf as its JSON, for the fields that are read. A few message types are all there is, so no library.
+
+A file holds messages, each after its length in 4 bytes, the highest first. Traces and logs are told apart by what the
+innermost messages hold, for on the outside both look the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_LEVELS = 100
+
+
+class Broken(ValueError):
+    """Bytes that are no protobuf message."""
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
+    """Number, wire type and value of each field of a message."""
+    at, end = 0, len(data)
+    while at < end:
+        key, at = _varint(data, at)
+        number, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _varint(data, at)
+            yield number, kind, value
+            continue
+        size = 8 if kind == _FIXED64 else 4 if kind == _FIXED32 else None
+        if kind == _BYTES:
+            size, at = _varint(data, at)
+        if size is None or at + size > end or number == 0:
+            raise Broken("a field is longer than its message, or of no known kind")
+        yield number, kind, data[at : at + size]
+        at += size
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while at < len(data) and shift < 70:
+        byte = data[at]
+        result |= (byte & 127) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 128:
+            return result, at
+    raise Broken("a number does not end")
+
+
+def to_json(frame: bytes) -> bytes:
+    """The JSON of one TracesData or LogsData message. Raises Broken."""
+    spans: list[Any] = []
+    logs: list[Any] = []
+    for resource in _below(memoryview(frame), 1):
+        for scope in _below(resource, 2):
+            for record in _below(scope, 2):
+                if _is_log(record):
+                    logs.append(_log(record))
+                else:
+                    spans.append(_span(record))
+    export: dict[str, Any] = {}
+    if spans or not logs:
+        export["resourceSpans"] = [{"scopeSpans": [{"spans": spans}]}]
+    if logs:
+        export["resourceLogs"] = [{"scopeLogs": [{"logRecords": logs}]}]
+    return msgspec.json.encode(export)
+
+
+def _below(data: memoryview, number: int) -> Iterator[memoryview]:
+    return (value for found, kind, value in fields(data) if found == number and kind == _BYTES)
+
+
+def _is_log(record: memoryview) -> bool:
+    """A span begins with its 16 bytes of trace id; a log record has a time there, as a fixed 64-bit number."""
+    kinds = {number: kind for number, kind, _ in fields(record)}
+    return kinds.get(1) == _FIXED64 or (11 in kinds and kinds[11] == _FIXED64) or (1 not in kinds and 5 in kinds)
+
+
+def _span(data: memoryview) -> dict[str, Any]:
+    found: dict[str, Any] = {"attributes": [], "events": []}
+    for number, kind, value in fields(data):
+        if number in _SPAN_TEXTS and kind == _BYTES:
+            found[_SPAN_TEXTS[number]] = value.hex() if number != 5 else _text(value)
+        elif number in (7, 8) and kind == _FIXED64:
+            found["startTimeUnixNano" if number == 7 else "endTimeUnixNano"] = _fixed(value)
+        elif number == 9 and kind == _BYTES:
+            found["attributes"].append(_pair(value, 0))
+        elif number == 11 and kind == _BYTES:
+            found["events"].append(_event(value))
+        elif number == 15 and kind == _BYTES:
+            found["status"] = _status(value)
+    return found
+
+
+_SPAN_TEXTS = {1: "traceId", 2: "spanId", 4: "parentSpanId", 5: "name"}
+
+
+def _log(data: memoryview) -> dict[str, Any]:
+    found: dict[str, Any] = {"attributes": []}
+    for number, kind, value in fields(data):
+        if number in (1, 11) and kind == _FIXED64:
+            found["timeUnixNano" if number == 1 else "observedTimeUnixNano"] = _fixed(value)
+        elif number in (9, 10) and kind == _BYTES:
+            found["traceId" if number == 9 else "spanId"] = value.hex()
+        elif number == 12 and kind == _BYTES:
+            found["eventName"] = _text(value)
+        elif number == 5 and kind == _BYTES:
+            found["body"] = _value(value, 0)
+        elif number == 6 and kind == _BYTES:
+            found["attributes"].append(_pair(value, 0))
+    return found
+
+
+def _event(data: memoryview) -> dict[str, Any]:
+    found: dict[str, Any] = {"attributes": []}
+    for number, kind, value in fields(data):
+        if number == 2 and kind == _BYTES:
+            found["name"] = _text(value)
+        elif number == 3 and kind == _BYTES:
+            found["attributes"].append(_pair(value, 0))
+    return found
+
+
+def _status(data: memoryview) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for number, kind, value in fields(data):
+        if number == 2 and kind == _BYTES:
+            found["message"] = _text(value)
+        elif number == 3 and kind == _VARINT:
+            found["code"] = value
+    return found
+
+
+def _pair(data: memoryview, level: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for number, kind, value in fields(data):
+        if number == 1 and kind == _BYTES:
+            found["key"] = _text(value)
+        elif number == 2 and kind == _BYTES:
+            found["value"] = _value(value, level + 1)
+    return found
+
+
+def _value(data: memoryview, level: int) -> dict[str, Any]:
+    if level > _MOST_LEVELS:
+        raise Broken("values are nested too deeply")
+    for number, kind, value in fields(data):
+        if number == 1 and kind == _BYTES:
+            return {"stringValue": _text(value)}
+        if number == 2 and kind == _VARINT:
+            return {"boolValue": bool(value)}
+        if number == 3 and kind == _VARINT:
+            return {"intValue": value - (1 << 64) if value >= 1 << 63 else value}
+        if number == 4 and kind == _FIXED64:
+            number_read = struct.unpack("<d", value)[0]
+            return {"doubleValue": number_read if number_read - number_read == 0 else str(number_read)}
+        if number == 5 and kind == _BYTES:
+            return {"arrayValue": {"values": [_value(item, level + 1) for item in _below(value, 1)]}}
+        if number == 6 and kind == _BYTES:
+            return {"kvlistValue": {"values": [_pair(item, level + 1) for item in _below(value, 1)]}}
+        if number == 7 and kind == _BYTES:
+            return {"bytesValue": value.hex()}
+    return {}
+
+
+def _fixed(value: memoryview) -> str:
+    return str(int.from_bytes(value, "little"))
+
+
+def _text(value: memoryview) -> str:
+    return str(value, "utf-8", errors="replace")

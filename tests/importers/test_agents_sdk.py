@@ -1,0 +1,91 @@
+"""What OpenAI's Agents SDK exports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.importers.support import calls, read, responses, results, story
+
+
+def span(id: str, second: int, parent: str | None, error: Any = None, **data: Any) -> dict[str, Any]:
+    return {
+        "object": "trace.span",
+        "id": id,
+        "trace_id": "trace_1",
+        "parent_id": parent,
+        "started_at": f"2026-01-01T00:00:{second:02}+00:00",
+        "ended_at": f"2026-01-01T00:00:{second + 1:02}+00:00",
+        "span_data": data,
+        "error": error,
+    }
+
+
+USER = {"role": "user", "content": "refund order 7"}
+ASKS = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}],
+}
+RUN = [
+    span("f", 3, "a", type="function", name="refund", input='{"order": 7}', output="done", mcp_data={"server": "shop"}),
+    span(
+        "g1",
+        1,
+        "a",
+        type="generation",
+        model="m",
+        input=[USER],
+        output=[ASKS],
+        usage={"input_tokens": 5, "output_tokens": 2},
+    ),
+    span("h", 5, "a", type="handoff", from_agent="triage", to_agent="refunds"),
+    span("g2", 7, "b", type="generation", model="m", input=[USER], output=[{"role": "assistant", "content": "Done."}]),
+    span("b", 6, None, type="agent", name="refunds"),
+    span("a", 0, None, type="agent", name="triage"),
+    {"object": "trace", "id": "trace_1", "workflow_name": "w", "group_id": "chat 9"},
+]
+STORY = [
+    "0 request user",
+    "0 response",
+    '0 tool_call refund {"order": 7}',
+    '0 tool_result refund "done"',
+    "None annotation handoff",
+    "1 request user",
+    "1 response Done.",
+]
+
+
+def test_spans_one_a_line_or_in_a_batch() -> None:
+    for trace in (read(*RUN), read({"data": RUN})):
+        assert (trace.format, trace.sessions, story(trace)) == ("agents-sdk", ("chat 9",), STORY)
+        assert [response.origin.agent for response in responses(trace)] == ["triage", "refunds"]
+        assert [(result.call_id, result.latency_ms) for result in results(trace)] == [("c1", 1000)]
+        assert responses(trace)[0].usage is not None
+
+
+def test_a_response_that_is_only_named() -> None:
+    trace = read(
+        span("r", 1, None, type="response", response_id="resp_1"),
+        span("f", 3, None, type="function", name="refund", input="{}", output=None, error=None),
+        span("t", 5, None, type="function", name="mail", input="{}", error={"message": "no route", "data": None}),
+    )
+    assert story(trace) == [
+        "0 request",
+        "0 response -",
+        "0 tool_call refund {}",
+        "0 tool_call mail {}",
+        "0 tool_result refund null",
+        '0 tool_result mail "no route" failed',
+    ]
+
+
+def test_a_response_that_is_there() -> None:
+    item = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": "{}"}
+    whole = {"model": "m", "output": [item], "usage": {"input_tokens": 1, "output_tokens": 2}}
+    trace = read(span("r", 1, None, type="response", input=[USER], response=whole))
+    assert [call.call_id for call in calls(trace)] == ["c1"]
+
+
+def test_what_is_broken_is_reported() -> None:
+    trace = read(*RUN, {"object": "trace.span", "id": "x"}, {"data": [7]}, skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (2, 2)

@@ -1,0 +1,232 @@
+"""inspect_ai's logs: samples as sessions, whatever a log holds only once put back in its places."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+from bylaw.adapters.importers import load_trace
+from bylaw.adapters.importers.records import archive
+from bylaw.errors import InputError
+from bylaw.model.trace import Trace
+from tests.importers.support import calls, requests, responses, results, story
+
+HEADER = {"version": 2, "status": "success", "eval": {"task": "t"}, "plan": {}}
+HASH = "d" * 32
+
+
+def at(second: float) -> str:
+    return f"2026-01-01T00:00:{second:09.6f}+00:00"
+
+
+def model(second: float, inputs: Any, message: Any, **rest: Any) -> dict[str, Any]:
+    choice = {"message": {"role": "assistant", **message}, "stop_reason": rest.pop("stop", "stop")}
+    output = {"model": "m", "choices": [choice], "usage": rest.pop("usage", None)}
+    event = {"event": "model", "timestamp": at(second), "completed": at(second + 1), "model": "p/m"}
+    return {**event, "input": inputs, "output": output, **rest}
+
+
+def tool(second: float, id: str, result: Any, **rest: Any) -> dict[str, Any]:
+    event = {"event": "tool", "timestamp": at(second), "completed": at(second + 1), "id": id}
+    return {**event, "function": "bash", "arguments": {"cmd": "ls"}, "result": result, **rest}
+
+
+def asks(*ids: str) -> dict[str, Any]:
+    return {"content": "", "tool_calls": [{"id": id, "function": "bash", "arguments": {"cmd": "ls"}} for id in ids]}
+
+
+def sample(*events: Any, id: Any = 1, **rest: Any) -> dict[str, Any]:
+    return {"id": id, "epoch": 1, "messages": [], "events": list(events), **rest}
+
+
+def packed(*samples: dict[str, Any], method: int = zipfile.ZIP_DEFLATED, header: Any = HEADER) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", method) as file:
+        file.writestr("_journal/start.json", json.dumps(HEADER))
+        for one in samples:
+            file.writestr(f"samples/{one.get('id')}_epoch_1.json", json.dumps(one))
+        file.writestr("summaries.json", "[]")
+        file.writestr("header.json", json.dumps(header))
+    return held.getvalue()
+
+
+def read(*samples: dict[str, Any], **options: Any) -> Trace:
+    """Both kinds of file, which must tell the same."""
+    whole = load_trace(json.dumps({**HEADER, "samples": samples}).encode(), **options)
+    trace = load_trace(packed(*samples), **options)
+    assert story(trace) == story(whole)
+    assert trace.format == whole.format == "inspect"
+    return trace
+
+
+USER = {"role": "user", "content": "go"}
+
+
+def test_a_sample_is_a_session() -> None:
+    trace = read(
+        sample(
+            {"event": "span_begin", "id": "s", "type": "agent", "name": "react", "parent_id": None, "timestamp": at(0)},
+            model(1, [USER], asks("c1", "c2"), span_id="s", usage={"input_tokens": 5, "output_tokens": 2}),
+            tool(3, "c1", "a b", span_id="s"),
+            tool(4, "c2", "", span_id="s", error={"type": "timeout", "message": "too slow"}),
+            model(6, [USER], {"content": "done"}, span_id="s"),
+            {"event": "score", "timestamp": at(9), "score": {"value": "C"}},
+            scores={"m": {"value": "C"}},
+        ),
+        sample(model(1, [USER], {"content": "x"}), id="b"),
+    )
+    assert story(trace) == [
+        "None session_start",
+        "0 request user",
+        "0 response",
+        '0 tool_call bash {"cmd": "ls"}',
+        '0 tool_call bash {"cmd": "ls"}',
+        '0 tool_result bash "a b"',
+        '0 tool_result bash "too slow" failed',
+        "1 request user",
+        "1 response done",
+        "None annotation score",
+        "None session_end",
+        "None session_start",
+        "2 request user",
+        "2 response x",
+        "None session_end",
+    ]
+    assert trace.sessions == ("sample 1 epoch 1", "sample b epoch 1")
+    assert [call.group for call in calls(trace)] == [0, 0]
+    first = responses(trace)[0]
+    assert (first.origin.agent, first.latency_ms, first.stop_reason) == ("react", 1000, "stop")
+    assert [result.is_error for result in results(trace)] == [False, True]
+    assert trace.header["eval"] == {"task": "t"}
+
+
+def test_attachments_and_pools_are_put_back() -> None:
+    message = {"role": "user", "content": f"attachment://{HASH}"}
+    event = model(1, [], {"content": [{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "ok"}]})
+    event["input_refs"] = [[0, 1], [2, 3]]
+    trace = read(
+        sample(
+            event,
+            tool(3, "c1", f"attachment://{HASH}"),
+            attachments={HASH: "a long text"},
+            events_data={"messages": [message, {"role": "user", "content": "not me"}, USER], "calls": []},
+        )
+    )
+    assert [message["content"] for message in requests(trace)[0].messages or ()] == ["a long text", "go"]
+    assert [result.content for result in results(trace)] == ["a long text"]
+    assert (responses(trace)[0].text, responses(trace)[0].content) == (
+        "ok",
+        [{"type": "thinking", "reasoning": "hm", "text": "hm"}, {"type": "text", "text": "ok"}],
+    )
+
+
+def test_references_out_of_range_and_attachments_that_are_gone() -> None:
+    event = {**model(1, [], {"content": "attachment://" + "e" * 32}), "input_refs": [[0, 10**12], [-5, 2], "x", [7, 9]]}
+    trace = read(sample(event, events_data={"messages": [USER], "calls": []}, attachments={HASH: "x"}))
+    assert len(requests(trace)[0].messages or ()) == 1
+    assert responses(trace)[0].text == "attachment://" + "e" * 32
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_a_judge_is_not_the_agent(old: bool) -> None:
+    begin = {"event": "step", "action": "begin", "type": "scorer", "name": "x", "timestamp": at(5)}
+    if not old:
+        begin = {"event": "span_begin", "id": "j", "type": "scorer", "name": "x", "timestamp": at(5)}
+    grade = model(6, [USER], {"content": "grade: C"}, **({} if old else {"span_id": "j"}))
+    trace = read(sample(model(1, [USER], {"content": "x"}), begin, grade))
+    assert [response.text for response in responses(trace)] == ["x"]
+
+
+def test_usage_beside_the_cache() -> None:
+    usage = {"input_tokens": 5, "output_tokens": 1, "input_tokens_cache_read": 3, "total_tokens": 9}
+    (response,) = responses(read(sample(model(1, [USER], {"content": "x"}, usage=usage))))
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.usage.cached_input_tokens) == (8, 3)
+
+
+def test_a_sample_without_events_has_its_messages() -> None:
+    talk = [USER, {"role": "assistant", **asks("c1")}]
+    talk.append({"role": "tool", "tool_call_id": "c1", "function": "bash", "content": "", "error": {"message": "no"}})
+    trace = read({"id": 1, "epoch": 2, "messages": talk})
+    assert story(trace)[1:5] == [
+        "0 request user",
+        "0 response",
+        '0 tool_call bash {"cmd": "ls"}',
+        '0 tool_result bash "no" failed',
+    ]
+
+
+def test_a_run_that_was_stopped_is_not_complete() -> None:
+    assert (
+        load_trace(
+            packed(sample(model(1, [USER], {"content": "x"})), header={**HEADER, "status": "cancelled"})
+        ).complete
+        is False
+    )
+
+
+def test_a_failed_call_of_a_model_is_no_turn() -> None:
+    event = {**model(1, [USER], {"content": "x"}), "error": "overloaded", "output": {"choices": []}}
+    assert story(read(sample(event)))[1:] == ["0 request user", "None annotation error", "None session_end"]
+
+
+def test_what_is_broken_is_reported() -> None:
+    data = {**HEADER, "samples": [5, {"epoch": 1}, sample(7, model(1, [USER], {"content": "x"}))]}
+    with pytest.raises(InputError) as error:
+        load_trace(json.dumps(data).encode())
+    assert [p.code for p in error.value.diagnostics] == ["wrong-type", "wrong-type"]
+    assert len(load_trace(json.dumps(data).encode(), skip_bad=True).turns) == 1
+    whole = packed(sample(model(1, [USER], {"content": "x"})))
+    for broken in (whole[:-40], whole[:30] + bytes(20) + whole[50:]):
+        with pytest.raises(InputError):
+            load_trace(broken)
+
+
+# Archives that mean no good
+
+
+def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "_SUSPECT", 1 << 16)
+    bomb = {**sample(model(1, [USER], {"content": "x"})), "padding": " " * (1 << 20)}
+    with pytest.raises(InputError) as error:
+        load_trace(packed(bomb))
+    assert [(p.code, "far more" in p.message) for p in error.value.diagnostics] == [("bad-compression", True)]
+
+
+def test_an_entry_that_is_too_long_is_refused_whatever_the_archive_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MAX_ENTRY", 1 << 12)
+    big = {**sample(model(1, [USER], {"content": "x"})), "noise": [n * 7919 % 10007 for n in range(5000)]}
+    with pytest.raises(InputError) as error:
+        load_trace(packed(big))
+    assert "too-long" in [p.code for p in error.value.diagnostics]
+
+
+def test_entries_that_overlap_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = packed(sample(model(1, [USER], {"content": "x"})))
+    problems = archive.Problems("x", skip_bad=True)
+    assert list(archive.archive_blocks(io.BytesIO(data), 100, problems)) == []
+    assert [p.code for p in problems.listed] == ["bad-compression"]
+
+
+def test_the_last_of_two_entries_with_one_name_counts() -> None:
+    held = io.BytesIO(packed(sample(model(1, [USER], {"content": "old"}))))
+    with zipfile.ZipFile(held, "a") as file, pytest.warns(UserWarning):
+        file.writestr("samples/1_epoch_1.json", json.dumps(sample(model(1, [USER], {"content": "new"}))))
+    assert [response.text for response in responses(load_trace(held.getvalue()))] == ["new"]
+
+
+def test_zstd_inside_of_the_archive() -> None:
+    import zstandard
+
+    plain = packed(sample(model(1, [USER], {"content": "x"})), method=zipfile.ZIP_STORED)
+    source, held = zipfile.ZipFile(io.BytesIO(plain)), io.BytesIO()
+    with zipfile.ZipFile(held, "w") as file:
+        for name in source.namelist():
+            file.writestr(name, zstandard.compress(source.read(name)))
+        for info in file.infolist():
+            info.compress_type = 93
+    assert [response.text for response in responses(load_trace(held.getvalue()))] == ["x"]

@@ -1,0 +1,384 @@
+"""OTLP with OpenTelemetry's names for generative AI: wherever a recorder leaves the facts, they are found."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from bylaw.adapters.importers import load_trace
+from bylaw.adapters.importers.formats.spans import forest
+from bylaw.errors import InputError
+from tests.importers.support import calls, export, lines, log, read, requests, responses, results, span, story
+
+CHAT = {"gen_ai.operation.name": "chat"}
+TOOL = {"gen_ai.operation.name": "execute_tool"}
+
+
+def text(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "text", "content": content}]}
+
+
+def asks(id: str = "c1", name: str = "refund", **arguments: Any) -> dict[str, Any]:
+    return {"role": "assistant", "parts": [{"type": "tool_call", "id": id, "name": name, "arguments": arguments}]}
+
+
+def told(id: str, key: str, value: Any, role: str = "tool") -> dict[str, Any]:
+    return {"role": role, "parts": [{"type": "tool_call_response", "id": id, key: value}]}
+
+
+def chat(id: str, at: float, inputs: Any, output: Any, **more: Any) -> dict[str, Any]:
+    rest = {key: more.pop(key) for key in ("parent", "trace", "status", "name") if key in more}
+    values: dict[str, Any] = {**CHAT, **{key.replace("__", "."): value for key, value in more.items()}}
+    if inputs is not None:
+        values["gen_ai.input.messages"] = json.dumps(inputs)
+    if output is not None:
+        values["gen_ai.output.messages"] = json.dumps([output])
+    return span(id, at, at + 1, values, **rest)
+
+
+ASKED = [text("user", "refund order 7")]
+STORY = [
+    "0 request user",
+    "0 response",
+    '0 tool_call refund {"order": 7}',
+    '0 tool_result refund "done"',
+    "1 request user assistant tool",
+    "1 response It is done.",
+]
+
+
+@pytest.mark.parametrize("key", ["response", "result"])
+def test_a_tool_span_that_says_nothing_is_filled_in_from_the_messages(key: str) -> None:
+    trace = read(
+        export(
+            span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}),
+            chat("b", 4, [*ASKED, asks(order=7), told("c1", key, "done")], text("assistant", "It is done.")),
+            chat("a", 0, ASKED, asks(order=7)),
+        )
+    )
+    assert (trace.format, story(trace)) == ("otlp", STORY)
+    assert [result.latency_ms for result in results(trace)] == [1000]
+
+
+def test_a_tool_response_need_not_sit_in_a_message_of_a_tool() -> None:
+    said = [*ASKED, asks(order=7), told("c1", "response", "done", role="user")]
+    trace = read(export(chat("a", 0, ASKED, asks(order=7)), chat("b", 4, said, text("assistant", "It is done."))))
+    assert story(trace) == STORY
+
+
+def test_messages_that_say_nothing_are_filled_in_from_the_tool_span() -> None:
+    facts = {
+        "gen_ai.tool.name": "refund",
+        "gen_ai.tool.call.id": "c1",
+        "gen_ai.tool.call.arguments": '{"order": 7}',
+        "gen_ai.tool.call.result": "done",
+    }
+    trace = read(
+        export(
+            chat("a", 0, None, None), span("t", 2, 3, {**TOOL, **facts}), chat("b", 4, None, text("assistant", "ok"))
+        )
+    )
+    assert story(trace) == [
+        "0 request",
+        "0 response -",
+        '0 tool_call refund {"order": 7}',
+        '0 tool_result refund "done"',
+        "1 request",
+        "1 response ok",
+    ]
+    assert requests(trace)[0].messages is None
+    assert responses(trace)[0].content is None
+
+
+def test_a_call_without_arguments_in_the_answer_takes_those_of_its_span() -> None:
+    bare = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "refund"}]}
+    facts = {"gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1", "gen_ai.tool.call.arguments": {"order": 7}}
+    trace = read(export(chat("a", 0, ASKED, bare), span("t", 2, 3, {**TOOL, **facts})))
+    assert [(call.call_id, call.arguments) for call in calls(trace)] == [("c1", {"order": 7})]
+
+
+def test_a_tool_span_without_an_id_is_the_call_of_that_name_with_these_arguments() -> None:
+    both = {"role": "assistant", "parts": [asks("c1", order=1)["parts"][0], asks("c2", order=2)["parts"][0]]}
+
+    def run(id: str, at: float, order: int) -> dict[str, Any]:
+        facts = {"gen_ai.tool.name": "refund", "gen_ai.tool.call.arguments": json.dumps({"order": order})}
+        return span(id, at, at + 1, {**TOOL, **facts, "gen_ai.tool.call.result": f"r{order}"})
+
+    trace = read(export(chat("a", 0, ASKED, both), run("x", 2, 2), run("y", 2.5, 1)))
+    assert [(result.call_id, result.content) for result in results(trace)] == [("c2", "r2"), ("c1", "r1")]
+    assert [call.group for call in calls(trace)] == [0, 0]
+
+
+def test_spans_in_any_order_over_any_lines_tell_the_same() -> None:
+    spans = [
+        chat("a", 0, ASKED, asks(order=7)),
+        span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}),
+        chat("b", 4, [*ASKED, asks(order=7), told("c1", "response", "done")], text("assistant", "It is done.")),
+    ]
+    for first in range(3):
+        mixed = spans[first:] + spans[:first]
+        assert story(read(*map(export, mixed))) == STORY
+        assert story(read(*map(export, reversed(mixed)))) == STORY
+
+
+def test_names_from_before() -> None:
+    values = {
+        "gen_ai.system": "openai",
+        "gen_ai.request.model": "m",
+        "gen_ai.prompt.0.role": "user",
+        "gen_ai.prompt.0.content": "hi",
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.finish_reason": "tool_calls",
+        "gen_ai.completion.0.tool_calls.0.id": "c1",
+        "gen_ai.completion.0.tool_calls.0.name": "refund",
+        "gen_ai.completion.0.tool_calls.0.arguments": '{"order": 7}',
+        "gen_ai.usage.prompt_tokens": 5,
+        "gen_ai.usage.completion_tokens": 2,
+    }
+    trace = read(export(span("a", 0, 1, values)))
+    assert story(trace) == ["0 request user", "0 response", '0 tool_call refund {"order": 7}']
+    (response,) = responses(trace)
+    assert response.usage is not None
+    assert (response.model, response.stop_reason, response.usage.total) == ("m", "tool_calls", 7)
+
+
+@pytest.mark.parametrize("with_span", [True, False])
+def test_content_in_log_records(with_span: bool) -> None:
+    details = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": [text("user", "hi")],
+        "gen_ai.output.messages": [text("assistant", "hello")],
+    }
+    logs = [log("gen_ai.client.inference.operation.details", "a", **details)]
+    trace = read(*logs, *([export(span("a", 0, 1, CHAT))] if with_span else ()))
+    assert story(trace) == ["0 request user", "0 response hello"]
+
+
+def test_a_log_record_for_each_message() -> None:
+    trace = read(
+        log("gen_ai.system.message", "a", {"content": "be kind"}),
+        log("gen_ai.user.message", "a", {"content": "hi"}),
+        log("gen_ai.tool.message", "a", {"id": "c0", "content": "ok"}),
+        log(
+            "gen_ai.choice",
+            "a",
+            {
+                "index": 0,
+                "finish_reason": "tool_calls",
+                "message": {
+                    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+                },
+            },
+        ),
+        log("something.else", "a", {"content": "x"}),
+        export(span("a", 0, 1, {**CHAT, "gen_ai.response.model": "m"})),
+    )
+    assert story(trace) == ["0 request system user tool", "0 response", "0 tool_call f {}"]
+    assert responses(trace)[0].stop_reason == "tool_calls"
+
+
+def test_what_is_not_recorded_is_absent_and_not_zero() -> None:
+    (response,) = responses(read(export({**chat("a", 0, None, None), "startTimeUnixNano": "0"})))
+    assert (response.text, response.content, response.usage) == (None, None, None)
+    assert (response.stop_reason, response.model, response.latency_ms, response.at) == (None, None, None, None)
+
+
+def test_usage_with_cached_tokens_inside_or_beside() -> None:
+    def usage(**counts: int) -> tuple[int | None, ...]:
+        named = {f"gen_ai__usage__{key}": value for key, value in counts.items()}
+        (response,) = responses(read(export(chat("a", 0, None, None, **named))))
+        assert response.usage is not None
+        return response.usage.input_tokens, response.usage.cached_input_tokens, response.usage.output_tokens
+
+    assert usage(input_tokens=10, cache_read__input_tokens=4, output_tokens=1) == (10, 4, 1)
+    assert usage(input_tokens=10, cache_read__input_tokens=40) == (50, 40, None)
+
+
+def test_agents_stand_in_a_tree_and_a_frame_is_no_turn() -> None:
+    def agent(id: str, name: str, parent: str = "") -> dict[str, Any]:
+        values = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+        said = json.dumps([text("assistant", "whole")])
+        return span(id, 0, 9, {**values, "gen_ai.output.messages": said}, parent=parent)
+
+    trace = read(
+        export(
+            agent("o", "outer"),
+            agent("i", "inner", "o"),
+            chat("a", 1, None, text("assistant", "one"), parent="o"),
+            chat("b", 2, None, text("assistant", "two"), parent="i"),
+        )
+    )
+    origins = [
+        (r.text, r.origin.agent, r.origin.parent_agent, r.origin.run, r.origin.parent_run) for r in responses(trace)
+    ]
+    assert origins == [("one", "outer", None, "o", None), ("two", "inner", "outer", "i", "o")]
+    assert len(trace.sessions) == 1
+    assert [r.text for r in responses(read(export(agent("o", "outer"), agent("i", "inner", "o"))))] == ["whole"]
+
+
+def test_a_model_inside_of_a_model_is_one_turn_and_two_are_two() -> None:
+    outer, inner = chat("a", 0, None, text("assistant", "x")), chat("b", 0.1, ASKED, None, parent="a")
+    trace = read(export(outer, inner))
+    assert story(trace) == ["0 request user", "0 response x"]
+    again = chat("c", 0.5, ASKED, text("assistant", "z"), parent="a")
+    assert [r.text for r in responses(read(export(outer, inner, again)))] == [None, "z"]
+
+
+def test_conversations_are_sessions() -> None:
+    def turn(id: str, at: float, trace: str, session: str | None) -> dict[str, Any]:
+        values = {} if session is None else {"gen_ai__conversation__id": session}
+        return chat(id, at, None, text("assistant", id), trace=trace, **values)
+
+    trace = read(export(turn("c", 3, "t3", "s1"), turn("a", 1, "t1", "s1"), turn("b", 2, "t2", None)))
+    assert [(r.text, r.origin.session) for r in responses(trace)] == [("a", "s1"), ("c", "s1"), ("b", "t2")]
+
+
+def test_errors() -> None:
+    failed = {"code": 2, "message": "overloaded"}
+    trace = read(
+        export(
+            chat("a", 0, ASKED, None, status=failed),
+            chat("b", 1, ASKED, asks(order=7)),
+            span(
+                "t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1", "error.type": "timeout"}
+            ),
+        )
+    )
+    assert story(trace) == [
+        "0 request user",
+        "None annotation error",
+        "0 request user",
+        "0 response",
+        '0 tool_call refund {"order": 7}',
+        '0 tool_result refund "timeout" failed',
+    ]
+    assert trace.notes == ("1 request has no response",)
+
+
+def test_a_clock_that_is_ahead_does_not_part_a_result_from_its_call() -> None:
+    early = span("t", -5, -4, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"})
+    trace = read(export(chat("a", 0, ASKED, asks(order=7)), early))
+    assert [result.call for result in results(trace)] == calls(trace)
+
+
+def test_an_mcp_span_inside_of_a_tool_span_is_the_same_call() -> None:
+    outer = span("t", 2, 3, {**TOOL, "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"})
+    values = {"mcp.method.name": "tools/call", "gen_ai.tool.name": "refund", "gen_ai.tool.call.result": "done"}
+    inner = span("m", 2.1, 2.9, values, parent="t")
+    trace = read(export(chat("a", 0, ASKED, asks(order=7)), outer, inner))
+    assert [(result.call_id, result.content) for result in results(trace)] == [("c1", "done")]
+
+
+def test_broken_lines_are_all_reported() -> None:
+    bad = [b'{"resourceSpans": [', b'{"resourceSpans": [{"scopeSpans": 5}]}', b"[]"]
+    data = b"\n".join([lines(export(chat("a", 0, None, text("assistant", "x")))).strip(), *bad])
+    with pytest.raises(InputError) as error:
+        load_trace(data)
+    assert [(p.code, p.span.line) for p in error.value.diagnostics if p.span] == [
+        ("bad-json", 2),
+        ("wrong-type", 3),
+        ("wrong-type", 4),
+    ]
+    trace = load_trace(data, skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (3, 1)
+
+
+def test_an_answer_that_cannot_be_read_is_told_of() -> None:
+    nameless = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1"}]}
+    trace = read(export(chat("a", 0, None, nameless)))
+    assert [problem.code for problem in trace.problems] == ["wrong-type"]
+    assert len(trace.turns) == 1
+
+
+def test_parents_in_a_circle_and_unknown_ones_are_no_harm() -> None:
+    trace = read(export(chat("a", 0, None, text("assistant", "x"), parent="b"), span("b", 0, 1, CHAT, parent="a")))
+    assert len(trace.turns) >= 1
+    assert len(read(export(chat("a", 0, None, None, parent="nowhere"))).turns) == 1
+
+
+def test_too_much_at_once_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "MOST_HELD", 2000)
+    many = [export(chat("a", n, None, text("assistant", str(n)), trace=f"t{n % 5}")) for n in range(40)]
+    for number, one in enumerate(many):
+        one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"] = str(number)
+    monkeypatch.setattr("bylaw.adapters.importers.records.compression.CHUNK", 500)
+    trace = read(*many)
+    assert len(trace.turns) == 40
+    assert any("apart" in note for note in trace.notes)
+
+
+def test_spans_about_nothing_are_said_to_be() -> None:
+    trace = read(export(span("a", 0, 1, {"http.method": "GET"})))
+    assert trace.notes == ("none of the 1 spans is a call of a model or a tool",)
+
+
+# Protobuf
+
+
+def field(number: int, value: bytes | int | float) -> bytes:
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    if isinstance(value, float):
+        return varint(number << 3 | 1) + struct.pack("<d", value)
+    return varint(number << 3) + varint(value)
+
+
+def fixed(number: int, value: int) -> bytes:
+    return varint(number << 3 | 1) + struct.pack("<Q", value)
+
+
+def varint(value: int) -> bytes:
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def packed_value(value: Any) -> bytes:
+    if isinstance(value, bool):
+        return field(2, int(value))
+    if isinstance(value, int):
+        return field(3, value % (1 << 64))
+    if isinstance(value, float):
+        return field(4, value)
+    if isinstance(value, list):
+        return field(5, b"".join(field(1, packed_value(item)) for item in value))
+    return field(1, str(value).encode())
+
+
+def packed_span(id: bytes, start: int, values: dict[str, Any]) -> bytes:
+    body = field(1, b"t" * 16) + field(2, id) + field(5, b"chat m") + fixed(7, start) + fixed(8, start + 10**9)
+    for key, value in values.items():
+        body += field(9, field(1, key.encode()) + field(2, packed_value(value)))
+    return body
+
+
+def framed(*spans: bytes) -> bytes:
+    message = field(1, field(1, b"") + field(2, b"".join(field(2, one) for one in spans)))
+    return struct.pack(">I", len(message)) + message
+
+
+def test_protobuf_with_lengths() -> None:
+    out = json.dumps([text("assistant", "hello")])
+    values = {**CHAT, "gen_ai.output.messages": out, "gen_ai.usage.input_tokens": 300, "gen_ai.request.top_p": 0.5}
+    values["gen_ai.response.finish_reasons"] = ["stop"]
+    data = framed(packed_span(b"b" * 8, 20 * 10**9, values)) + framed(packed_span(b"a" * 8, 10 * 10**9, CHAT))
+    trace = load_trace(data)
+    assert (trace.format, story(trace)) == ("otlp", ["0 request", "0 response -", "1 request", "1 response hello"])
+    response = responses(trace)[1]
+    assert response.usage is not None
+    assert (response.usage.input_tokens, response.stop_reason, response.latency_ms) == (300, "stop", 1000)
+    assert requests(trace)[1].params == {"top_p": 0.5}
+
+
+def test_broken_protobuf_is_reported() -> None:
+    good = framed(packed_span(b"a" * 8, 10, CHAT))
+    broken = struct.pack(">I", 4) + b"\x0a\xff\xff\xff"
+    with pytest.raises(InputError) as error:
+        load_trace(good + broken + good[:-3])
+    assert [p.code for p in error.value.diagnostics] == ["bad-protobuf", "bad-protobuf"]
+    trace = load_trace(good + broken + framed(packed_span(b"b" * 8, 20, CHAT)), skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (1, 2)
