@@ -1,0 +1,60 @@
+"""Sessions that are going on in a trace. Many formats never say that one is over, so there is a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST_OPEN = 5_000
+"""sessions that may go on at once; of more, the one that was idle longest counts as over"""
+MOST_IDLE = 1_000_000
+"""that are kept in mind, to tell whether one was taken up again"""
+
+
+class Going(Generic[T]):
+    def __init__(
+        self, begin: Callable[[str], T], end: Callable[[str, T, bool], None], *, most: int = MOST_OPEN
+    ) -> None:
+        self._begin, self._end, self._most = begin, end, most
+        self._open: dict[str, T] = {}
+        """in the order in which they were heard of last"""
+        self._latest: tuple[str, T] | None = None
+        self._idle: set[int] = set()
+        self.resumed = 0
+        """sessions that were taken up again after they counted as over"""
+
+    def of(self, session: str) -> T:
+        latest = self._latest
+        if latest is not None and latest[0] == session:
+            return latest[1]
+        known = self._open.pop(session, None)
+        if known is None:
+            self._make_room(session)
+            known = self._begin(session)
+        self._open[session] = known
+        self._latest = (session, known)
+        return known
+
+    def end(self, session: str, *, complete: bool) -> None:
+        known = self.of(session)
+        self._latest = None
+        del self._open[session]
+        self._end(session, known, complete)
+
+    def end_all(self, *, complete: bool) -> None:
+        for session in list(self._open):
+            self.end(session, complete=complete)
+        self._idle.clear()
+
+    def _make_room(self, session: str) -> None:
+        if hash(session) in self._idle:
+            self._idle.discard(hash(session))
+            self.resumed += 1
+        while len(self._open) >= self._most:
+            oldest, known = next(iter(self._open.items()))
+            del self._open[oldest]
+            if len(self._idle) < MOST_IDLE:
+                self._idle.add(hash(oldest))
+            self._end(oldest, known, True)
