@@ -7,6 +7,7 @@ from bylaw.dialects.prompt.prose.context import root, roots
 from bylaw.dialects.prompt.prose.counts import Count, number_of
 from bylaw.dialects.prompt.prose.lowering import at_most
 from bylaw.dialects.prompt.prose.reading import Reading, View, calls, shorten, weakest
+from bylaw.dialects.prompt.prose.turns import one_call_at_a_time
 
 _COUNTING_WORDS = """
     at most least no more than once twice thrice time times up maximum max limit of per each every same single for
@@ -19,6 +20,14 @@ _COUNTING = frozenset(root(word) for word in _COUNTING_WORDS.split())
 def counts_calls(count: Count, tools: Bound) -> bool:
     """`two emails` counts the calls of send_email, `five passengers` does not."""
     return not count.unit or all(set(roots(count.unit)) <= set(roots(tool)) for tool in tools.tools)
+
+
+def one_at_a_time(view: View) -> Reading | None:
+    """`make one tool call at a time`"""
+    draft = one_call_at_a_time(view.main, is_forbidden=False)
+    if draft is None:
+        return None
+    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")
 
 
 def counted(view: View, tools: Bound, count: Count) -> Reading | None:

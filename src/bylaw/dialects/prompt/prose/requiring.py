@@ -23,9 +23,8 @@ from bylaw.dialects.prompt.prose.lowering import (
 )
 from bylaw.dialects.prompt.prose.ordering import groups, read_before, read_gated, read_sequence
 from bylaw.dialects.prompt.prose.reading import NO_TOOL, OPEN, Reading, View, calls, name_of, shorten, weakest
-from bylaw.dialects.prompt.prose.repeating import counted, counts_calls
+from bylaw.dialects.prompt.prose.repeating import counted, counts_calls, one_at_a_time
 from bylaw.dialects.prompt.prose.texts import find_words, said
-from bylaw.dialects.prompt.prose.turns import one_call_at_a_time
 from bylaw.model.prompt import Tier
 
 _DENIES = re.compile(
@@ -51,7 +50,7 @@ _EVERY_TURN = re.compile(r"\b(?:in |on |at |for )?(?:every|each) (?:turn|respons
 def read_required(view: View) -> Reading:
     return (
         _denied(view)
-        or _turn_shape(view)
+        or one_at_a_time(view)
         or _contrasted(view)
         or read_sequence(view)
         or read_before(view)
@@ -101,13 +100,6 @@ def _contrasted(view: View) -> Reading | None:
     if not _CONTRAST.search(view.bare):
         return None
     return Reading(name=name_of(view), undecided="it sets one thing against another", required=shorten(view.action))
-
-
-def _turn_shape(view: View) -> Reading | None:
-    draft = one_call_at_a_time(view.main, is_forbidden=False)
-    if draft is None:
-        return None
-    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")
 
 
 # Counts and arguments

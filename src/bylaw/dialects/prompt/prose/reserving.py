@@ -12,9 +12,8 @@ from bylaw.dialects.prompt.prose.forbidding import state_in_main
 from bylaw.dialects.prompt.prose.gating import STATE_CONFIDENCE, allowed_only, confirmed_first
 from bylaw.dialects.prompt.prose.lowering import nothing_but, only_in_state
 from bylaw.dialects.prompt.prose.reading import NO_TOOL, Reading, View, calls, shorten, weakest
-from bylaw.dialects.prompt.prose.repeating import counted, counts_calls
+from bylaw.dialects.prompt.prose.repeating import counted, counts_calls, one_at_a_time
 from bylaw.dialects.prompt.prose.requiring import constrained
-from bylaw.dialects.prompt.prose.turns import one_call_at_a_time
 from bylaw.model.prompt import Tier
 
 _USE = re.compile(
@@ -29,7 +28,7 @@ _WHO = re.compile(
 
 def read_reserved(view: View) -> Reading:
     return (
-        _turn_shape(view)
+        one_at_a_time(view)
         or _counted(view)
         or _under_conditions(view)
         or _in_state(view)
@@ -45,13 +44,6 @@ def _why(view: View) -> str:
     if not tools:
         return NO_TOOL
     return f"no event shows whether `{shorten(view.extra(view.bare, tools) or view.main)}` holds"
-
-
-def _turn_shape(view: View) -> Reading | None:
-    draft = one_call_at_a_time(view.main, is_forbidden=False)
-    if draft is None:
-        return None
-    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")
 
 
 def _counted(view: View) -> Reading | None:
