@@ -33,7 +33,10 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/diff.py
 	$(BIN)/python bench/temporal.py
 	$(BIN)/python bench/guard.py
+	$(BIN)/python bench/backtest.py
+	$(BIN)/python bench/audit.py
 	$(BIN)/python bench/contract.py
+	$(BIN)/python bench/follow.py
 
 score: .venv/.dev  ## how well prompts are read, on dialogues with known answers
 	$(BIN)/python bench/comply.py

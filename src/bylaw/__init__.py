@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bylaw.adapters.importers import load_trace, open_trace, write_trace
     from bylaw.adapters.live.tools import tool
+    from bylaw.adapters.webhooks.signing import verify_webhook
     from bylaw.api import check, diff
+    from bylaw.api.audit import verify_audit
     from bylaw.api.backtest import backtest, promote, propose
     from bylaw.api.comply import Compliance, check_compliance, check_compliance_sync
     from bylaw.api.contract import run_contract
@@ -69,6 +71,8 @@ _HOMES = {
     "propose": "bylaw.api.backtest",
     "tool": "bylaw.adapters.live.tools",
     "run_contract": "bylaw.api.contract",
+    "verify_webhook": "bylaw.adapters.webhooks.signing",
+    "verify_audit": "bylaw.api.audit",
     "write_trace": "bylaw.adapters.importers",
 }
 
@@ -108,6 +112,8 @@ __all__ = [
     "propose",
     "run_contract",
     "tool",
+    "verify_audit",
+    "verify_webhook",
     "write_trace",
 ]
 

@@ -17,10 +17,13 @@ GUARD = "docs/guard.md"
 GUARD_REFERENCE = "docs/reference/guard.md"
 CONTRACT = "docs/contract.md"
 CONTRACT_FILE = "docs/reference/contract-file.md"
+BACKTEST = "docs/backtest.md"
+AUDIT = "docs/audit.md"
+INCIDENTS = "docs/incidents.md"
 COMPLY = "docs/comply.md"
 COMPLY_REFERENCE = "docs/reference/comply.md"
 PAGES = (
-    *("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, CONTRACT, COMPLY),
+    *("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, BACKTEST, AUDIT, INCIDENTS, CONTRACT, COMPLY),
     *(PYTHON, DIFF, GUARD_REFERENCE, CONTRACT_FILE, COMPLY_REFERENCE),
 )
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""

@@ -21,7 +21,27 @@ import pytest
 from msgspec.structs import replace
 
 from bylaw.adapters.stores import audit_rows, verify_chain
-from bylaw.model.stores import MAX_DEPTH, EventRow, GuardStore, SessionRecord, StoreConflict, StoreUnavailable
+from bylaw.model.incidents import (
+    Alert,
+    Change,
+    Delivery,
+    Detection,
+    Following,
+    FollowRecord,
+    Incident,
+    Notification,
+    Position,
+)
+from bylaw.model.rule import Severity
+from bylaw.model.stores import (
+    MAX_DEPTH,
+    AuditHead,
+    EventRow,
+    GuardStore,
+    SessionRecord,
+    StoreConflict,
+    StoreUnavailable,
+)
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, review, write
 
 ODD_KEYS = ["", "\0", "a\0b", "a", "A", "é", "e\u0301", "\ud800", "🦊", "'; DROP TABLE events", "x" * 10_000, "%", " "]
@@ -33,6 +53,13 @@ ODD_DATA: list[Any] = [
     {"z": 1, "a": {"z": 1, "a": 2}, "text": '"\\\u2028\x7f\x1f/'},
     {"action": HTTPMethod.GET},
 ]
+
+
+DELIVERY = Delivery(at=1.0, seconds=0.5, answer=500, problem="answered 500")
+
+
+def _told(key: str, **given: Any) -> Notification:
+    return Notification(id=key, event="x", body={}, created_at=1.0, **given)
 
 
 class _Undo(Exception):
@@ -270,6 +297,24 @@ class StoreConformance:
         assert store.audit(after=1, limit=1) == [rows[1]]
         assert verify_chain(rows, head=rows[-1].hash) == []
 
+    def test_the_head_is_that_of_the_last_row(self, store: GuardStore, clock: Clock) -> None:
+        begun = store.audit_head()
+        assert (begun.seq, begun.hash) == (0, begun.chain)
+        with store.transaction("s") as transaction:
+            transaction.append_audit(1.0, {})
+            transaction.session("s")
+            last = transaction.append_audit(2.0, {})
+            assert store.audit_head() == begun, "nothing is committed yet"
+        assert store.audit_head() == AuditHead(begun.chain, 2, last.hash)
+        assert store.audit()[0].previous == begun.chain
+        with pytest.raises(RuntimeError), store.transaction("s") as transaction:
+            transaction.append_audit(3.0, {})
+            raise RuntimeError
+        assert store.audit_head().seq == 2
+        clock.now = 10.0
+        store.prune(before=5.0)
+        assert verify_chain(store.audit(), head=store.audit_head()) == []
+
     # reviews
 
     def test_a_review_is_as_it_was_put(self, store: GuardStore) -> None:
@@ -368,7 +413,7 @@ class StoreConformance:
     # pruning
 
     def test_pruning_an_empty_store(self, store: GuardStore) -> None:
-        assert store.prune(before=1e9) == {"events": 0, "reviews": 0, "sessions": 0, "audit": 0}
+        assert store.prune(before=1e9) == {"events": 0, "reviews": 0, "sessions": 0, "followed": 0, "audit": 0}
         assert not store.audit()
 
     def test_events_before_are_forgotten(self, store: GuardStore) -> None:
@@ -382,7 +427,7 @@ class StoreConformance:
         note(store, "s", 1.0)
         assert write(store, "s") == 1
         clock.now = 2000.0
-        assert store.prune(before=1500.0) == {"events": 1, "reviews": 0, "sessions": 1, "audit": 1}
+        assert store.prune(before=1500.0) == {"events": 1, "reviews": 0, "sessions": 1, "followed": 0, "audit": 1}
         assert note(store, "s", 1600.0) == 2
         assert write(store, "s") == 2
         assert write(store, "another") == 2
@@ -456,6 +501,85 @@ class StoreConformance:
         assert read(store, "s") == b"120"
         assert sum(forgotten) + len(store.events()) == 120
         assert verify_chain(audit_rows(store)) == []
+
+    # what follows a decision
+
+    def test_a_record_of_the_follow_up_is_as_it_was_put(self, store: GuardStore) -> None:
+        change = Change(at=1.5, by="ann\ud800", what="noted", note="é\0")
+        records: list[FollowRecord] = [
+            Position(id="p", seq=7),
+            Following(id="s\ud800", session="s\ud800", state=b"\0\xff", newest=("a", "b"), last=1.0, asked={"r": "t"}),
+            Detection(id="d", session="s", rule="r", event="e", seq=3, when=2.5, severity=Severity.CRITICAL),
+            Incident(id="i", session="s", rule="r", history=(change,), first_seen=2.0),
+            Alert(id="a", session="s", incident="i", rule="r"),
+            Notification(id="n", event="x", body={"é": [1, None]}, created_at=1.0, deliveries=(DELIVERY,)),
+        ]
+        with store.transaction("s") as transaction:
+            put = [transaction.put_followed(record) for record in records]
+            assert put == [replace(record, version=1) for record in records]
+            assert [transaction.followed(type(record), record.id) for record in records] == put
+        assert [one for record in records for one in store.followed(type(record))] == put
+        with store.transaction("s") as transaction:
+            assert [transaction.followed(type(record), record.id) for record in records] == put
+            assert transaction.followed(Alert, "i") is None
+
+    def test_follow_up_records_are_found_by_what_they_are_about(self, store: GuardStore) -> None:
+        with store.transaction("s") as transaction:
+            for number, (session, status, at) in enumerate([("a", "pending", 1.0), ("b", "failed", 2.0)] * 2):
+                transaction.put_followed(_told(str(number), session=session, status=status, at=at))
+        assert [one.id for one in store.followed(Notification)] == ["0", "1", "2", "3"]
+        assert [one.id for one in store.followed(Notification, status="pending")] == ["0", "2"]
+        assert [one.id for one in store.followed(Notification, session="b")] == ["1", "3"]
+        assert [one.id for one in store.followed(Notification, until=1.0)] == ["0", "2"]
+        assert [one.id for one in store.followed(Notification, session="a", status="pending", skip=1)] == ["2"]
+        assert [one.id for one in store.followed(Notification, skip=1, limit=2)] == ["1", "2"]
+        assert store.followed(Alert) == []
+
+    def test_a_follow_up_record_that_somebody_has_written_is_refused(self, store: GuardStore) -> None:
+        with store.transaction("s") as transaction:
+            first = transaction.put_followed(_told("n"))
+            second = transaction.put_followed(first)
+            assert second.version == 2
+        for stale in (_told("n"), first, replace(second, version=9)):
+            with pytest.raises(StoreConflict), store.transaction("s") as transaction:
+                transaction.put_followed(stale)
+        assert store.followed(Notification) == [second]
+
+    def test_follow_up_records_are_undone_and_dropped(self, store: GuardStore) -> None:
+        with store.transaction("s") as transaction:
+            kept = transaction.put_followed(_told("kept"))
+            lost = transaction.put_followed(_told("lost"))
+        with pytest.raises(_Undo), store.transaction("s") as transaction:
+            transaction.put_followed(_told("never"))
+            transaction.drop_followed(lost)
+            raise _Undo
+        assert store.followed(Notification) == [kept, lost]
+        with store.transaction("s") as transaction:
+            transaction.drop_followed(lost)
+            assert transaction.followed(Notification, "lost") is None
+        assert store.followed(Notification) == [kept]
+        with store.transaction("s") as transaction:
+            assert transaction.put_followed(_told("lost")).version == 1
+
+    def test_closed_follow_up_records_are_forgotten(self, store: GuardStore) -> None:
+        records: list[FollowRecord] = [
+            Position(id="p", at=1.0),
+            Following(id="s", at=1.0),
+            Incident(id="open", rule="r", at=1.0),
+            Incident(id="known", rule="r", status="acknowledged", at=1.0),
+            Incident(id="solved", rule="r", status="solved", at=1.0),
+            Incident(id="lately", rule="r", status="solved", at=9.0),
+            Alert(id="waits", incident="i", rule="r", at=1.0),
+            Alert(id="done", incident="i", rule="r", status="acknowledged", at=1.0),
+            _told("due", at=1.0),
+            _told("told", status="delivered", at=1.0),
+        ]
+        with store.transaction("s") as transaction:
+            for record in records:
+                transaction.put_followed(record)
+        assert store.prune(before=5.0)["followed"] == 4
+        left = [one.id for kind in (Position, Following, Incident, Alert, Notification) for one in store.followed(kind)]
+        assert left == ["p", "open", "known", "lately", "waits", "due"]
 
     # closing
 

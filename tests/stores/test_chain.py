@@ -15,7 +15,7 @@ from bylaw.adapters.stores import MemoryStore, verify_chain
 from bylaw.adapters.stores.chain import START, link, vouch
 from bylaw.adapters.stores.encoding import decode, encode, encode_both
 from bylaw.model.canonical import canonical_json
-from bylaw.model.stores import AuditRow
+from bylaw.model.stores import AuditHead, AuditRow
 
 _SAFE = 2**53 - 1
 """whole numbers beyond it are read back as integers that RFC 8785 has no form for"""
@@ -97,7 +97,7 @@ def test_an_edited_row_shows(changes: dict[str, Any]) -> None:
 def test_an_edited_row_shows_although_its_hash_was_made_to_fit() -> None:
     rows = _chain(5)
     rows[2] = _rehashed(rows[2], data={"n": 9})
-    assert _faults(rows) == [(4, "unlinked")]
+    assert _faults(rows) == [(4, "spliced")]
 
 
 def test_an_edited_hash_shows() -> None:
@@ -139,7 +139,9 @@ def test_a_cut_end_shows_to_whoever_knows_the_last_hash() -> None:
 
 def test_a_wrong_start_shows() -> None:
     row = _chain(1)[0]
-    assert _faults([_rehashed(row, previous="f" * 64)]) == [(1, "first")]
+    other = _rehashed(row, previous="f" * 64)
+    problems = verify_chain([other], head=AuditHead(START, 1, other.hash))
+    assert [(problem.seq, problem.fault) for problem in problems] == [(1, "spliced")]
 
 
 def test_an_anchor_needs_a_row_that_vouches_for_it() -> None:

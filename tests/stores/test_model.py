@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from bylaw.adapters.stores import MemoryStore, SqliteStore, verify_chain
-from bylaw.adapters.stores.chain import START
 from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, SessionRecord, Transaction
 from tests.stores.support import Clock, review
 
@@ -67,6 +66,7 @@ class Model:
             "events": self._prune_events(before),
             "reviews": self._prune_reviews(before),
             "sessions": self._prune_sessions(before),
+            "followed": 0,
             "audit": self._prune_audit(before, now),
         }
 
@@ -159,7 +159,7 @@ class _Machine(RuleBasedStateMachine):
     def write_audit(self, transaction: Transaction, model: Model, at: float, data: dict[str, Any]) -> None:
         row = transaction.append_audit(at, data)
         last = model.audit[-1][0] if model.audit else 0
-        assert (row.seq, row.previous == START) == (last + 1, last == 0)
+        assert (row.seq, row.previous == self.store.audit_head().chain) == (last + 1, last == 0)
         model.audit.append((last + 1, at, data))
 
     def write_review(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
 
@@ -16,6 +16,11 @@ from bylaw.jobs.guard.versions import of_version
 from bylaw.model.backtest import ShadowReport
 from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardSet
 from bylaw.model.stores import GuardStore
+
+if TYPE_CHECKING:
+    from bylaw.jobs.follow.incidents import Incidents
+    from bylaw.jobs.follow.loop import Loop
+    from bylaw.model.incidents import Incident
 
 GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
 
@@ -64,6 +69,32 @@ class Guard(_Guard):
         from bylaw.jobs.backtest.shadow import shadow_report
 
         return shadow_report(self.store, rule=rule, examples=examples)
+
+    @property
+    def incidents(self) -> Incidents:
+        """What the follow-up has found: `list`, `get`, `acknowledge`, `assign`, `note`, `solve`, `alerts`."""
+        from bylaw.jobs.follow.incidents import Incidents
+
+        return Incidents(self.store, self._clock)
+
+    def follower(self, *, webhook: str | None = None, escalate_to: str | None = None, **more: Any) -> Loop:
+        """Follows the store's event log with this guard's rules, as `bylaw guard follow` does: `once()` follows what is
+        there, `run(stop)` goes on until the event `stop` is set. `secret=` signs notifications (default: what the
+        environment has as BYLAW_WEBHOOK_SECRET); `reminding=`, `patience=` and `poll=` say how often and how long."""
+        from bylaw.api.follow import follower
+
+        return follower(self._followed(), self.store, webhook, escalate_to, clock=self._clock, **more)
+
+    def replay(self, *, since: float | None = None, write: bool = False) -> list[Incident]:
+        """The incidents that this guard's rules give over everything recorded, as `bylaw guard replay` does."""
+        from bylaw.api.follow import replay
+
+        return replay(self._followed(), self.store, since=since, write=write, clock=self._clock)
+
+    def _followed(self) -> list[GuardPolicy]:
+        if not self._sessions.durable:
+            raise ValueError("a guard without a store records nothing that could be followed: store=…")
+        return [compiled.policy for compiled in self.policies.all]
 
 
 def policies_of(rules: GuardRules) -> Sequence[GuardPolicy]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from bylaw.engine.matching import compile_search
@@ -35,7 +35,7 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             search = compile_search(pattern)
             return lambda call, counts: search(call.name)
         case ArgumentIs(path=path, op=op, value=value):
-            return _tested(compile_test(path, op, value))
+            return _tested(predicate, compile_test(path, op, value))
         case CountOver(value=value):
             number = counters.index(predicate)
             return lambda call, counts: counts[number] > value
@@ -49,10 +49,24 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             return lambda call, counts: False
 
 
-def _tested(test: Comparison) -> Test:
+class Told(dict[str, Any]):
+    """Arguments that are not all known any more, and what predicates said of them while they were."""
+
+    __slots__ = ("truths",)
+
+    def __init__(self, known: dict[str, Any], truths: Mapping[ArgumentIs, bool | None]) -> None:
+        super().__init__(known)
+        self.truths = truths
+
+
+def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
     def tested(call: ToolCall, counts: Counts) -> bool | None:
         given = call.arguments
-        return test(given if type(given) is dict else arguments(call))
+        if type(given) is dict:
+            return test(given)
+        if type(given) is Told and predicate in given.truths:
+            return given.truths[predicate]
+        return test(arguments(call))
 
     return tested
 
@@ -60,7 +74,7 @@ def _tested(test: Comparison) -> Test:
 def arguments(call: ToolCall) -> Any:
     """The arguments as a mapping; nothing recorded is an empty one, anything else cannot be entered."""
     given = call.arguments
-    if type(given) is dict:
+    if isinstance(given, dict):
         return given
     return {} if given is None and call.raw_arguments is None else UNREADABLE
 

@@ -13,10 +13,11 @@ UNCLEAR = "unclear"
 """beside the four actions: the recording lacks what a rule needs that could have decided the call"""
 OUTCOMES = (*(action.value for action in Action), UNCLEAR)
 
-Lack: TypeAlias = Literal["arguments", "results", "responses", "messages", "times", "agents"]
+Lack: TypeAlias = Literal["arguments", "results", "errors", "responses", "messages", "times", "agents"]
 LACKS: dict[Lack, str] = {
     "arguments": "no readable arguments",
     "results": "no result of an earlier call",
+    "errors": "no word on whether an earlier call failed",
     "responses": "no text of the model",
     "messages": "no messages of the user",
     "times": "no time",

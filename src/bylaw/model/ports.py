@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
 
@@ -48,3 +50,23 @@ class Embedder(Protocol):
     @property
     def name(self) -> str: ...
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+class Posted(Struct, frozen=True, kw_only=True):
+    """What came of one try to deliver a notification."""
+
+    answer: int | None = None
+    """the HTTP status; None where there was none"""
+    problem: str | None = None
+    final: bool = False
+    """whether trying again is of no use"""
+
+    @property
+    def delivered(self) -> bool:
+        return self.problem is None
+
+
+class Poster(Protocol):
+    """Takes a notification to its recipient. Never raises, and never takes long."""
+
+    def __call__(self, body: bytes, *, key: str, at: float) -> Posted: ...

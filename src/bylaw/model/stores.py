@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
+
+from bylaw.model.incidents import FollowRecord
+
+R = TypeVar("R", bound=FollowRecord)
 
 MAX_DEPTH = 256
 """levels that stored data may be nested; reading back what is deeper could exhaust the stack"""
@@ -57,6 +61,20 @@ class AuditRow(Struct, frozen=True):
     seq: int = 0
     previous: str = ""
     hash: str = ""
+
+
+class AuditHead(Struct, frozen=True):
+    """Where the audit chain ends. Kept apart from the rows, so that rows cut off at the end are missed."""
+
+    chain: str
+    """what stands before the first row: no two chains begin alike"""
+    seq: int
+    """of the last row; 0 where there is none yet"""
+    hash: str
+    """of the last row; `chain` where there is none yet"""
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash}"
 
 
 ReviewStatus: TypeAlias = Literal["pending", "approved", "rejected", "expired", "used"]
@@ -139,6 +157,16 @@ class Transaction(Protocol):
         """None turns it off."""
         ...
 
+    def followed(self, kind: type[R], record_id: str) -> R | None:
+        """An incident, alert, notification … of this id."""
+        ...
+
+    def put_followed(self, record: R) -> R:
+        """The record as stored, with its new version. Raises StoreConflict where its version is not the one stored."""
+        ...
+
+    def drop_followed(self, record: FollowRecord) -> None: ...
+
 
 class GuardStore(Protocol):
     def transaction(self, session: str) -> AbstractContextManager[Transaction]:
@@ -159,10 +187,28 @@ class GuardStore(Protocol):
         """As committed, in order, from the one after `after`."""
         ...
 
+    def followed(
+        self,
+        kind: type[R],
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        until: float | None = None,
+        skip: int = 0,
+        limit: int = 1000,
+    ) -> Sequence[R]:
+        """Records of the follow-up, as committed, oldest first. `until`: only those whose `at` is not later."""
+        ...
+
+    def audit_head(self) -> AuditHead:
+        """As committed. A row and the head that it makes are written together, and the next row continues the head."""
+        ...
+
     def prune(self, *, before: float) -> dict[str, int]:
-        """Forget events, closed reviews and idle sessions last touched before that time. The audit chain stays whole:
-        its pruned head is replaced by one anchor row with the last pruned hash, and a new row vouches for it. Returns
-        what was forgotten, by kind: `events`, `reviews`, `sessions`, `audit`.
+        """Forget events, closed reviews, idle sessions and closed records of the follow-up last touched before that
+        time. The audit chain stays whole: its pruned head is replaced by one anchor row with the last pruned hash, and
+        a new row vouches for it. Returns what was forgotten, by kind: `events`, `reviews`, `sessions`, `followed`,
+        `audit`.
 
         A review is closed when it was used, rejected or has expired. A session was touched when the store wrote it, by
         the store's clock; one with an open review is not idle, and one that was terminated stays so: only its state is

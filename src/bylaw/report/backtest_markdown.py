@@ -20,10 +20,13 @@ def _lines(report: BacktestReport) -> Iterator[str]:
     yield f"### {_MARKS[report.exit_code]} Bylaw backtest: {escape(wording.headline(report))}"
     yield ""
     yield f"**{escape(wording.coverage(report))}** · {wording.size(report)}"
-    yield from (f"- {escape(line)}" for line in wording.lacking(report))
     yield ""
+    if report.lacking:
+        yield from (f"- {escape(line)}" for line in wording.lacking(report))
+        yield ""
     yield f"Decisions: {wording.actions(report.actions)}"
     if report.has_shadow:
+        yield ""
         yield f"With the shadow rules on: {wording.actions(report.shadow_actions)}"
     yield ""
     yield from _flips(report)

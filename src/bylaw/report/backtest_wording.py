@@ -79,6 +79,8 @@ def remarks(report: BacktestReport) -> Iterator[str]:
             f"{count(report.after_a_stop, 'call')} came after one that would have been stopped; they are judged as "
             "recorded, though the agent might have gone on otherwise"
         )
+    if report.resumed:
+        yield f"{count(report.resumed, 'session')} went on after a long pause and were judged in two parts"
     for rule in report.never_decide:
         yield f"{rule}: a window counter decides no call without `inline: true`"
     for trace in report.traces:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bylaw.adapters.stores.chain import ChainProblem, audit_rows, verify_chain
+from bylaw.adapters.stores.chain import ChainCheck, audit_rows, verify_chain
 from bylaw.adapters.stores.memory import MemoryStore
+from bylaw.model.audit import ChainProblem
 
 if TYPE_CHECKING:
     from bylaw.adapters.stores.sqlite import SqliteStore
 
-__all__ = ["ChainProblem", "MemoryStore", "SqliteStore", "audit_rows", "verify_chain"]
+__all__ = ["ChainCheck", "ChainProblem", "MemoryStore", "SqliteStore", "audit_rows", "verify_chain"]
 
 
 def __getattr__(name: str) -> Any:

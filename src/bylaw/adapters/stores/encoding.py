@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from bylaw.model.canonical import canonical_json, is_whole, plain_json, prints_alike
+from bylaw.model.incidents import Following, FollowRecord
 from bylaw.model.stores import MAX_DEPTH, ReviewRecord
+
+R = TypeVar("R", bound=FollowRecord)
 
 
 def encode(data: Any) -> bytes:
@@ -61,6 +65,22 @@ def decode(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+def decode_audit(text: Any) -> dict[str, Any]:
+    """Whoever has edited the file may have put anything there. Nothing but an object is ever written, so whatever else
+    it is, it does not have its hash."""
+    try:
+        data = decode(text)
+    except (TypeError, ValueError, RecursionError):
+        data = None
+    return data if isinstance(data, dict) else {"unreadable": str(text)}
+
+
+def decode_head(text: Any) -> tuple[int, str]:
+    """`SEQ:HASH`; for anything else what is no head of any row."""
+    seq, _, hash = str(text).partition(":")
+    return (int(seq), hash) if seq.isascii() and seq.isdigit() and len(seq) < 19 else (0, "")
+
+
 def finite(at: float) -> float:
     if not abs(at) < float("inf"):
         raise ValueError(f"at={at!r}: expected a finite number of seconds")
@@ -81,6 +101,18 @@ def encode_review(record: ReviewRecord) -> bytes:
 
 def decode_review(text: str | bytes) -> ReviewRecord:
     return msgspec.convert(decode(text), ReviewRecord)
+
+
+def encode_followed(record: FollowRecord) -> tuple[bytes, bytes]:
+    """The record, and apart from it what the rules remember: that is bytes, and by far the most of it."""
+    finite(record.at)
+    state = record.state if isinstance(record, Following) else b""
+    return encode(msgspec.to_builtins(replace(record, state=b"") if isinstance(record, Following) else record)), state
+
+
+def decode_followed(kind: type[R], text: str | bytes, state: bytes) -> R:
+    record = msgspec.convert(decode(text), kind)
+    return replace(record, state=state) if isinstance(record, Following) else record
 
 
 def to_column(text: str) -> str | bytes:

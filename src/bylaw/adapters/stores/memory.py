@@ -13,15 +13,26 @@ from collections.abc import Callable
 from copy import copy
 from itertools import islice, takewhile
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bylaw.adapters.stores.chain import ANCHOR, START, link, vouch
-from bylaw.adapters.stores.encoding import decode, decode_review, encode, encode_both, encode_review, finite
+from bylaw.adapters.stores.encoding import (
+    decode,
+    decode_followed,
+    decode_review,
+    encode,
+    encode_both,
+    encode_followed,
+    encode_review,
+    finite,
+)
 from bylaw.adapters.stores.reviews import can_be_forgotten, is_open
+from bylaw.model.incidents import FollowRecord
 from bylaw.model.stores import (
+    AuditHead,
     AuditRow,
     EventRow,
     ReviewRecord,
@@ -30,6 +41,8 @@ from bylaw.model.stores import (
     StoreConflict,
     StoreUnavailable,
 )
+
+R = TypeVar("R", bound=FollowRecord)
 
 
 class _Event(Struct, frozen=True):
@@ -55,6 +68,13 @@ class _Review(Struct, frozen=True):
     text: bytes
 
 
+class _Followed(Struct, frozen=True):
+    record: FollowRecord
+    """for looking, as with reviews"""
+    text: bytes
+    state: bytes
+
+
 class _Tables(Struct):
     sessions: dict[str, SessionRecord] = field(default_factory=dict)
     touched: dict[str, float] = field(default_factory=dict)
@@ -63,8 +83,11 @@ class _Tables(Struct):
     events: list[_Event] = field(default_factory=list)
     last_event: int = 0
     audit: list[_Link] = field(default_factory=list)
+    head: tuple[int, str] = (0, START)
+    """the last link, kept apart from the links"""
     reviews: dict[str, _Review] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
+    followed: dict[tuple[type[FollowRecord], str], _Followed] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -101,12 +124,38 @@ class MemoryStore:
             AuditRow(row.at, decode(row.text), row.seq, row.previous, row.hash) for row in rows[start : start + limit]
         ]
 
+    def followed(
+        self,
+        kind: type[R],
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        until: float | None = None,
+        skip: int = 0,
+        limit: int = 1000,
+    ) -> list[R]:
+        self._check_open()
+        found = (one for (of, _), one in list(self._tables.followed.items()) if of is kind)
+        wanted = (
+            one
+            for one in found
+            if status in (None, one.record.status)
+            and session in (None, one.record.session)
+            and (until is None or one.record.at <= until)
+        )
+        return [decode_followed(kind, one.text, one.state) for one in islice(wanted, skip, skip + limit)]
+
+    def audit_head(self) -> AuditHead:
+        self._check_open()
+        return AuditHead(START, *self._tables.head)
+
     def prune(self, *, before: float) -> dict[str, int]:
         with self.transaction("") as transaction:
             return {
                 "events": _prune_events(self._tables, before),
                 "reviews": _prune_reviews(self._tables, before),
                 "sessions": _prune_sessions(self._tables, before),
+                "followed": _prune_followed(self._tables, before),
                 "audit": _prune_audit(self._tables, before, transaction, self._clock()),
             }
 
@@ -138,6 +187,7 @@ class MemoryTransaction:
         self._is_open = False
         self._new = _Tables()
         self._turned_off: set[str] = set()
+        self._dropped: set[tuple[type[FollowRecord], str]] = set()
 
     def __enter__(self) -> MemoryTransaction:
         self._store._begin()
@@ -223,13 +273,34 @@ class MemoryTransaction:
             self._turned_off.discard(agent)
             self._new.switches[agent] = why
 
+    def followed(self, kind: type[R], record_id: str) -> R | None:
+        self._check_open()
+        key = kind, record_id
+        found = self._new.followed.get(key) or (None if key in self._dropped else self._tables.followed.get(key))
+        return decode_followed(kind, found.text, found.state) if found else None
+
+    def put_followed(self, record: R) -> R:
+        stored = self.followed(type(record), record.id)
+        if record.version != (stored.version if stored else 0):
+            raise StoreConflict(f"`{record.id}` is not as it was read")
+        record = replace(record, version=record.version + 1)
+        text, state = encode_followed(record)
+        self._new.followed[type(record), record.id] = _Followed(decode_followed(type(record), text, state), text, state)
+        return record
+
+    def drop_followed(self, record: FollowRecord) -> None:
+        self._check_open()
+        key = type(record), record.id
+        self._new.followed.pop(key, None)
+        self._dropped.add(key)
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise RuntimeError("this transaction has ended")
 
     def _head(self) -> tuple[int, str]:
-        rows = self._new.audit or self._tables.audit
-        return (rows[-1].seq, rows[-1].hash) if rows else (0, START)
+        rows = self._new.audit
+        return (rows[-1].seq, rows[-1].hash) if rows else self._tables.head
 
     def _commit(self) -> None:
         new, tables = self._new, self._tables
@@ -238,11 +309,15 @@ class MemoryTransaction:
         tables.touched |= {key: max(now, tables.touched.get(key, now)) for key in new.sessions}
         tables.events += new.events
         tables.last_event += len(new.events)
+        tables.head = self._head()
         tables.audit += new.audit
         tables.reviews |= new.reviews
         tables.switches |= new.switches
         for agent in self._turned_off:
             tables.switches.pop(agent, None)
+        for key in self._dropped:
+            tables.followed.pop(key, None)
+        tables.followed |= new.followed
 
 
 def _seq(row: _Event | _Link) -> int:
@@ -273,6 +348,13 @@ def _prune_sessions(tables: _Tables, before: float) -> int:
             continue
         del tables.sessions[record.session], tables.touched[record.session]
         tables.floor = max(tables.floor, record.version)
+    return len(gone)
+
+
+def _prune_followed(tables: _Tables, before: float) -> int:
+    gone = [key for key, one in tables.followed.items() if one.record.at < before and not one.record.is_open]
+    for key in gone:
+        del tables.followed[key]
     return len(gone)
 
 

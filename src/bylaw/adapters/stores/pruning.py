@@ -49,6 +49,7 @@ class Pruning:
             "events": self._forget("events", "seq", "at < :before"),
             "reviews": self._forget("reviews", "number", _OLD_REVIEW),
             "sessions": self._forget_sessions(),
+            "followed": self._forget("followed", "number", "at < :before AND NOT is_open"),
             "audit": self._forget_audit(),
         }
 

@@ -59,7 +59,38 @@ _CREATE = (
     "INSERT INTO floor VALUES (0)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE,)
+_FOLLOW = (
+    # Incidents, alerts, notifications and the rest of the follow-up. `record` is the whole of it but `state`; the other
+    # columns are those that are searched.
+    """CREATE TABLE followed (
+        number INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        id NOT NULL,
+        session NOT NULL,
+        status TEXT NOT NULL,
+        is_open INTEGER NOT NULL,
+        at REAL NOT NULL,
+        version INTEGER NOT NULL,
+        record TEXT NOT NULL,
+        state BLOB NOT NULL,
+        UNIQUE (kind, id)
+    )""",
+    "CREATE INDEX followed_by_session ON followed (kind, session)",
+    "CREATE INDEX followed_by_status ON followed (kind, status, at)",
+)
+
+_AUDIT_HEAD = (
+    # Where the audit chain begins, and where it ends. A chain that was begun before there were ids stands on 64 zeros.
+    # The end is kept beside SQLite's own counters, in a page that every event changes anyway: a table of its own would
+    # cost each decision another page.
+    "CREATE TABLE audit_chain (id TEXT NOT NULL)",
+    """INSERT INTO audit_chain SELECT CASE WHEN EXISTS (SELECT 1 FROM audit) THEN printf('%064d', 0)
+        ELSE lower(hex(randomblob(32))) END""",
+    """INSERT INTO sqlite_sequence (name, seq) SELECT 'audit head', coalesce(
+        (SELECT seq || ':' || hash FROM audit ORDER BY seq DESC LIMIT 1), '0:' || id) FROM audit_chain""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD)
 
 
 def refusal(connection: sqlite3.Connection) -> str | None:

@@ -9,21 +9,36 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from bylaw.adapters.stores.connections import Connections
-from bylaw.adapters.stores.encoding import decode, decode_review, from_column, to_column
+from bylaw.adapters.stores.encoding import (
+    decode,
+    decode_audit,
+    decode_followed,
+    decode_head,
+    decode_review,
+    from_column,
+    to_column,
+)
 from bylaw.adapters.stores.opening import DURABILITIES, Durability
 from bylaw.adapters.stores.pruning import Pruning
 from bylaw.adapters.stores.transaction import SqliteTransaction
-from bylaw.model.stores import AuditRow, EventRow, ReviewRecord, ReviewStatus
+from bylaw.model.incidents import FollowRecord
+from bylaw.model.stores import AuditHead, AuditRow, EventRow, ReviewRecord, ReviewStatus
+
+R = TypeVar("R", bound=FollowRecord)
 
 _REVIEWS = """SELECT record FROM reviews WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR session = ?2)
     ORDER BY number LIMIT ?3"""
 _EVENTS = "SELECT session, kind, at, data, seq FROM events WHERE seq > ?2 ORDER BY seq LIMIT ?3"
 _EVENTS_OF_SESSION = """SELECT session, kind, at, data, seq FROM events WHERE session = ?1 AND seq > ?2
     ORDER BY seq LIMIT ?3"""
+_AUDIT_HEAD = "SELECT id, seq FROM audit_chain, sqlite_sequence WHERE name = 'audit head'"
 _AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+
+_FOLLOWED = "SELECT record, state FROM followed WHERE kind = ? {} ORDER BY number LIMIT ? OFFSET ?"
+_CONDITIONS = {"session": "AND session = ?", "status": "AND status = ?", "until": "AND at <= ?"}
 
 
 class SqliteStore:
@@ -61,9 +76,30 @@ class SqliteStore:
 
     def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         return [
-            AuditRow(at, decode(text), seq, previous, hash)
+            AuditRow(at, decode_audit(text), seq, previous, hash)
             for at, text, seq, previous, hash in self._read(_AUDIT, (after, limit))
         ]
+
+    def followed(
+        self,
+        kind: type[R],
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        until: float | None = None,
+        skip: int = 0,
+        limit: int = 1000,
+    ) -> list[R]:
+        asked = {"session": None if session is None else to_column(session), "status": status, "until": until}
+        given = {name: value for name, value in asked.items() if value is not None}
+        query = _FOLLOWED.format(" ".join(_CONDITIONS[name] for name in given))
+        rows = self._read(query, (kind.__name__, *given.values(), limit, skip))
+        return [decode_followed(kind, text, state) for text, state in rows]
+
+    def audit_head(self) -> AuditHead:
+        rows = self._read(_AUDIT_HEAD, ())
+        seq, hash = decode_head(rows[0][1]) if rows else (0, "")
+        return AuditHead(str(rows[0][0]) if rows else "", seq, hash)
 
     def prune(self, *, before: float) -> dict[str, int]:
         return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()

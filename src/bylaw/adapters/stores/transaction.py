@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from bylaw.adapters.stores.chain import START, link
+from bylaw.adapters.stores.chain import link
 from bylaw.adapters.stores.connections import Connections
 from bylaw.adapters.stores.encoding import (
+    decode_followed,
+    decode_head,
     decode_review,
     encode,
     encode_both,
+    encode_followed,
     encode_review,
     finite,
     from_column,
@@ -26,17 +30,21 @@ from bylaw.adapters.stores.encoding import (
 )
 from bylaw.adapters.stores.failures import explain, unavailable
 from bylaw.adapters.stores.reviews import is_open, touched_at
+from bylaw.model.incidents import FollowRecord
 from bylaw.model.stores import AuditRow, EventRow, ReviewRecord, SessionRecord, StoreConflict, StoreUnavailable
 
+R = TypeVar("R", bound=FollowRecord)
+
 # With what a decision asks next: a statement costs more than the rows that it finds.
-_SESSION = """SELECT version, state, terminated, EXISTS (SELECT 1 FROM switches), seq, hash
-    FROM sessions LEFT JOIN audit ON seq = (SELECT max(seq) FROM audit) WHERE session = ?"""
+_SESSION = """SELECT version, state, terminated, EXISTS (SELECT 1 FROM switches), seq
+    FROM sessions LEFT JOIN sqlite_sequence ON name = 'audit head' WHERE session = ?"""
 _UPDATE_SESSION = """UPDATE sessions
     SET touched_at = max(touched_at, ?1), terminated = ?2, state = ?3, version = ?5
     WHERE session = ?4 AND version = ?5 - 1"""
 _INSERT_SESSION = "INSERT INTO sessions (touched_at, terminated, state, session, version) VALUES (?, ?, ?, ?, ?)"
 _INSERT_EVENT = "INSERT INTO events (session, kind, at, data) VALUES (?, ?, ?, ?)"
-_HEAD = "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"
+_HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'audit head'"
+_MOVE_HEAD = "UPDATE sqlite_sequence SET seq = ? WHERE name = 'audit head'"
 _INSERT_AUDIT = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)"
 _FIND_REVIEW = """SELECT record FROM reviews WHERE session = ? AND action_hash = ? AND is_open
     ORDER BY number DESC LIMIT 1"""
@@ -46,6 +54,12 @@ _INSERT_REVIEW = """INSERT INTO reviews
 _UPDATE_REVIEW = """UPDATE reviews SET
     session = ?, action_hash = ?, status = ?, is_open = ?, touched_at = ?, expires_at = ?, record = ?, version = ?
     WHERE id = ?"""
+_FOLLOWED = "SELECT record, state FROM followed WHERE kind = ? AND id = ?"
+_UPDATE_FOLLOWED = """UPDATE followed
+    SET session = ?, status = ?, is_open = ?, at = ?, record = ?, state = ?, version = ?7
+    WHERE kind = ?8 AND id = ?9 AND version = ?7 - 1"""
+_INSERT_FOLLOWED = """INSERT INTO followed (session, status, is_open, at, record, state, version, kind, id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
 
 
 class SqliteTransaction:
@@ -55,6 +69,8 @@ class SqliteTransaction:
         self._failure: StoreUnavailable | None = None
         self._head: tuple[int, str] | None = None
         """the last link of the audit, once it was read"""
+        self._added = False
+        """whether links were added to it"""
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
@@ -62,6 +78,8 @@ class SqliteTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._added and kind is None and self._failure is None:
+            self._move_head()
         cursor, self._cursor = self._cursor, None
         assert cursor is not None
         self._connections.end(cursor, commit=kind is None and self._failure is None)
@@ -72,8 +90,9 @@ class SqliteTransaction:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
         if row is None:
             return SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
-        version, state, terminated, self._has_switches, last, hash = row
-        self._head = (0, START) if last is None else (last, hash)
+        version, state, terminated, self._has_switches, head = row
+        if not self._added and head is not None:
+            self._head = decode_head(head)
         return SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
 
     def put_session(self, record: SessionRecord) -> None:
@@ -104,12 +123,27 @@ class SqliteTransaction:
         return seq
 
     def _add_link(self, at: float, text: bytes) -> tuple[int, str, str]:
-        last, previous = self._head or self.execute(_HEAD).fetchone() or (0, START)
+        last, previous = self._head or self._read_head()
         hash = link(last + 1, at, text, previous)
         self._head = None  # until it is known to be there
         self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash))
-        self._head = last + 1, hash
+        self._head, self._added = (last + 1, hash), True
         return last + 1, previous, hash
+
+    def _read_head(self) -> tuple[int, str]:
+        """From where it is kept, not from the rows: what follows a cut must not hide it."""
+        row = self.execute(_HEAD).fetchone()
+        if row is None:
+            self._failure = unavailable(self._connections.path, "is damaged: the head of its audit is missing")
+            raise self._failure
+        return decode_head(row[0])
+
+    def _move_head(self) -> None:
+        """Once, with the commit: a transaction may add several links."""
+        assert self._head is not None
+        seq, hash = self._head
+        with suppress(StoreUnavailable):  # raised when the transaction has ended
+            self.execute(_MOVE_HEAD, (f"{seq}:{hash}",))
 
     def review(self, review_id: str) -> ReviewRecord | None:
         row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
@@ -137,6 +171,24 @@ class SqliteTransaction:
             self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
         else:
             self.execute("REPLACE INTO switches (agent, why) VALUES (?, ?)", (to_column(agent), to_column(why)))
+
+    def followed(self, kind: type[R], record_id: str) -> R | None:
+        row = self.execute(_FOLLOWED, (kind.__name__, to_column(record_id))).fetchone()
+        return decode_followed(kind, *row) if row else None
+
+    def put_followed(self, record: R) -> R:
+        record = replace(record, version=record.version + 1)
+        text, state = encode_followed(record)
+        about = (to_column(record.session), record.status, record.is_open, record.at)
+        key = (type(record).__name__, to_column(record.id))
+        statement = _INSERT_FOLLOWED if record.version == 1 else _UPDATE_FOLLOWED
+        if not self.execute(statement, (*about, text.decode(), state, record.version, *key)).rowcount:
+            raise StoreConflict(f"`{record.id}` is not as it was read")
+        return record
+
+    def drop_followed(self, record: FollowRecord) -> None:
+        key = (type(record).__name__, to_column(record.id))
+        self.execute("DELETE FROM followed WHERE kind = ? AND id = ?", key)
 
     def execute(self, statement: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> sqlite3.Cursor:
         """No query here has more than a few rows, and SQLite finds the first of them right here, so that reading them

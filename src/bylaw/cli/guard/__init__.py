@@ -11,15 +11,23 @@ from bylaw.errors import ExitCode
 
 COMMANDS = {
     "approve": "let a paused call run",
+    "audit": "is the audit as it was written, and do its verdicts follow from it?",
+    "backtest": "what would these rules have done to recorded traffic?",
     "decide": "one decision as JSON, for scripts and tests",
+    "follow": "follow the event log: raise incidents, deliver notifications",
+    "incidents": "list, acknowledge, assign and solve incidents",
     "kill": "refuse every call of an agent, or of all",
+    "promote": "turn a shadow rule on, after showing what it would have changed",
+    "propose": "which rules does clean traffic suggest?",
     "prune": "forget what is older than a time",
     "reject": "refuse a paused call",
+    "replay": "which incidents do these rules give, over everything recorded?",
     "reviews": "list the calls that wait for a person",
     "revive": "take a kill back",
+    "shadow": "which decisions would rules in shadow have changed?",
     "switches": "list the kill switches that are on",
 }
-_FILES = {"approve": "reviews", "kill": "switches", "reject": "reviews", "revive": "switches"}
+_FILES = {"approve": "reviews", "kill": "switches", "promote": "shadow", "reject": "reviews", "revive": "switches"}
 """commands that share a file"""
 
 

@@ -77,7 +77,7 @@ def _guard(
         raise BadAttempt(f"{', '.join(policies)}: no rule here decides calls; give rules a `then`")
     kept = MemoryStore() if store is None else SqliteStore(store)
     try:
-        return Guard(moded, store=kept, durable=store is not None, tool_schemas=_schemas(tools))
+        return Guard(moded, store=kept, durable=store is not None, tool_schemas=read_schemas(tools))
     except ValueError as problem:
         raise BadAttempt(f"{tools}: {problem}") from None
 
@@ -151,7 +151,7 @@ def _time(value: Any, where: str) -> float | None:
     return float(at)
 
 
-def _schemas(path: str | None) -> dict[str, Any] | None:
+def read_schemas(path: str | None) -> dict[str, Any] | None:
     if path is None:
         return None
     try:

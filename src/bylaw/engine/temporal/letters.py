@@ -217,7 +217,7 @@ def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:
 
 def arguments_of(call: ToolCall) -> Any:
     arguments = call.arguments
-    if type(arguments) is dict:
+    if isinstance(arguments, dict):
         return arguments
     return {} if arguments is None and call.raw_arguments is None else UNREADABLE
 

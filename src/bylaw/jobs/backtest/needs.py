@@ -20,6 +20,8 @@ class Needs(Struct, frozen=True, kw_only=True):
     arguments: bool = False
     results: Matches | None = None
     """results of these tools; None: of none"""
+    errors: Matches | None = None
+    """whether calls of these tools failed"""
     responses: bool = False
     messages: bool = False
     times: bool = False
@@ -44,15 +46,21 @@ def needs_of(rule: Rule, tool: str) -> Needs:
 
 def _temporal(demand: Temporal, tool: str, *, conditional: bool) -> Needs:
     found = atoms(demand.formula)
-    answered = [name for atom in found if isinstance(atom, ResultOf) for name in atom.names]
+    results = [atom for atom in found if isinstance(atom, ResultOf)]
+    failing = [atom for atom in results if any(test.root == "error" for test in atom.tests)]
     return Needs(
         arguments=any(_tests_arguments(atom, tool) for atom in found if isinstance(atom, ToolIs)),
-        results=compile_names(Calls(tuple(answered))) if answered else None,
+        results=_named(results),
+        errors=_named(failing),
         responses=conditional or any(isinstance(atom, Says | StopsFor) for atom in found),
         messages=any(isinstance(atom, UserSays) for atom in found),
         times=any(window.unit == "seconds" for window in windows(demand.formula)),
         agents=any(isinstance(atom, AgentIs) for atom in found),
     )
+
+
+def _named(results: list[ResultOf]) -> Matches | None:
+    return compile_names(Calls(tuple(name for one in results for name in one.names))) if results else None
 
 
 def _tests_arguments(atom: ToolIs, tool: str) -> bool:

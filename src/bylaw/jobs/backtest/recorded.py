@@ -11,11 +11,13 @@ MOST_OPEN = 1_024
 
 
 class Recorded:
-    __slots__ = ("_heard", "_open", "_said", "announced", "matched", "stopped")
+    __slots__ = ("_heard", "_open", "_said", "_untold", "announced", "matched", "stopped")
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[str, int | None]] = {}
         """calls without a result: tool and turn"""
+        self._untold: set[str] = set()
+        """tools with a result that does not say whether the call failed"""
         self._heard = self._said = False
         self.announced: set[str] = set()
         """runs that the guard was told of"""
@@ -26,6 +28,8 @@ class Recorded:
     def tell(self, event: Event) -> None:
         if isinstance(event, ToolResult):
             self._open.pop(call_id_of(event), None)
+            if event.is_error is None and len(self._untold) < MOST_OPEN:
+                self._untold.add((event.call.name if event.call is not None else event.name) or "")
         elif isinstance(event, Response):
             self._said = event.text is not None
             self._heard = self._heard or (event.request is not None and event.request.held_messages is not None)
@@ -45,6 +49,8 @@ class Recorded:
             found.append("arguments")
         if needs.results is not None and self._owes(call, needs):
             found.append("results")
+        if needs.errors is not None and any(map(needs.errors, self._untold)):
+            found.append("errors")
         if needs.responses and not self._said:
             found.append("responses")
         if needs.messages and not self._heard:

@@ -11,11 +11,13 @@ from bylaw.jobs.guard import telling
 from bylaw.jobs.guard.attempts import Refused, ToolSchemas, action_hash, call_of
 from bylaw.jobs.guard.deciding import count, judge, judge_again, strictest
 from bylaw.jobs.guard.denying import NotListed, denied, repeated, without_effect
+from bylaw.jobs.guard.hiding import Place
 from bylaw.jobs.guard.options import Options
 from bylaw.jobs.guard.reviews import advice, approved, open_review, spend
 from bylaw.jobs.guard.session import SessionState
 from bylaw.jobs.guard.sessions import Sessions
 from bylaw.jobs.guard.tree import NOBODY, Chain, Policies, ancestors
+from bylaw.jobs.guard.truths import truths
 from bylaw.model.decision import Attempt, Decision, DenialClass, Match
 from bylaw.model.events import ToolCall
 from bylaw.model.guarding import Action
@@ -38,6 +40,7 @@ class Answering:
         self._policies, self._sessions = policies, sessions
         self._options, self._policy, self._clock = options, policy, clock
         self._limits = options.limits
+        self._tells_counters = sessions.tells_counters
         self._on_error = Action(options.on_error)
         self._schemas = ToolSchemas(tool_schemas) if tool_schemas else None
         self.switches: Mapping[str, str] = {}
@@ -88,8 +91,18 @@ class Answering:
             policy=self._policy,
             blind=chain.blind(state.fed) if chain.can_be_blind else (),
             notes=telling.notes(chain, state) if state.afresh else chain.notes,
-            counters=telling.counters(chain, state, call) if transaction is not None else {},
+            counters=telling.counters(chain, state, call) if self._tells_counters else {},
         )
+
+    def truths(self, attempt: Attempt, places: list[Place], state: SessionState) -> dict[str, list[bool | None]]:
+        """What the predicates of the rules that hold for an attempt say of it, where they look at one of the places."""
+        try:
+            if attempt.run is not None and attempt.agent is None and attempt.run in state.runs:
+                attempt = replace(attempt, agent=state.runs[attempt.run][0])
+            call = call_of(attempt, "-", state.origin, state.turn, self._limits, self._clock)
+            return truths(self._policies.chain(attempt, state), call, places)
+        except Refused:  # no rule was asked
+            return {}
 
     def _effective(self, decision: Decision, record: SessionRecord) -> Decision:
         """A decision that need not be an allowance, with what it does to the session."""
@@ -123,7 +136,7 @@ class Answering:
 
     def _counters(self, chain: Chain, state: SessionState, call: ToolCall) -> dict[str, int]:
         """For the record, so only where there is one."""
-        return telling.counters(chain, state, call) if self._sessions.durable else {}
+        return telling.counters(chain, state, call) if self._tells_counters else {}
 
     def _matched(
         self,

@@ -15,21 +15,21 @@ from msgspec.structs import replace
 
 from bylaw.jobs.guard import records
 from bylaw.jobs.guard.answering import Answering
-from bylaw.jobs.guard.attempts import Refused, action_hash, call_of
+from bylaw.jobs.guard.attempts import action_hash, call_of
 from bylaw.jobs.guard.deciding import count
 from bylaw.jobs.guard.denying import fallback
 from bylaw.jobs.guard.handle import GuardSession
+from bylaw.jobs.guard.happening import ended, observed, released, returned
 from bylaw.jobs.guard.options import Options
-from bylaw.jobs.guard.policy import MESSAGES, RESPONSES, RESULTS, CompiledPolicy
+from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.reviews import Reviews, advice, edited_attempt, open_review
-from bylaw.jobs.guard.session import SessionState
 from bylaw.jobs.guard.sessions import Sessions
-from bylaw.jobs.guard.tree import Chain, Policies, without_repeats
+from bylaw.jobs.guard.tree import Policies, without_repeats
 from bylaw.model.decision import Attempt, Decision
-from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall, ToolResult
+from bylaw.model.events import Event
 from bylaw.model.guarding import Action, GuardPolicy
-from bylaw.model.stores import GuardStore, StoreUnavailable
-from bylaw.model.verdict import Outcome, Verdict
+from bylaw.model.stores import GuardStore, SessionRecord, StoreUnavailable
+from bylaw.model.verdict import Verdict
 
 _now = time.perf_counter
 
@@ -46,15 +46,21 @@ class Guard:
         options: Options | None = None,
         tool_schemas: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
+        sessions: Callable[[Policies, str], Sessions] | None = None,
     ) -> None:
         self.options = options or Options()
         compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
         self.policies = Policies(compiled, depth=self.options.max_depth)
-        self.policy = _joined_hash(compiled)
+        self.policy = joined_hash([policy.hash for policy in compiled])
         self.store = store
         self.reviews = Reviews(store, clock)
         self._clock = clock
-        self._sessions = Sessions(self.policies, store=store, durable=durable)
+        if sessions is None:
+            self._sessions = Sessions(self.policies, store=store, durable=durable)
+        else:
+            self._sessions = sessions(self.policies, self.policy)
+        self._given = self.options.given
+        self._by = {"policy": self.policy, **self._given}
         self._answering = Answering(
             self.policies,
             self._sessions,
@@ -116,8 +122,9 @@ class Guard:
     def take(self, attempt: Attempt) -> str:
         """A call that was made before: counted and remembered, not decided again. Returns its id; raises Refused."""
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
-        attempt = replace(attempt, agent=self.policies.named(attempt.agent))
-        with self._sessions.change(attempt.session) as (_, _, state):
+        ts = self._clock() if attempt.ts is None else attempt.ts
+        attempt = replace(attempt, agent=self.policies.named(attempt.agent), ts=ts)
+        with self._sessions.change(attempt.session) as (transaction, record, state):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
             state.met(attempt)
             chain = self.policies.chain(attempt, state)
@@ -125,17 +132,29 @@ class Guard:
             for policy in chain.judging:
                 state.of(policy).tell(call)
             state.opened(call)
+            if transaction is not None:
+                records.taken(transaction, attempt, call_id, self._clock(), about=self._about(record))
         return call_id
 
     def _decide_in_store(self, attempt: Attempt, call_id: str, review: str | None, started: float) -> Decision:
         """As in `Sessions.change`, spelled out: each layer is felt here."""
         sessions = self._sessions
+        if attempt.ts is None:  # the very time that rules judge by is written down
+            attempt = replace(attempt, ts=self._clock())
         with sessions.transaction(attempt.session) as transaction:
             record, state = sessions.read(transaction, attempt.session)
             decision = self._answer(attempt, call_id, review, transaction, record, state)
             decision.call_id, decision.session = call_id, attempt.session
             decision.latency_us = (_now() - started) * 1e6  # what is left is writing it down
-            records.decision(transaction, attempt, decision, self._clock())
+            records.decision(
+                transaction,
+                attempt,
+                decision,
+                self._clock(),
+                about=self._given if record.state else {**self._given, "first": True},
+                review=review,
+                truths=lambda places: self._answering.truths(attempt, places, state),
+            )
             sessions.write(transaction, record, state)
         sessions.remember(record, state)
         return decision
@@ -156,6 +175,10 @@ class Guard:
                 with suppress(Exception), self._sessions.transaction(""):
                     pass
 
+    def _about(self, record: SessionRecord) -> dict[str, Any]:
+        """What a replay needs to know of every row: whose rules were told, and whether the session began with it."""
+        return self._by if record.state else {**self._by, "first": True}
+
     # -- what happens around a call -------------------------------------------------------------------------------
 
     def record(
@@ -169,60 +192,31 @@ class Guard:
     ) -> tuple[Verdict, ...]:
         """The call ran, and this came back. Returns what that breaks: it cannot be undone, but it can be acted on."""
         call_id, key = _call_key(decision, session)
-        with self._sessions.change(key) as (transaction, _, state):
-            call = state.open.pop(call_id, None)
+        with self._sessions.change(key) as (transaction, record, state):
             at = self._clock() if ts is None else ts
-            result = _result(call, call_id, key, records.writable(content), is_error, at)
-            state.fed |= {RESULTS}
-            found = self._tell(state, result, settle=call_id)
+            result, told = returned(self.policies, state, call_id, records.writable(content), is_error, at)
+            found = tuple(verdict for _, verdict in told)
             if transaction is not None:
-                records.result(transaction, result, found)
+                records.result(transaction, result, found, about=self._about(record))
             return found
 
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
         """The call was allowed and never ran: what it reserved is given back. Attempts stay counted."""
         call_id, key = _call_key(decision, session)
-        with self._sessions.change(key) as (transaction, _, state):
-            released = [policy.release(call_id) for policy in state.policies.values()]
-            state.open.pop(call_id, None)
+        with self._sessions.change(key) as (transaction, record, state):
+            given_back = released(state, call_id)
             if transaction is not None:
-                records.release(transaction, key, call_id, self._clock())
-            return any(released)
+                records.release(transaction, key, call_id, self._clock(), about=self._about(record))
+            return given_back
 
     def observe(self, event: Event) -> tuple[Verdict, ...]:
         """Requests, responses and messages that the host knows of. Returns what they break."""
-        with self._sessions.change(event.origin.session) as (transaction, _, state):
-            if isinstance(event, Response):
-                state.turn = 0 if state.turn is None else state.turn + 1
-                event = replace(event, turn=state.turn)
-                state.fed |= {RESPONSES, MESSAGES} if event.request is not None else {RESPONSES}
-            elif isinstance(event, Message | Request):
-                state.fed |= {MESSAGES}
-            found = self._tell(state, event)
+        with self._sessions.change(event.origin.session) as (transaction, record, state):
+            event, told = observed(self.policies, state, event)
+            found = tuple(verdict for _, verdict in told)
             if transaction is not None:
-                records.observation(transaction, event, found, self._clock())
+                records.observation(transaction, event, found, self._clock(), about=self._about(record))
             return found
-
-    def _tell(self, state: SessionState, event: Event, *, settle: str | None = None) -> tuple[Verdict, ...]:
-        found: list[Verdict] = []
-        for policy in self._concerned(event, state).reserving:
-            own = state.of(policy)
-            if settle is not None:
-                own.settle(settle)
-            found += [v for v in own.tell(event) if v.outcome is not Outcome.OK]
-        return tuple(found)
-
-    def _concerned(self, event: Event, state: SessionState) -> Chain:
-        """Whose rules hold for the agent that it happened to. A line of agents that no call could come from has none
-        but those that hold for everyone."""
-        origin = event.origin
-        agent = self.policies.named(origin.agent)
-        above = state.above.get(agent, ()) if agent is not None else ()
-        told = Attempt(tool="-", agent=agent, run=origin.run, ancestors=above, parent_run=origin.parent_run)
-        try:
-            return self.policies.chain(told, state)
-        except Refused:
-            return self.policies.apart(agent)
 
     # -- switches and sessions ------------------------------------------------------------------------------------
 
@@ -233,6 +227,10 @@ class Guard:
     def revive(self, agent: str = "*") -> None:
         self._switch(agent, None)
 
+    def use_switches(self, switches: Mapping[str, str]) -> None:
+        """Without a store: kill switches that somebody else turns on and off."""
+        self._answering.switches = switches
+
     def _switch(self, agent: str, why: str | None) -> None:
         with self.store.transaction("") as transaction:
             transaction.set_switch(agent, why)
@@ -241,43 +239,40 @@ class Guard:
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
         """Announce a run, so that attempts in it need only name it."""
-        with self._sessions.change(session) as (transaction, _, state):
+        with self._sessions.change(session) as (transaction, record, state):
             state.runs[run] = (agent, parent_run)
             if transaction is not None:
-                records.run(transaction, session, run, agent, parent_run, self._clock())
+                records.run(transaction, session, run, agent, parent_run, self._clock(), about=self._about(record))
 
     def terminate(self, session: str, why: str = "an operator") -> None:
         """No further call of this session runs."""
         with self._sessions.change(session) as (transaction, record, _):
             record.terminated = why
             if transaction is not None:
-                records.ended(transaction, session, "terminated", (), self._clock(), why)
+                records.ended(transaction, session, "terminated", (), self._clock(), why, about=self._about(record))
 
     def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
         """The session is over. Returns what only its end decides; a later attempt in it begins a new one."""
-        with self._sessions.change(session) as (transaction, _, state):
-            found: list[Verdict] = []
-            for policy in state.policies.values():
-                policy.settle(None)
-                found += [v for v in policy.calls.end(complete=complete) if v.outcome is Outcome.VIOLATED]
-            state.policies.clear()
+        with self._sessions.change(session) as (transaction, record, state):
+            found = tuple(verdict for _, verdict in ended(state, complete=complete))
             if transaction is not None:
-                records.ended(transaction, session, "ended", found, self._clock())
+                why = None if complete else _STOPPED_EARLY
+                records.ended(transaction, session, "ended", found, self._clock(), why, about=self._about(record))
             self._sessions.forget(session)
-        return tuple(found)
+        return found
 
     @contextmanager
     def session(self, key: str | None = None, *, agent: str | None = None) -> Iterator[GuardSession]:
         yield GuardSession(self, key or uuid.uuid4().hex, agent)
 
 
+_STOPPED_EARLY = "not complete"
 _UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
 
 
-def _joined_hash(policies: Sequence[CompiledPolicy]) -> str:
-    if len(policies) == 1:
-        return policies[0].hash
-    return "sha256:" + hashlib.sha256("\n".join(policy.hash for policy in policies).encode()).hexdigest()
+def joined_hash(hashes: Sequence[str]) -> str:
+    """Of a guard, by those of its policies."""
+    return hashes[0] if len(hashes) == 1 else "sha256:" + hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
 def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
@@ -286,18 +281,3 @@ def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
     if session is None:
         raise TypeError("a call that is named by its id needs session=…")
     return decision, session
-
-
-def _result(
-    call: ToolCall | None, call_id: str, session: str, content: Any, is_error: bool | None, at: float
-) -> ToolResult:
-    return ToolResult(
-        origin=call.origin if call is not None else Origin(session),
-        turn=call.turn if call is not None else None,
-        at=at,
-        name=call.name if call is not None else None,
-        call_id=call_id,
-        content=content,
-        is_error=is_error,
-        call=call,
-    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from bylaw.jobs.guard.attempts import Limits
 from bylaw.jobs.guard.tree import MOST_DEPTH
@@ -28,6 +28,14 @@ class Options(Struct, frozen=True, kw_only=True):
     """an action stricter than the denial itself"""
     max_depth: int = MOST_DEPTH
     limits: Limits = Limits()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """`{"options": …}` with those that change decisions and are not the defaults, as they are written down."""
+        default = Options()
+        names = ("on_error", "shadow", "breaker_after", "breaker_then", "max_depth", "limits")
+        changed = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(default, name)}
+        return {"options": to_builtins(changed)} if changed else {}
 
     def __post_init__(self) -> None:
         for name in ("on_error", "on_store_unavailable"):

@@ -3,25 +3,76 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any
 
 from msgspec import Struct
 
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
+from bylaw.jobs.guard.hiding import Place, hidden
 from bylaw.jobs.guard.redaction import redacted
 from bylaw.model.decision import Attempt, Decision, DenialClass
-from bylaw.model.events import Event, Message, Response, ToolResult
+from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.stores import EventRow, Transaction
 from bylaw.model.verdict import Verdict
 
+_NOTHING: Mapping[str, Any] = {}
 
-def decision(transaction: Transaction, attempt: Attempt, decided: Decision, now: float) -> None:
-    """The attempt and its decision, in the event log and in the audit chain."""
+
+def decision(
+    transaction: Transaction,
+    attempt: Attempt,
+    decided: Decision,
+    now: float,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
+    review: str | None = None,
+    truths: Callable[[list[Place]], dict[str, list[bool | None]]] | None = None,
+) -> None:
+    """The attempt and its decision, in the event log and in the audit chain. `about`: what else a replay needs.
+    `truths`: what predicates say of arguments in places that are not written down."""
     limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
-    data = {"attempt": _attempt(attempt, now, limits), "decision": _decision(decided)}
+    told = _attempt(attempt, now, limits)
+    data = {"attempt": told, "decision": _decision(decided), **about}
+    if review is not None:
+        data["resumes"] = review
+    data |= _not_written(attempt, told, limits, truths)
     transaction.append_to_both(EventRow(attempt.session, "decision", now, data))
+
+
+def _not_written(
+    attempt: Attempt,
+    told: dict[str, Any],
+    limits: Limits,
+    truths: Callable[[list[Place]], dict[str, list[bool | None]]] | None = None,
+) -> dict[str, Any]:
+    """What the row says of what it does not have of the attempt."""
+    if (
+        told["tool"] != attempt.tool
+        or told.get("agent") != attempt.agent
+        or told.get("run") != attempt.run
+        or told.get("parent_run") != attempt.parent_run
+        or (attempt.ancestors and told["ancestors"] != list(attempt.ancestors))
+        or attempt.call_id != told.get("call_id")
+    ):
+        return {"unwritten": True}
+    if told.get("arguments") == attempt.arguments:
+        return {}
+    if writable(attempt.arguments, limits) is not attempt.arguments:
+        return {"unwritten": True}
+    places = hidden(attempt.arguments, told.get("arguments"))
+    if not places:
+        return {}
+    return {"redacted": {"arguments": places, "truths": {} if truths is None else truths(places)}}
+
+
+def taken(transaction: Transaction, attempt: Attempt, call_id: str, now: float, *, about: Mapping[str, Any]) -> None:
+    """A call that was made before, and only counted here."""
+    told = _attempt(attempt, now, _WRITABLE)
+    data: dict[str, Any] = {"attempt": told, "call_id": call_id, **about}
+    data |= _not_written(attempt, told, _WRITABLE)
+    transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 
 
 class Unwritten(Struct, frozen=True):
@@ -81,39 +132,73 @@ def _match(match: Any) -> dict[str, Any]:
     return {**plain, "then": match.then.value}
 
 
-def result(transaction: Transaction, told: ToolResult, found: Iterable[Verdict]) -> None:
+def result(
+    transaction: Transaction, told: ToolResult, found: Iterable[Verdict], *, about: Mapping[str, Any] = _NOTHING
+) -> None:
     data = {
         "result_of": told.call_id,
         "content": _plain(told.content),
         "is_error": told.is_error,
         "found": _verdicts(found),
+        **about,
     }
+    if data["content"] != told.content:
+        data["redacted"] = True
     transaction.append_to_both(EventRow(told.origin.session, "result", _time(told), data))
 
 
-def observation(transaction: Transaction, event: Event, found: Iterable[Verdict], now: float) -> None:
+def observation(
+    transaction: Transaction,
+    event: Event,
+    found: Iterable[Verdict],
+    now: float,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
+) -> None:
+    """In the audit its kind is that of the event."""
+    said = _said(event)
     data = {
         "kind": event.kind,
         "run": event.origin.run,
+        "parent_run": event.origin.parent_run,
         "agent": event.origin.agent,
         "turn": event.turn,
         "at": event.time,
-        "said": redacted(_plain(_said(event))),
+        "said": _plain(said),
         "found": _verdicts(found),
+        **about,
     }
-    transaction.append_event(EventRow(event.origin.session, "observation", now, data))
+    if data["said"] != said:
+        data["redacted"] = True
+    transaction.append_to_both(EventRow(event.origin.session, "observation", now, data))
 
 
 def ended(
-    transaction: Transaction, session: str, how: str, found: Iterable[Verdict], now: float, why: str | None = None
+    transaction: Transaction,
+    session: str,
+    how: str,
+    found: Iterable[Verdict],
+    now: float,
+    why: str | None = None,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
 ) -> None:
-    data = {"how": how, "why": why, "found": _verdicts(found)}
+    data = {"how": how, "why": why, "found": _verdicts(found), **about}
     transaction.append_to_both(EventRow(session, "session", now, data))
 
 
-def run(transaction: Transaction, session: str, name: str, agent: str | None, parent: str | None, now: float) -> None:
-    data = {"run": name, "agent": agent, "parent_run": parent}
-    transaction.append_event(EventRow(session, "run", now, data))
+def run(
+    transaction: Transaction,
+    session: str,
+    name: str,
+    agent: str | None,
+    parent: str | None,
+    now: float,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
+) -> None:
+    data = {"run": name, "agent": agent, "parent_run": parent, **about}
+    transaction.append_to_both(EventRow(session, "run", now, data))
 
 
 def _said(event: Event) -> dict[str, Any]:
@@ -121,15 +206,20 @@ def _said(event: Event) -> dict[str, Any]:
     match event:
         case Response():
             calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
-            return {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
+            said = {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
+            return said if event.request is None else {**said, "request": True}
         case Message():
             return {"role": event.role, "content": event.content}
+        case SessionEnd():
+            return {"complete": event.complete}
         case _:
             return {}
 
 
-def release(transaction: Transaction, session: str, call_id: str, now: float) -> None:
-    transaction.append_to_both(EventRow(session, "release", now, {"call_id": call_id}))
+def release(
+    transaction: Transaction, session: str, call_id: str, now: float, *, about: Mapping[str, Any] = _NOTHING
+) -> None:
+    transaction.append_to_both(EventRow(session, "release", now, {"call_id": call_id, **about}))
 
 
 def switch(transaction: Transaction, agent: str, why: str | None, now: float) -> None:
@@ -144,7 +234,7 @@ def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
     plain["ts"] = ts if type(ts) is float and isfinite(ts) else _plain(ts, limits)
     for name in ("arguments", "agent", "run", "parent_run", "call_id"):
         value = getattr(attempt, name)
-        if value is not None and value != []:
+        if value is not None:
             plain[name] = _plain(value, limits)
     if attempt.ancestors:
         plain["ancestors"] = _plain(list(attempt.ancestors), limits)

@@ -26,6 +26,8 @@ class Sessions:
     def __init__(self, policies: Policies, *, store: GuardStore, durable: bool) -> None:
         self._policies, self._store = policies, store
         self.durable = durable
+        self.tells_counters = durable
+        """for the record, so only where there is one"""
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
         self._locks = tuple(threading.RLock() for _ in range(LOCKS))
         self._ended: dict[str, str] = {}
@@ -48,7 +50,7 @@ class Sessions:
     def read(self, transaction: Transaction, key: str) -> tuple[SessionRecord, SessionState]:
         record = transaction.session(key)
         cached = self._live.pop(key, None)
-        if cached is not None and cached[0].version == record.version:
+        if cached is not None and cached[0].version == record.version and record.state:  # else it was pruned meanwhile
             return record, cached[1]
         return record, load(key, record.state, self._policies.all)
 

@@ -15,6 +15,8 @@ Said: TypeAlias = tuple[str, bool]
 MOST_PATHS = 64
 MOST_DEPTH = 3
 LONGEST_TEXT = 200
+HUGE = 10**15
+"""numbers beyond are names or noise, and floats no longer tell them apart; NaN is not below it either"""
 LONGEST_RESULT = 10_000
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/ -]{0,127}")
@@ -44,7 +46,7 @@ def _walk(value: dict[Any, Any], prefix: str, depth: int) -> Iterator[tuple[str,
 def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST_TEXT and value.isprintable()
-    return isinstance(value, bool | int) or (isinstance(value, float) and value == value and abs(value) < 1e300)
+    return isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < HUGE)
 
 
 def said(content: Any) -> list[Said]:

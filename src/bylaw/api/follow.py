@@ -1,0 +1,67 @@
+"""The follow-up of a guard's event log, put together: rules, store, webhooks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bylaw.adapters.stores import SqliteStore
+from bylaw.adapters.webhooks import Webhook
+from bylaw.jobs.follow.correlator import BATCH, Correlator
+from bylaw.jobs.follow.courier import Courier, Patience
+from bylaw.jobs.follow.loop import Loop
+from bylaw.jobs.follow.reminders import Reminders, Reminding
+from bylaw.jobs.follow.replay import replay as run
+from bylaw.model.guarding import GuardPolicy
+from bylaw.model.incidents import Incident, Recipient
+from bylaw.model.ports import Poster
+from bylaw.model.stores import GuardStore
+
+SECRET = "BYLAW_WEBHOOK_SECRET"
+
+
+def follower(
+    policies: Sequence[GuardPolicy],
+    store: GuardStore,
+    webhook: str | None = None,
+    escalate_to: str | None = None,
+    *,
+    secret: str | None = None,
+    reminding: Reminding | None = None,
+    patience: Patience | None = None,
+    seconds: float = 10.0,
+    poll: float = 1.0,
+    batch: int = BATCH,
+    clock: Callable[[], float] = time.time,
+) -> Loop:
+    """`seconds`: how long one delivery may take."""
+    key = os.environ.get(SECRET, "") if secret is None else secret
+    given: dict[Recipient, str | None] = {"first": webhook, "second": escalate_to}
+    posters: dict[Recipient, Poster] = {
+        to: Webhook(address, key, seconds=seconds) for to, address in given.items() if address is not None
+    }
+    return Loop(
+        Correlator(policies, store, notify=bool(posters), batch=batch, clock=clock),
+        reminders=Reminders(store, reminding or Reminding(), clock=clock) if posters else None,
+        courier=Courier(store, posters, patience=patience, clock=clock) if posters else None,
+        poll=poll,
+    )
+
+
+def replay(
+    policies: Sequence[GuardPolicy],
+    store: GuardStore,
+    *,
+    since: float | None = None,
+    write: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> list[Incident]:
+    with tempfile.TemporaryDirectory(prefix="bylaw-replay-") as folder:
+        scratch = SqliteStore(Path(folder) / "replay.db")
+        try:
+            return run(policies, store, scratch=scratch, since=since, write=write, clock=clock).incidents
+        finally:
+            scratch.close()

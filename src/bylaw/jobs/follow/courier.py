@@ -1,0 +1,90 @@
+"""The outbox, delivered: at least once, with an id by which a receiver knows a second delivery. All of it bounded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.model.canonical import canonical_json
+from bylaw.model.incidents import Delivery, Notification, Recipient
+from bylaw.model.ports import Posted, Poster
+from bylaw.model.stores import GuardStore
+
+AT_ONCE = 32
+
+
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long a notification is tried."""
+
+    attempts: int = 8
+    seconds: float = 6 * 3600.0
+    """from the first try on"""
+    wait: float = 2.0
+    """after the first try; doubled after each"""
+    longest_wait: float = 900.0
+    body_bytes: int = 64 * 1024
+
+    def until_next(self, tries: int) -> float:
+        return float(min(self.longest_wait, self.wait * 2 ** (tries - 1)))
+
+
+class Courier:
+    def __init__(
+        self,
+        store: GuardStore,
+        posters: Mapping[Recipient, Poster],
+        *,
+        patience: Patience | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`posters`: how each recipient is reached."""
+        self._store, self._posters, self._clock = store, posters, clock
+        self._patience = patience or Patience()
+
+    def deliver(self, *, stopped: Callable[[], bool] = lambda: False) -> int:
+        """Try what is due, oldest first; how many were tried."""
+        due = self._store.followed(Notification, status="pending", until=self._clock(), limit=AT_ONCE)
+        tried = 0
+        for notification in due:
+            if stopped():
+                break
+            self._note(notification, *self._try(notification))
+            tried += 1
+        return tried
+
+    def _try(self, notification: Notification) -> tuple[Posted, Delivery]:
+        started, at = time.monotonic(), self._clock()
+        posted = self._post(notification, at)
+        took = round(time.monotonic() - started, 3)
+        return posted, Delivery(at=at, seconds=took, answer=posted.answer, problem=posted.problem)
+
+    def _post(self, notification: Notification, at: float) -> Posted:
+        poster = self._posters.get(notification.to)
+        if poster is None:
+            return Posted(problem=f"there is no address for the {notification.to} recipient", final=True)
+        body = canonical_json({"id": notification.id, **notification.body})
+        if len(body) > self._patience.body_bytes:
+            return Posted(problem=f"longer than {self._patience.body_bytes:,} bytes", final=True)
+        return poster(body, key=notification.id, at=at)
+
+    def _note(self, notification: Notification, posted: Posted, delivery: Delivery) -> None:
+        with self._store.transaction("") as transaction:
+            current = transaction.followed(Notification, notification.id)
+            if current is None or current.status != "pending":  # another courier was faster
+                return
+            current = replace(current, deliveries=(*current.deliveries, delivery), at=delivery.at)
+            if posted.delivered:
+                current = replace(current, status="delivered")
+            elif posted.final or self._is_over(current):
+                current = replace(current, status="failed")
+            else:
+                current = replace(current, at=delivery.at + self._patience.until_next(len(current.deliveries)))
+            transaction.put_followed(current)
+
+    def _is_over(self, notification: Notification) -> bool:
+        tries, patience = notification.deliveries, self._patience
+        next_at = tries[-1].at + patience.until_next(len(tries))
+        return len(tries) >= patience.attempts or next_at > tries[0].at + patience.seconds

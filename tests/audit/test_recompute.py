@@ -1,0 +1,356 @@
+"""What the real guard has decided and written follows from what is written, and nothing else does."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from bylaw.adapters.stores import MemoryStore, SqliteStore
+from bylaw.adapters.stores.chain import link
+from bylaw.adapters.stores.encoding import encode
+from bylaw.jobs.audit import sessions as replayed
+from bylaw.jobs.guard.guard import Guard
+from bylaw.model.audit import AuditReport
+from bylaw.model.decision import Attempt, Decision
+from bylaw.model.events import Message, Origin, Request, Response
+from bylaw.model.stores import AuditHead, AuditRow, GuardStore
+from tests.audit.support import RULES, kinds, verified
+from tests.guard.strategies import Rules, arguments, mixed_rules, tools
+from tests.guard.support import Clock, guard
+
+SECRET = "sk-live-0123456789abcdef0123"
+ACTIONS = st.sampled_from(["block", "pause", "allow", "terminate_session"])
+acting = st.tuples(mixed_rules, st.lists(ACTIONS, min_size=8, max_size=8), st.booleans()).map(lambda one: _acting(*one))
+secrets = st.fixed_dictionaries(
+    {}, optional={"n": st.sampled_from([5, SECRET]), "password": st.sampled_from(["x", "5"])}
+)
+sessions = st.sampled_from(["a", "b"])
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("call"), sessions, tools, arguments, st.sampled_from([None, "r1"])),
+        st.tuples(st.just("call"), sessions, tools, arguments, st.none()),
+        st.tuples(st.just("result"), st.integers(0, 3), st.sampled_from(["ok", {"n": 5}, None])),
+        st.tuples(st.just("release"), st.integers(0, 3)),
+        st.tuples(st.just("approve"), st.booleans()),
+        st.tuples(st.just("resume"), st.integers(0, 2)),
+        st.tuples(st.just("response"), sessions, st.sampled_from(["hi", ""])),
+        st.tuples(st.just("message"), sessions),
+        st.tuples(st.just("take"), sessions, tools, arguments),
+        st.tuples(st.just("run"), sessions),
+        st.tuples(st.sampled_from(["end", "terminate"]), sessions),
+        st.tuples(st.sampled_from(["kill", "revive"])),
+        st.tuples(st.just("rules")),
+    ),
+    max_size=20,
+)
+
+
+def _acting(rules: Rules, actions: list[str], in_shadow: bool) -> Rules:
+    """Not only in shadow, as the tests of the engine have them."""
+    pairs = zip(rules, actions, strict=False)
+    return [
+        {**rule, "then": _restricting(then) if "kind" in rule else then, "shadow": in_shadow} for rule, then in pairs
+    ]
+
+
+def _restricting(then: str) -> str:
+    return "block" if then == "allow" else then
+
+
+class Host:
+    """Does what an agent and its people do, one step after another."""
+
+    def __init__(self, store: GuardStore, *rules: Any, **options: Any) -> None:
+        self._clock = Clock()
+        self._guards = [guard(one, store=store, clock=self._clock, **options) for one in rules]
+        self._decided: list[tuple[Attempt, Decision]] = []
+
+    @property
+    def guard(self) -> Guard:
+        return self._guards[0]
+
+    def do(self, step: tuple[Any, ...]) -> None:
+        self._clock.now += 0.75
+        getattr(self, f"_{step[0]}")(*step[1:])
+
+    def _call(self, session: str, tool: str, given: Any, run: str | None) -> None:
+        self._decide(Attempt(tool=tool, arguments=given, session=session, run=run), None)
+
+    def _decide(self, attempt: Attempt, review: str | None) -> None:
+        self._decided.append((attempt, self.guard.decide(attempt, review=review)))
+
+    def _of(self, back: int) -> tuple[Attempt, Decision] | None:
+        return self._decided[-1 - back] if back < len(self._decided) else None
+
+    def _result(self, back: int, content: Any) -> None:
+        if (one := self._of(back)) and one[1].allowed:
+            self.guard.record(one[1], content)
+
+    def _release(self, back: int) -> None:
+        if one := self._of(back):
+            self.guard.release(one[1])
+
+    def _approve(self, yes: bool) -> None:
+        for review in self.guard.reviews.list(status="pending"):
+            (self.guard.reviews.approve if yes else self.guard.reviews.reject)(review.id, by="ann")
+
+    def _resume(self, back: int) -> None:
+        if (one := self._of(back)) and one[1].review:
+            self._decide(one[0], one[1].review)
+
+    def _response(self, session: str, text: str) -> None:
+        request = Request(origin=Origin(session)) if not text else None
+        self.guard.observe(Response(origin=Origin(session), at=self._clock.now, text=text, request=request))
+
+    def _message(self, session: str) -> None:
+        self.guard.observe(Message(origin=Origin(session), at=self._clock.now, role="user", content="hi"))
+
+    def _take(self, session: str, tool: str, given: Any) -> None:
+        self.guard.take(Attempt(tool=tool, arguments=given, session=session))
+
+    def _run(self, session: str) -> None:
+        self.guard.start_run(session, "r1", agent="helper")
+
+    def _end(self, session: str) -> None:
+        self.guard.end_session(session)
+
+    def _terminate(self, session: str) -> None:
+        self.guard.terminate(session)
+
+    def _kill(self) -> None:
+        self.guard.kill()
+
+    def _revive(self) -> None:
+        self.guard.revive()
+
+    def _rules(self) -> None:
+        self._guards = [*self._guards[1:], self._guards[0]]
+
+
+def _written(steps: list[tuple[Any, ...]], *rules: Any, **options: Any) -> MemoryStore:
+    store = MemoryStore()
+    host = Host(store, *rules, **options)
+    for step in steps:
+        host.do(step)
+    return store
+
+
+def _all_recomputed(report: AuditReport) -> None:
+    assert (report.findings, report.unrecomputed) == ([], {})
+    assert report.recomputed == report.decisions
+
+
+@given(acting, STEPS, st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_the_guard_wrote_follows_from_what_it_wrote(rules: Rules, steps: Any, shadow: bool) -> None:
+    options = {"shadow": shadow, "breaker_after": 2, "breaker_then": "terminate_session"}
+    _all_recomputed(verified(_written(steps, rules, **options), rules))
+
+
+@given(acting, acting, STEPS)
+@settings(max_examples=60, deadline=None)
+def test_rules_that_change_are_followed(rules: Rules, others: Rules, steps: Any) -> None:
+    _all_recomputed(verified(_written(steps, rules, others), rules, others))
+
+
+@given(acting, STEPS)
+@settings(max_examples=40, deadline=None)
+def test_sessions_that_do_not_fit_into_memory_are_followed(rules: Rules, steps: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replayed, "MOST_HELD", 1)
+        _all_recomputed(verified(_written(steps, rules), rules))
+
+
+only_when = acting.map(lambda rules: [rule for rule in rules if "when" in rule])
+asking = st.lists(
+    st.fixed_dictionaries(
+        {
+            "when": st.sampled_from(
+                [
+                    {"arg_regex": {"path": "password", "pattern": "5"}},
+                    {"arg_eq": {"path": "password", "value": 5}},
+                    {"not": {"arg_regex": {"path": "n", "pattern": "live"}}},
+                    {"arg_contains": {"path": "n", "value": "live"}, "arg_present": {"path": "password"}},
+                    {"any_of": [{"arg_gt": {"path": "n", "value": 3}}, {"arg_ne": {"path": "password", "value": "x"}}]},
+                ]
+            ),
+            "then": ACTIONS,
+        }
+    ),
+    min_size=1,
+    max_size=3,
+).map(lambda rules: [{"id": f"q{i}", **rule} for i, rule in enumerate(rules)])
+secret_steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("call"), sessions, tools, secrets, st.none()),
+        st.tuples(st.just("call"), sessions, tools, secrets, st.none()),
+        st.tuples(st.just("approve"), st.just(True)),
+        st.tuples(st.just("result"), st.integers(0, 3), st.sampled_from(["ok", SECRET])),
+    ),
+    max_size=15,
+)
+
+
+@given(only_when, asking, secret_steps)
+@settings(max_examples=100, deadline=None)
+def test_calls_without_their_secrets_are_recomputed(rules: Rules, more: Rules, steps: Any) -> None:
+    store = _written(steps, [*rules, *more], breaker_after=2, breaker_then="terminate_session")
+    assert not any(SECRET in str(row.data) for row in store.audit())
+    _all_recomputed(verified(store, [*rules, *more]))
+
+
+def test_the_row_keeps_what_predicates_said() -> None:
+    rules = [
+        {"id": "live", "when": {"arg_regex": {"path": "key", "pattern": "^sk-live"}}, "then": "block"},
+        {"id": "cap", "when": {"arg_gt": {"path": "n", "value": 5}}, "then": "block"},
+    ]
+    store = _written([("call", "a", "pay", {"key": SECRET, "n": 1}, None)], rules)
+    [row] = store.audit()
+    assert row.data["attempt"]["arguments"]["key"] == "[redacted: api key]"
+    assert row.data["redacted"] == {"arguments": [["key"]], "truths": {"live": [True]}}
+
+
+def test_a_truth_that_was_changed_shows_in_the_verdict() -> None:
+    rules = [{"id": "live", "when": {"arg_regex": {"path": "key", "pattern": "^sk-live"}}, "then": "block"}]
+    store = _written([("call", "a", "pay", {"key": SECRET}, None)], rules)
+    forged = Forged(store, lambda data: data["redacted"]["truths"].update(live=[False]))
+    assert kinds(verified(forged, rules)) == [(1, "verdict")]
+
+
+def test_behaviour_rules_on_redacted_values_are_named() -> None:
+    rules = [
+        {
+            "id": "same",
+            "kind": "temporal",
+            "params": {"formula": "G (tool(pay, args.key = $k) -> O tool(verify, args.key = $k))"},
+            "then": "block",
+        }
+    ]
+    steps = [("call", "a", tool, {"key": SECRET}, None) for tool in ("verify", "pay", "send")]
+    report = verified(_written(steps, rules), rules)
+    assert report.findings == []
+    assert {reason: left.seqs for reason, left in report.unrecomputed.items()} == {
+        "`same` looked at what is not written down": [1, 2]
+    }
+    assert (report.recomputed, report.exit_code) == (1, 3)
+
+
+def test_rules_that_were_not_given_are_named() -> None:
+    store = _written([("call", "a", "pay", None, None)], RULES)
+    report = verified(store)
+    [(reason, left)] = report.unrecomputed.items()
+    assert reason.startswith("the rules sha256:") and left.rows == 1
+    assert (report.exit_code, report.recomputed) == (3, 0)
+    assert verified(store, allow_unrecomputed=True).exit_code == 0
+
+
+def test_nothing_to_verify_is_not_a_pass() -> None:
+    assert verified(MemoryStore(), RULES).exit_code == 3
+    assert verified(MemoryStore(), RULES, allow_unrecomputed=True).exit_code == 3
+
+
+def test_what_came_before_a_pruning_is_named() -> None:
+    clock, store = Clock(), MemoryStore()
+    running = guard(RULES, store=store, clock=clock)
+    running.decide(Attempt(tool="verify", session="a"))
+    clock.now += 100
+    running.decide(Attempt(tool="pay", session="a"))
+    running.decide(Attempt(tool="verify", session="b"))
+    store.prune(before=clock.now - 50)
+    report = verified(store, RULES)
+    assert (report.findings, report.recomputed) == ([], 1)
+    assert [left.seqs for left in report.unrecomputed.values()] == [[2]]
+
+
+def test_a_session_that_pruning_forgot_begins_again() -> None:
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "guard.db", clock=clock)
+        running = guard(RULES, store=store, clock=clock)
+        for _ in range(2):
+            running.decide(Attempt(tool="pay", session="a"))
+            clock.now += 100
+        store.prune(before=clock.now - 50)
+        clock.now += 100
+        running.decide(Attempt(tool="pay", session="b"))
+        store.prune(before=clock.now - 50)
+        running.decide(Attempt(tool="pay", session="a"))
+        report = verified(store, RULES)
+        assert (report.findings, report.recomputed) == ([], 2)
+        store.close()
+
+
+def test_tool_schemas_are_asked_again_where_they_are_given() -> None:
+    schemas = {"pay": {"type": "object", "required": ["amount"]}}
+    store = _written([("call", "a", "pay", {}, None), ("call", "a", "pay", {"amount": 1}, None)], RULES, tools=schemas)
+    assert verified(store, RULES).recomputed == 1
+    _all_recomputed(verified(store, RULES, tool_schemas=schemas))
+
+
+def test_an_attempt_that_could_not_be_written_is_named() -> None:
+    steps = [("call", "a", "pay", {"amount": float("nan")}, None), ("call", "a", "verify", {}, None)]
+    report = verified(_written(steps, RULES), RULES)
+    assert (report.findings, report.recomputed) == ([], 1)
+    assert list(report.unrecomputed) == ["the attempt could not be written down in full"]
+
+
+def test_text_that_looks_redacted_is_not_taken_for_it() -> None:
+    rules = [{"id": "r", "when": {"arg_regex": {"path": "key", "pattern": "redacted"}}, "then": "block"}]
+    given_by_agent = {"key": "[redacted: api key]", "unwritable": "dict", "why": "because"}
+    store = _written([("call", "a", "pay", given_by_agent, None)], rules)
+    _all_recomputed(verified(store, rules))
+    assert store.audit()[0].data["decision"]["action"] == "block"
+
+
+class Forged(MemoryStore):
+    """The rows of a store, one changed, and a chain that fits them."""
+
+    def __init__(self, store: MemoryStore, change: Callable[[Any], Any], at: int = 0) -> None:
+        super().__init__()
+        previous, self._rows = store.audit_head().chain, list[AuditRow]()
+        for i, row in enumerate(store.audit()):
+            if i == at:
+                change(row.data)
+            hash = link(row.seq, row.at, encode(row.data), previous)
+            self._rows.append(replace(row, previous=previous, hash=hash))
+            previous = hash
+
+    def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        return self._rows[after : after + limit]
+
+    def audit_head(self) -> AuditHead:
+        return AuditHead("0" * 64, len(self._rows), self._rows[-1].hash)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("action", "allow"),
+        ("decided_by", "nobody"),
+        ("matched", []),
+        ("counters", {"ask: calls": 7}),
+        ("repeats", 9),
+        ("denial", "transient"),
+        ("would", "block"),
+    ],
+)
+def test_a_verdict_that_does_not_follow_is_found_although_the_chain_fits(name: str, value: Any) -> None:
+    steps = [("call", "a", "pay", {"amount": 900}, None), ("call", "b", "verify", {}, None)]
+    store = _written(steps, RULES)
+    report = verified(Forged(store, lambda data: data["decision"].update({name: value})), RULES)
+    assert (kinds(report), report.recomputed, report.exit_code) == ([(1, "verdict")], 1, 1)
+
+
+def test_an_attempt_that_was_made_up_is_found_although_the_chain_fits() -> None:
+    store = _written([("call", "a", "pay", {"amount": 900}, None)], RULES)
+    forged = Forged(store, lambda data: data["attempt"]["arguments"].update(amount=1))
+    [finding] = verified(forged, RULES).findings
+    assert (finding.kind, finding.session) == ("verdict", "a")
+    assert "does not follow" in finding.message

@@ -1,0 +1,206 @@
+"""Late, duplicated and out-of-order rows, batches of any size, restarts: always what one ordered fold finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylaw.adapters.stores import MemoryStore
+from bylaw.jobs.follow import sessions
+from bylaw.jobs.follow.correlator import Correlator
+from bylaw.jobs.follow.replay import replay
+from bylaw.model.events import Message, Origin, Response
+from bylaw.model.incidents import Following
+from bylaw.model.stores import EventRow
+from tests.follow.support import CAP, WINDOW, World, append, copied, summary, told
+from tests.guard.support import attempt, policies
+
+RULES: Any = {
+    "rules": [
+        {"id": "made", "kind": "temporal", "params": {"at_most": 2, "of": "pay"}, "then": "block"},
+        {"id": "first", "kind": "must_call_before", "params": {"first": "verify", "second": "wire"}, "then": "pause"},
+        {"id": "closing", "kind": "temporal", "params": {"after": "pay", "require": "verify"}, "then": "block"},
+        {"id": "no_leak", "kind": "forbidden_text", "params": {"text": "leak"}, "then": "block"},
+    ],
+    "guard": {
+        "mode": "hitl",
+        "rules": [
+            WINDOW,
+            CAP,
+            {"id": "ask", "when": {"tool_name_in": ["wire"]}, "then": "pause"},
+            {"id": "often", "when": {"call_count_in_run_gt": {"value": 3}}, "then": "block", "mode": "shadow"},
+            {"id": "many", "when": {"call_count_in_session_gt": {"tool": "pay", "value": 3}}, "then": "block"},
+        ],
+    },
+}
+LIVE: Any = {"guard": {"mode": "hitl", "rules": [CAP, RULES["guard"]["rules"][2]]}}
+"""what the guard itself goes by: so little that every rule gets broken"""
+SESSIONS = st.sampled_from(["a", "b"])
+DECIDE = st.tuples(st.just("decide"), SESSIONS, st.sampled_from(["send", "pay", "wire", "verify"]), st.integers(0, 2))
+STEPS = st.one_of(
+    *(DECIDE, DECIDE, DECIDE, DECIDE, DECIDE),
+    st.tuples(st.just("record"), SESSIONS, st.integers(0, 5), st.booleans()),
+    st.tuples(st.just("release"), SESSIONS, st.integers(0, 5), st.just(0)),
+    st.tuples(st.just("resume"), SESSIONS, st.integers(0, 5), st.just(0)),
+    st.tuples(st.just("say"), SESSIONS, st.sampled_from(["fine", "a leak"]), st.just(0)),
+    st.tuples(st.just("hear"), SESSIONS, st.just("hello"), st.just(0)),
+    st.tuples(st.just("end"), SESSIONS, st.booleans(), st.just(0)),
+    st.tuples(st.just("run"), SESSIONS, st.just("r"), st.just(0)),
+)
+
+
+class Drive:
+    """A live run: each step a moment later than the one before, each row at a moment of its own."""
+
+    def __init__(self) -> None:
+        self.world = World(LIVE)
+        self.decisions: dict[str, list[Any]] = {"a": [], "b": []}
+        self.attempts: dict[str, Any] = {}
+        self.number = 0
+        clock = self.world.clock
+        self.world.guard._clock = self.world.guard._answering._clock = self._tick  # type: ignore[assignment]
+        self.world.guard.reviews._clock = self._tick  # type: ignore[assignment]
+        self._now = clock
+
+    def _tick(self) -> float:
+        self._now.now += 0.5
+        return self._now.now
+
+    def step(self, what: str, session: str, one: Any, other: Any) -> None:
+        getattr(self, f"_{what}")(session, one, other)
+
+    def _decide(self, session: str, tool: str, size: int) -> None:
+        self.number += 1
+        fields = {"tool": tool, "session": session, "args": {"amount": 400 * size}, "call_id": f"call-{self.number}"}
+        asked = attempt(fields, run="r" if size else None)
+        decision = self.world.guard.decide(asked)
+        self.decisions[session].append(decision)
+        self.attempts[decision.call_id] = asked
+
+    def _chosen(self, session: str, index: int) -> Any:
+        known = self.decisions[session]
+        return known[index % len(known)] if known else None
+
+    def _record(self, session: str, index: int, is_error: bool) -> None:
+        if (decision := self._chosen(session, index)) is not None:
+            self.world.guard.record(decision, "done", is_error=is_error)
+
+    def _release(self, session: str, index: int, _: Any) -> None:
+        if (decision := self._chosen(session, index)) is not None:
+            self.world.guard.release(decision)
+
+    def _resume(self, session: str, index: int, _: Any) -> None:
+        decision = self._chosen(session, index)
+        if decision is None or decision.review is None:
+            return
+        try:
+            self.world.guard.reviews.approve(decision.review, by="ann")
+        except ValueError:
+            return
+        self.world.guard.decide(self.attempts[decision.call_id], review=decision.review)
+
+    def _say(self, session: str, text: str, _: Any) -> None:
+        origin = Origin(session)
+        self.world.guard.observe(Response(origin=origin, at=self._tick(), text=text, content=[]))
+
+    def _hear(self, session: str, text: str, _: Any) -> None:
+        self.world.guard.observe(Message(origin=Origin(session), at=self._tick(), role="user", content=text))
+
+    def _end(self, session: str, complete: bool, _: Any) -> None:
+        self.world.guard.end_session(session, complete=complete)
+
+    def _run(self, session: str, run: str, _: Any) -> None:
+        self.world.guard.start_run(session, run)
+
+
+def live(steps: list[tuple[Any, ...]]) -> list[EventRow]:
+    drive = Drive()
+    for step in steps:
+        drive.step(*step)
+    return list(drive.world.store.events(limit=100_000))
+
+
+def follow(store: MemoryStore, *, batch: int = 500) -> None:
+    Correlator(policies(RULES), store, batch=batch, clock=lambda: 0.0).catch_up()
+
+
+@settings(max_examples=120, deadline=None)
+@given(steps=st.lists(STEPS, min_size=4, max_size=25), data=st.data())
+def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...]], data: st.DataObject) -> None:
+    rows = sorted(live(steps), key=sessions._place)
+    ordered = copied(rows)
+    follow(ordered)
+    again = data.draw(st.lists(st.sampled_from(rows), max_size=4)) if rows else []
+    arriving = [*rows, *again]
+    data.draw(st.randoms(use_true_random=False)).shuffle(arriving)
+    store, at = MemoryStore(), 0
+    while at < len(arriving):
+        size = data.draw(st.integers(1, 7))
+        append(store, arriving[at : at + size])
+        at += size
+        if data.draw(st.booleans()):
+            follow(store, batch=data.draw(st.integers(1, 5)))
+    follow(store)
+    assert summary(store) == summary(ordered)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(STEPS, min_size=4, max_size=25), cuts=st.sets(st.integers(0, 25)), batch=st.integers(1, 9))
+def test_a_replay_gives_what_was_followed_live(steps: list[tuple[Any, ...]], cuts: set[int], batch: int) -> None:
+    drive = Drive()
+    for number, step in enumerate(steps):
+        drive.step(*step)
+        if number in cuts:
+            drive.world.follow(RULES, batch=batch)
+    drive.world.follow(RULES, batch=batch)
+    scratch = MemoryStore()
+    replayed = replay(policies(RULES), drive.world.store, scratch=scratch)
+    assert summary(scratch) == summary(drive.world.store)
+    assert sorted(map(told, replayed.incidents)) == summary(scratch)["incidents"]
+
+
+def test_a_late_event_takes_back_what_it_disproves() -> None:
+    rows = [
+        _call("a", 1.0, "verify", "allow"),
+        _call("a", 2.0, "wire", "allow"),
+    ]
+    store = copied([rows[1]])
+    follow(store)
+    assert {one[1] for one in summary(store)["incidents"]} == {"ask", "first"}
+    append(store, [rows[0]])
+    follow(store)
+    assert [one[1] for one in summary(store)["incidents"]] == ["ask"]
+    ordered = copied(rows)
+    follow(ordered)
+    assert summary(store) == summary(ordered)
+
+
+def test_what_cannot_be_put_right_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [_call("a", float(at), "verify", "allow") for at in range(1, 6)]
+    store = copied(rows[1:])
+    follow(store)
+    monkeypatch.setattr(sessions, "MOST_AGAIN", 3)
+    append(store, rows[:1])
+    follow(store)
+    assert [one.inexact for one in store.followed(Following)] == [True]
+
+
+def test_a_pruned_session_is_not_folded_anew() -> None:
+    """What is left of the log would show fewer calls than there were."""
+    store = copied([_call("a", float(at), "pay", "allow") for at in range(1, 4)])
+    follow(store)
+    before = summary(store)
+    store._tables.events = store._tables.events[2:]
+    append(store, [_call("a", 0.5, "send", "allow")])
+    follow(store)
+    assert summary(store) == before
+    assert [one.inexact for one in store.followed(Following)] == [True]
+
+
+def _call(session: str, at: float, tool: str, action: str) -> EventRow:
+    decision = {"action": action, "decided_by": None, "matched": [], "reason": "", "review": None, "policy": "p"}
+    data = {"attempt": {"tool": tool, "ts": at}, "decision": {**decision, "call_id": f"{tool}-{at}"}}
+    return EventRow(session, "decision", at, data)

@@ -1,0 +1,78 @@
+"""One backtest, one shadow report and one list of proposals, one golden file per renderer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import bylaw
+from bylaw.model.backtest import BacktestReport, Example, ShadowReport, ShadowTally
+from bylaw.model.proposals import ProposalReport
+from bylaw.report import backtest_json, backtest_markdown, backtest_terminal, proposals
+from tests.backtest.support import NO_RESULT, Session, trace
+
+HERE = Path(__file__).parent
+RULES = [
+    {
+        "id": "verified",
+        "kind": "temporal",
+        "params": {"formula": "G (tool(refund, args.order = $o) -> O result(verify, args.order = $o, result = true))"},
+        "scope": "session",
+        "then": "block",
+        "reason": "verify the `order` first | <b>",
+    },
+    {"id": "large", "when": {"arg_gt": {"path": "amount", "value": 500}}, "then": "pause", "mode": "shadow"},
+    {"id": "idle", "when": {"tool_name_in": ["drop"]}, "then": "terminate_session"},
+    {"id": "burst", "when": {"call_count_in_window_gt": {"value": 9, "windowSeconds": 60}}, "then": "block"},
+]
+
+
+def _backtest() -> BacktestReport:
+    sessions = (
+        Session("good").call("verify", {"order": 1}, True).call("refund", {"order": 1, "amount": 900}),
+        Session("bad \x1b[31m@all").call("refund", {"order": 2, "amount": 5}).call("bye"),
+        Session("lost").call("verify", {"order": 3}, NO_RESULT).call("refund", {"order": 3, "amount": "1,500"}),
+        Session("unread").call("refund", None, raw_arguments="{order: 4"),
+    )
+    return bylaw.backtest(RULES, trace(*sessions), against=RULES[1:], fail_on="flips")
+
+
+def _shadow() -> ShadowReport:
+    example = Example(trace="", session="s1", tool="pay", call="pay(n=9)", action="pause", before="allow", why="a lot")
+    tally = ShadowTally(
+        rule="large", then="pause", line="rules.yaml:3:5", matched=4, sessions=2, changed={"allow → pause": 3}
+    )
+    return ShadowReport(decisions=12, changed=3, rules={"large": replace(tally, examples=[example])})
+
+
+def _proposals() -> ProposalReport:
+    sessions = [
+        Session(f"s{n}").call("verify", {"order": n}, True).call("refund", {"order": n, "amount": 10 + n % 7})
+        if n % 2
+        else Session(f"s{n}").call("look").call("bye")
+        for n in range(80)
+    ]
+    return bylaw.propose(trace(*sessions))
+
+
+RENDERED = {
+    "backtest.terminal.txt": lambda: backtest_terminal.render_backtest(_backtest()),
+    "backtest.md": lambda: backtest_markdown.render_backtest(_backtest()),
+    "backtest.json": lambda: backtest_json.render_backtest(_backtest()),
+    "shadow.terminal.txt": lambda: backtest_terminal.render_shadow(_shadow()),
+    "shadow.json": lambda: backtest_json.render_shadow(_shadow()),
+    "proposals.terminal.txt": lambda: proposals.render_proposals(_proposals()),
+    "proposals.yaml": lambda: proposals.render_rule_file(_proposals()),
+    "proposals.json": lambda: backtest_json.render_proposals(_proposals()),
+}
+
+
+@pytest.mark.parametrize("name", sorted(RENDERED))
+def test_golden(name: str, request: pytest.FixtureRequest) -> None:
+    rendered = RENDERED[name]()
+    path = HERE / name
+    if request.config.getoption("--update-golden"):
+        path.write_text(rendered, "utf-8")
+    assert rendered == path.read_text("utf-8")
