@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ import pytest
 import yaml
 
 import bylaw
+from tests.contract.known_faults.support import free_port, wait_for
 
 AGENTS = """
 import time
@@ -294,26 +293,12 @@ SHOP = Path(__file__).parent.parent.parent / "examples" / "agents"
 @pytest.fixture
 def orders() -> Iterator[str]:
     """The order service that the agents of `examples/agents` use."""
-    port = _free_port()
+    port = free_port()
     server = subprocess.Popen([sys.executable, str(SHOP / "http" / "tool_server.py"), str(port)])
-    _wait_for(port)
+    wait_for(port)
     yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.wait(timeout=30)
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(600):
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.05)
-    raise TimeoutError
 
 
 def _outside(folder: Path, orders: str, agent: dict[str, Any]) -> None:
@@ -346,7 +331,7 @@ def _as_command(name: str) -> dict[str, Any]:
 
 
 def _as_server(name: str) -> dict[str, Any]:
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, str(SHOP / "http" / "agents.py"), name, str(port)]
     return {"type": "http", "endpoint": f"http://127.0.0.1:{port}/chat", "command": command}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -151,6 +152,20 @@ class Scenario(Struct, frozen=True, kw_only=True):
     @property
     def faults(self) -> tuple[AnyFault, ...]:
         return (*self.tool_faults, *self.llm_faults, *self.context_attacks)
+
+
+def applies(when: When, scenario: Scenario) -> bool:
+    """Whether an invariant with this `when` is judged in the scenario; attacks on the context are chaos too."""
+    return _APPLIES[when](scenario)
+
+
+_APPLIES: dict[When, Callable[[Scenario], bool]] = {
+    "always": lambda scenario: True,
+    "tool_faults_active": lambda scenario: bool(scenario.tool_faults),
+    "llm_faults_active": lambda scenario: bool(scenario.llm_faults),
+    "any_chaos_active": lambda scenario: bool(scenario.faults),
+    "no_chaos": lambda scenario: not scenario.faults,
+}
 
 
 class Prompt(Struct, frozen=True):

@@ -121,7 +121,7 @@ class Folder:
 def served(arguments: list[str], port: int) -> Iterator[None]:
     process = subprocess.Popen([sys.executable, *arguments])
     try:
-        _wait_for(port)
+        wait_for(port)
         yield
     finally:
         process.terminate()
@@ -155,7 +155,7 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def _wait_for(port: int) -> None:
+def wait_for(port: int) -> None:
     for _ in range(600):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bylaw.dialects.problems import Problems
-from bylaw.model.contract import AgentSpec, Invariant, Scenario, When
+from bylaw.model.contract import AgentSpec, Invariant, Scenario, When, applies
 from bylaw.model.faults import AnyFault, ContextAttack
 from bylaw.model.source import Span
 
@@ -17,13 +17,6 @@ class At:
         self.head = span
 
 
-_APPLIES: Mapping[When, Callable[[Scenario], bool]] = {
-    "always": lambda scenario: True,
-    "tool_faults_active": lambda scenario: bool(scenario.tool_faults),
-    "llm_faults_active": lambda scenario: bool(scenario.llm_faults),
-    "any_chaos_active": lambda scenario: bool(scenario.faults),
-    "no_chaos": lambda scenario: not scenario.faults,
-}
 _WANTING: Mapping[When, str] = {
     "tool_faults_active": "no scenario has tool faults",
     "llm_faults_active": "no scenario has LLM faults",
@@ -34,7 +27,7 @@ _WANTING: Mapping[When, str] = {
 
 def warn_never_applies(invariants: Sequence[Invariant], scenarios: Sequence[Scenario], problems: Problems) -> None:
     for invariant in invariants:
-        if invariant.span is None or any(map(_APPLIES[invariant.when], scenarios)):
+        if invariant.span is None or any(applies(invariant.when, scenario) for scenario in scenarios):
             continue
         problems.warn(
             code="never-applies",

@@ -46,18 +46,33 @@ class Open(Struct, frozen=True):
 def read_condition(statement: Statement, action: ToolSpec, binder: Binder) -> Formulas | Open:
     """A sentence, or a list of them with what joins them."""
     if statement.junction is not None:
-        parts = [read_condition(part, action, binder) for part in statement.parts if is_condition(part)]
+        parts = [read_condition(part, action, binder) for part in statement.parts if is_condition(part, listed=True)]
         return _joined(parts, statement.junction)
     return _read_sentence(plain_text(statement.text), action, binder)
 
 
-def is_condition(statement: Statement) -> bool:
-    """Later sentences of an item explain the first, unless they demand something themselves."""
-    if statement.text.strip().rstrip(".").lower() in ("none", "n/a", "no constraints", "no conditions"):
+def is_condition(statement: Statement, *, listed: bool = False) -> bool:
+    """Whether a sentence under a tool says what must hold when it is called, and does not describe the tool.
+
+    In a list that was introduced as one of conditions, the first sentence of each item does, in whatever words.
+    """
+    text = plain_text(statement.text)
+    if text.strip().rstrip(".").lower() in ("none", "n/a", "no constraints", "no conditions"):
         return False
-    return statement.leads or bool(
-        re.search(r"\b(?:must|only|cannot|may not|required)\b", statement.text, re.IGNORECASE)
-    )
+    if statement.junction is not None or (listed and statement.leads):
+        return True
+    return bool(_DEMANDS.search(text)) and not _OF_THE_TOOL.match(text)
+
+
+_DEMANDS = re.compile(
+    r"\b(?:must|should|shall|needs? to|has to|have to|required?|requires|only|cannot|can't|may not|previously|already|"
+    r"beforehand|in order to|to (?:perform|proceed|be accepted|be eligible)|at least|at most|no more than)\b",
+    re.IGNORECASE,
+)
+_OF_THE_TOOL = re.compile(
+    r"\W*(?:(?:this|the) (?:tool|function|action|operation|call|endpoint|api)|it|returns?|takes|accepts|used?)\b",
+    re.IGNORECASE,
+)
 
 
 def _read_sentence(text: str, action: ToolSpec, binder: Binder) -> Formulas | Open:

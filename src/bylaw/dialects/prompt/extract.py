@@ -54,8 +54,8 @@ class _Extraction:
     def _statement(self, statement: Statement) -> list[PromptRule]:
         if statement.tool is None:
             return self._told(statement)
-        told = self._told(statement) if _TO_THE_AGENT.match(statement.text) else []
-        if any(rule.items for rule in told):
+        told = self._told(statement)
+        if _TO_THE_AGENT.match(statement.text) and any(rule.items for rule in told):
             return told
         listed = list(read_section_statement(statement, self._binder))
         return listed if any(rule.items for rule in listed) else told or listed

@@ -10,12 +10,12 @@ from bylaw.dialects.prompt.layout import Statement, plain_text
 from bylaw.model.prompt import Aspect, EngineItem, PromptRule, Tier, ToolSpec
 
 
-def read_section_statement(statement: Statement, binder: Binder) -> Iterator[PromptRule]:
+def read_section_statement(statement: Statement, binder: Binder, *, listed: bool = False) -> Iterator[PromptRule]:
     """A list that demands all of its items is as many rules; one that demands any of them is one rule."""
     if statement.junction in ("all", "chain"):
         for part in statement.parts:
-            yield from read_section_statement(part, binder)
-    elif statement.tool is not None and is_condition(statement):
+            yield from read_section_statement(part, binder, listed=True)
+    elif statement.tool is not None and is_condition(statement, listed=listed):
         action = binder.tools.get(statement.tool, ToolSpec(name=statement.tool))
         yield _rule(statement, action, read_condition(statement, action, binder))
 

@@ -14,6 +14,8 @@ from bylaw.model.prompt import ToolSpec
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][a-z]+)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_IN_ORDER = re.compile(r"\bin order (?=to\b|that\b|for\b)", re.IGNORECASE)
+"""the one use of `order` that says nothing"""
 _PARTICLE_VERB = re.compile(r"\b(log|sign|check)(?:s|ged|ging|ed|ing)?[ -](in|out)\b", re.IGNORECASE)
 
 
@@ -26,7 +28,7 @@ STOP_WORDS = _set(
     into is it its may might must no not of on or our shall she should so some such than that the their them then there
     these they this those to was were what when which while who will with within without would you your we us me my
     also all each both other more less most least same only own just very up out over under again further once
-    order proceed perform action task able"""
+    proceed perform action task able"""
 )
 NAME_FILLERS = _set(
     """get set check internal is has verify validate fetch retrieve find list lookup look read show do the a of to by
@@ -49,7 +51,7 @@ def stem(word: str) -> str:
 
 def words_of(text: str) -> list[str]:
     """The stems of a text, in order, without the words that say nothing."""
-    text = _PARTICLE_VERB.sub(lambda found: (found[1] + found[2]).lower(), text)
+    text = _PARTICLE_VERB.sub(lambda found: (found[1] + found[2]).lower(), _IN_ORDER.sub("", text))
     parts = _WORD.findall(_HUMP.sub(" ", text.replace("_", " ")))
     return [stem(word) for word in parts if word.lower() not in STOP_WORDS]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.jobs.guard.redaction import redacted
-from bylaw.model.contract import Contract, Invariant, Refuses, Scenario, Unchanged, When
+from bylaw.model.contract import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
 
 CALM = "calm baseline"
 """the scenario of calm runs, where the matrix has none of its own"""
@@ -33,18 +33,6 @@ class Key(Struct, frozen=True, order=True):
         digest = blake2b(f"{self.scenario}\0{self.prompt}".encode("utf-8", "replace"), digest_size=4).hexdigest()
         return f"{_slug(self.scenario)}/{_slug(redacted(self.prompt))}-{digest}/{self.repetition}"
 
-
-def applies(invariant: Invariant, scenario: Scenario) -> bool:
-    return _APPLIES[invariant.when](scenario)
-
-
-_APPLIES: dict[When, Callable[[Scenario], bool]] = {
-    "always": lambda scenario: True,
-    "tool_faults_active": lambda scenario: bool(scenario.tool_faults),
-    "llm_faults_active": lambda scenario: bool(scenario.llm_faults),
-    "any_chaos_active": lambda scenario: bool(scenario.faults),
-    "no_chaos": lambda scenario: not scenario.faults,
-}
 
 WHY_NOT: dict[When, str] = {
     "always": "",
@@ -98,7 +86,7 @@ def lay_out(contract: Contract) -> Matrix:
 
 
 def _runs(contract: Contract, invariant: Invariant, scenario: Scenario) -> tuple[Key, ...]:
-    if not applies(invariant, scenario):
+    if not applies(invariant.when, scenario):
         return ()
     repetitions = range(1, contract.runs + 1)
     return tuple(Key(scenario.name, text, n) for text in prompts_of(invariant, contract) for n in repetitions)
