@@ -354,3 +354,12 @@ def test_an_attempt_that_was_made_up_is_found_although_the_chain_fits() -> None:
     [finding] = verified(forged, RULES).findings
     assert (finding.kind, finding.session) == ("verdict", "a")
     assert "does not follow" in finding.message
+
+
+def test_what_follows_a_row_of_no_known_form_is_left_out_and_not_called_wrong() -> None:
+    verified_first = [("call", "a", "verify", {}, None), ("result", 0, "ok"), ("call", "a", "pay", {"amount": 1}, None)]
+    store = _written([*verified_first, ("call", "b", "verify", {}, None)], RULES)
+    at = next(i for i, row in enumerate(store.audit()) if row.data["kind"] == "result")
+    report = verified(Forged(store, lambda data: data.pop("content"), at), RULES)
+    assert (report.findings, report.recomputed) == ([], 2)
+    assert list(report.unrecomputed) == ["the row is not as a guard writes it"]

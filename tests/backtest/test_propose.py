@@ -207,3 +207,23 @@ def test_whatever_is_proposed_stops_nothing_it_was_mined_from(sessions: list[lis
 @pytest.mark.parametrize(("held", "total", "low"), [(0, 0, 0.0), (10, 10, 0.722), (100, 100, 0.963), (50, 100, 0.404)])
 def test_wilson(held: int, total: int, low: float) -> None:
     assert wilson(held, total) == pytest.approx(low, abs=0.001)
+
+
+def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylaw.jobs.propose.facts.MOST_TOOLS", 2)
+    monkeypatch.setattr("bylaw.jobs.propose.facts.MOST_SIGNATURES", 0)
+    monkeypatch.setattr("bylaw.jobs.propose.job.MOST_PROPOSALS", 1)
+    report = mine(*(Session(f"{n}").call("look").call("pay").call("bye") for n in range(20)))
+    assert (report.unnamed_calls, report.too_varied, report.left_out) == (20, ("look", "pay"), 1)
+    text = render_rule_file(report)
+    assert "# 1 weaker proposal left out." in text
+    assert "# too much variety before calls of `look`, `pay` to look for an order." in text
+    assert "# 20 calls of further tools left out" in text
+
+
+def test_sessions_that_are_read_in_two_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylaw.jobs.backtest.going.MOST_OPEN", 1)
+    sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
+    events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")
+    report = bylaw.propose(Trace(name="t", events=events), hold_out=0, min_support=2)
+    assert report.resumed == 1 and "1 session or more went on after a long pause" in render_rule_file(report)

@@ -89,7 +89,7 @@ class BacktestReport(Struct, kw_only=True):
     events: int = 0
     sessions: int = 0
     resumed: int = 0
-    """sessions that were taken up again after they counted as over, and so were judged in two parts"""
+    """sessions that were taken up again after they counted as over, and so were judged in two parts; at least"""
     calls: int = 0
     judged: int = 0
     """calls that some rule or allowlist speaks of"""

@@ -50,6 +50,14 @@ class ProposalReport(Struct, kw_only=True):
     """the strongest first"""
     dropped: dict[str, int] = field(default_factory=dict)
     """why → candidates that were dropped"""
+    resumed: int = 0
+    """sessions that went on after they counted as over, so that what came before was not known; at least"""
+    unnamed_calls: int = 0
+    """calls of tools beyond the number that is told apart: nothing is mined from them"""
+    too_varied: tuple[str, ...] = ()
+    """tools with so much variety before their calls that no order was looked for"""
+    left_out: int = 0
+    """proposals beyond the number that is shown, all weaker"""
     notes: tuple[str, ...] = ()
 
     @property

@@ -80,7 +80,7 @@ def remarks(report: BacktestReport) -> Iterator[str]:
             "recorded, though the agent might have gone on otherwise"
         )
     if report.resumed:
-        yield f"{count(report.resumed, 'session')} went on after a long pause and were judged in two parts"
+        yield f"{count(report.resumed, 'session')} or more went on after a long pause and were judged in two parts"
     for rule in report.never_decide:
         yield f"{rule}: a window counter decides no call without `inline: true`"
     for trace in report.traces:

@@ -24,6 +24,7 @@ def _file(report: ProposalReport) -> Iterator[str]:
     yield f"# {count(len(report.proposals), 'rule')} proposed by `bylaw guard propose`, the strongest first."
     yield f"# Mined from {_traffic(report)}."
     yield f"# {_apart(report)}"
+    yield from (f"# {remark}." for remark in _remarks(report))
     yield "# Every rule is in shadow. Read it, backtest it on other traffic, then `bylaw guard promote RULE`."
     yield "guard:"
     if report.agent is not None:
@@ -90,6 +91,24 @@ def _lines(report: ProposalReport) -> Iterator[str]:
     for number, one in enumerate(report.proposals, 1):
         yield f"{number:3}. {printable(one.says)}"
         yield click.style(f"     {printable(one.id)} · {_support(one)}", dim=True)
+    remarks = (*_remarks(report), *map(printable, report.notes))
+    yield from (click.style(f"note: {remark}", dim=True) for remark in remarks)
+
+
+def _remarks(report: ProposalReport) -> Iterator[str]:
+    """What was not proposed, and why."""
     for why, candidates in report.dropped.items():
-        yield click.style(f"note: {count(candidates, 'candidate')} dropped: {why}", dim=True)
-    yield from (click.style(f"note: {printable(note)}", dim=True) for note in report.notes)
+        yield f"{count(candidates, 'candidate')} dropped: {why}"
+    if report.left_out:
+        yield f"{count(report.left_out, 'weaker proposal')} left out"
+    if report.too_varied:
+        names = ", ".join(f"`{printable(name)}`" for name in report.too_varied[:_NAMED])
+        more = f" and {len(report.too_varied) - _NAMED:,} more" if len(report.too_varied) > _NAMED else ""
+        yield f"too much variety before calls of {names}{more} to look for an order"
+    if report.unnamed_calls:
+        yield f"{count(report.unnamed_calls, 'call')} of further tools left out: too many tools to tell apart"
+    if report.resumed:
+        yield f"{count(report.resumed, 'session')} or more went on after a long pause and were read in two parts"
+
+
+_NAMED = 5

@@ -17,28 +17,25 @@ from msgspec.structs import replace
 from bylaw.engine.predicates import Told
 from bylaw.jobs.audit import following
 from bylaw.jobs.audit.book import Book
+from bylaw.jobs.audit.comparing import Comparing
 from bylaw.jobs.audit.rows import OBSERVED, attempt_of, event_of
 from bylaw.jobs.audit.sessions import Held, Replayed, Shelf
 from bylaw.jobs.guard.attempts import action_hash
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.options import Options
-from bylaw.jobs.guard.records import as_json
-from bylaw.jobs.guard.redaction import redacted
 from bylaw.jobs.guard.tree import Chain
 from bylaw.jobs.guard.truths import key_of, looking_at
-from bylaw.model.audit import AuditFinding, AuditReport
-from bylaw.model.decision import Attempt, Decision
+from bylaw.model.audit import AuditReport
+from bylaw.model.decision import Attempt
 from bylaw.model.guarding import GuardPolicy
 from bylaw.model.stores import AuditRow, GuardStore
 from bylaw.model.verdict import Verdict
 
-COMPARED = ("action", "decided_by", "matched", "would", "denial", "repeats", "counters", "blind")
 MOST_GUARDS = 256
 """guards put together at once: each set of rules and options has its own"""
 _PRUNED = "rows of its session were forgotten by pruning"
 _STRANGE = "the row is not as a guard writes it"
 _UNWRITTEN = "the attempt could not be written down in full"
-_DIFFERS = "an earlier verdict of its session differs"
 _NO_SCHEMAS = "the tool's schema refused it, and was not given or cannot be asked again"
 
 
@@ -53,6 +50,7 @@ class Recompute:
     ) -> None:
         """`store` is an empty one, for guards that write nothing."""
         self._report, self._policies = report, policies
+        self._compare = Comparing(report)
         self._store, self._schemas = store, tool_schemas
         self._guards: dict[tuple[str, str], Guard] = {}
         self._shelf, self._book = Shelf(), Book()
@@ -85,6 +83,7 @@ class Recompute:
                 self._in_session(row, self._steps[kind])
         except Exception:  # whoever has edited a row may have put anything there
             self._leave_out(row, _STRANGE)
+            self._lose(row.data.get("session"))
 
     def _in_session(self, row: AuditRow, step: Callable[[AuditRow, Held, Guard], None]) -> None:
         data, held = row.data, self._held(row)
@@ -127,6 +126,12 @@ class Recompute:
             guard.use_switches(self._switches)
         return guard
 
+    def _lose(self, session: Any) -> None:
+        """What follows in this session may rest on a row that could not be taken."""
+        if isinstance(session, str):
+            held = self._shelf.get(session)
+            held.lost = held.lost or _STRANGE
+
     def _leave_out(self, row: AuditRow, reason: str) -> None:
         if row.data.get("kind") == "decision":
             self._report.leave_out(row.seq, reason)
@@ -149,9 +154,9 @@ class Recompute:
         self._remember_review(written, attempt, held, guard)
         unfollowed = self._unfollowed(attempt, held, guard)
         if unfollowed:
-            self._compare_the_rest(row, written, decision, held, unfollowed)
-        elif self._compare(row, written, decision, held):
-            self._report.recomputed += 1
+            self._compare.without(unfollowed, row, decision, held)
+        else:
+            self._compare.whole(row, decision, held)
 
     def _known(self, attempt: Attempt, data: Mapping[str, Any], held: Held, guard: Guard) -> Attempt:
         """The attempt with what is known of arguments that are not written down."""
@@ -202,41 +207,6 @@ class Recompute:
 
     # -- what is written, and what follows ------------------------------------------------------------------------
 
-    def _compare(self, row: AuditRow, written: Mapping[str, Any], decision: Decision, held: Held) -> bool:
-        again = redacted(as_json(decision))
-        for name in COMPARED:
-            if written.get(name) != again.get(name):
-                self._differs(row, name, written.get(name), again.get(name), held)
-                return False
-        return True
-
-    def _compare_the_rest(
-        self, row: AuditRow, written: Mapping[str, Any], decision: Decision, held: Held, unfollowed: set[str]
-    ) -> None:
-        again = redacted(as_json(decision))
-        told, found = ([rule for rule in one["matched"] if rule not in unfollowed] for one in (written, again))
-        if told != found:
-            self._differs(row, "matched", told, found, held)
-            return
-        names = ", ".join(f"`{rule}`" for rule in sorted(unfollowed))
-        reason = f"{names} looked at what is not written down"
-        self._leave_out(row, reason)
-        if written["action"] != again["action"]:
-            held.lost = reason
-
-    def _differs(self, row: AuditRow, name: str, written: Any, again: Any, held: Held) -> None:
-        held.lost = _DIFFERS
-        self._report.add(
-            AuditFinding(
-                seq=row.seq,
-                kind="verdict",
-                message=f"its `{name}` does not follow from the rows before it",
-                expected=_shown(again),
-                found=_shown(written),
-                session=row.data["session"],
-            )
-        )
-
     def _unfollowed(self, attempt: Attempt, held: Held, guard: Guard) -> set[str]:
         """Rules about this call whose memory is not known, as decisions name them."""
         if not held.unfollowed:
@@ -286,7 +256,7 @@ class Recompute:
         written = [[one["rule"], one["outcome"]] for one in row.data["found"]]
         again = [[verdict.rule.id, verdict.outcome.value] for verdict in found]
         if written != again:
-            self._differs(row, "found", written, again, held)
+            self._compare.differs(row, "found", written, again, held)
 
     def _release(self, row: AuditRow, held: Held, guard: Guard) -> None:
         guard.release(row.data["call_id"], session=row.data["session"])
@@ -308,7 +278,3 @@ class Recompute:
             self._switches[data["agent"]] = data["why"]
         else:
             self._switches.pop(data["agent"], None)
-
-
-def _shown(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -9,21 +10,22 @@ T = TypeVar("T")
 
 MOST_OPEN = 5_000
 """sessions that may go on at once; of more, the one that was idle longest counts as over"""
-MOST_IDLE = 1_000_000
-"""that are kept in mind, to tell whether one was taken up again"""
+IDLE_SLOTS = 1 << 18
+"""sessions that counted as over are kept in mind by their hash, a slot each, to tell whether one was taken up again; a
+later one in the same slot takes its place, so the table never grows and `resumed` is a lower bound"""
 
 
 class Going(Generic[T]):
     def __init__(
-        self, begin: Callable[[str], T], end: Callable[[str, T, bool], None], *, most: int = MOST_OPEN
+        self, begin: Callable[[str], T], end: Callable[[str, T, bool], None], *, most: int | None = None
     ) -> None:
-        self._begin, self._end, self._most = begin, end, most
+        self._begin, self._end, self._most = begin, end, MOST_OPEN if most is None else most
         self._open: dict[str, T] = {}
         """in the order in which they were heard of last"""
         self._latest: tuple[str, T] | None = None
-        self._idle: set[int] = set()
+        self._idle: array[int] | None = None
         self.resumed = 0
-        """sessions that were taken up again after they counted as over"""
+        """sessions that were taken up again after they counted as over, at least"""
 
     def of(self, session: str) -> T:
         latest = self._latest
@@ -46,15 +48,20 @@ class Going(Generic[T]):
     def end_all(self, *, complete: bool) -> None:
         for session in list(self._open):
             self.end(session, complete=complete)
-        self._idle.clear()
+        self._idle = None
 
     def _make_room(self, session: str) -> None:
-        if hash(session) in self._idle:
-            self._idle.discard(hash(session))
+        if self._idle is not None and self._idle[slot := _slot(session)] == hash(session):
+            self._idle[slot] = 0
             self.resumed += 1
         while len(self._open) >= self._most:
             oldest, known = next(iter(self._open.items()))
             del self._open[oldest]
-            if len(self._idle) < MOST_IDLE:
-                self._idle.add(hash(oldest))
+            if self._idle is None:
+                self._idle = array("q", bytes(8 * IDLE_SLOTS))
+            self._idle[_slot(oldest)] = hash(oldest)
             self._end(oldest, known, True)
+
+
+def _slot(session: str) -> int:
+    return hash(session) % IDLE_SLOTS

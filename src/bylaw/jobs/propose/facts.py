@@ -113,12 +113,15 @@ class Facts:
     def __init__(self) -> None:
         self.tools: dict[str, ToolFacts] = {}
         self.calls = self.sessions = 0
+        self.unnamed = 0
+        """calls of tools beyond the bound"""
 
     def call(self, call: ToolCall, session: SessionFacts) -> None:
         self.calls += 1
         tool = self.tools.get(call.name)
         if tool is None:
             if len(self.tools) >= MOST_TOOLS:
+                self.unnamed += 1
                 return
             tool = self.tools[call.name] = ToolFacts()
         values = scalars(call.arguments)
@@ -130,6 +133,10 @@ class Facts:
             if len(tool.signatures) > MOST_SIGNATURES:
                 tool.signatures = None
         session.called(call.name, values)
+
+    @property
+    def too_varied(self) -> tuple[str, ...]:
+        return tuple(sorted(name for name, tool in self.tools.items() if tool.signatures is None))
 
     def end(self, session: SessionFacts) -> None:
         self.sessions += 1

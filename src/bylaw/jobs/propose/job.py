@@ -71,6 +71,7 @@ def _gather(sources: Iterable[TraceSource], asked: Asked, report: ProposalReport
         _gather_trace(source, facts, asked, report)
         notes += [f"{source.name}: {note}" for note in source.notes]
     report.calls, report.sessions, report.notes = facts.calls, facts.sessions, tuple(notes)
+    report.unnamed_calls, report.too_varied = facts.unnamed, facts.too_varied
     return facts
 
 
@@ -92,6 +93,7 @@ def _gather_trace(source: TraceSource, facts: Facts, asked: Asked, report: Propo
         elif not apart:
             _note(facts, known, event, asked.agent)
     going.end_all(complete=source.complete)
+    report.resumed += going.resumed
 
 
 def _note(facts: Facts, session: SessionFacts, event: Event, agent: str | None) -> None:
@@ -190,7 +192,7 @@ class _Trial:
             one.strength = wilson(total - one.false_stops, total) * one.specificity
             kept.append(one)
         kept.sort(key=lambda one: (-one.strength, -one.calls, one.id))
-        self._report.proposals = kept[:MOST_PROPOSALS]
+        self._report.proposals, self._report.left_out = kept[:MOST_PROPOSALS], len(kept[MOST_PROPOSALS:])
         names = {one.id for one in self._report.proposals}
         self._report.stopped_sessions = sum(
             sessions for stops, sessions in self._stopped.items() if not names.isdisjoint(stops)
