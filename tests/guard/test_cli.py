@@ -91,3 +91,22 @@ def test_prune_keeps_the_chain_whole(tmp_path: Path) -> None:
     assert verify_chain(audit_rows(store)) == []
     store.close()
     assert shell.run("prune", "--older-than", "-1")[0] == 2
+
+
+def test_what_an_agent_says_does_not_steer_the_terminal_of_whoever_approves(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    hostile = {"tool": "pay", "arguments": {"n": 5, "to": "\u202eeve" + "x" * 200}, "session": "\x1b[2Jgone\n"}
+    _, asked = shell.decide(hostile)
+    code, out, _ = shell.run("reviews")
+    assert code == 0 and len(out.splitlines()) == 1
+    assert "\x1b" not in out and "\u202e" not in out and "\\x1b[2Jgone\\n" in out and "x" * 200 in out
+
+
+def test_reviews_beyond_the_limit_are_told(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for n in range(3):
+        shell.decide({"tool": "pay", "arguments": {"n": 5}, "session": f"s{n}"})
+    code, out, problem = shell.run("reviews", "--limit", "2")
+    assert code == 0 and len(out.splitlines()) == 2 and "more than 2: --limit shows the rest" in problem
+    code, out, problem = shell.run("reviews", "--session", "s2")
+    assert code == 0 and len(out.splitlines()) == 1 and not problem

@@ -1,4 +1,5 @@
-"""Incidents as lines for people and as JSON."""
+"""Incidents as lines for people and as JSON. Session keys, tools and messages come from agents, so none is sent to a
+terminal as it is."""
 
 from __future__ import annotations
 
@@ -9,20 +10,23 @@ from typing import Any
 import msgspec
 
 from bylaw.model.incidents import Alert, Detection, FollowRecord, Incident
+from bylaw.report.terminal import printable
 
 
 def line(incident: Incident) -> str:
     often = "once" if incident.count == 1 else f"{incident.count:,} times"
     whose = f", assigned to {incident.assignee}" if incident.assignee else ""
     stopped = f", {incident.stopped:,} stopped" if incident.stopped else ""
-    return (
+    return printable(
         f"{incident.id}  {incident.status}{whose}  {incident.severity.value}  `{incident.rule}` {often}{stopped}"
         f"  session {incident.session}: {incident.message}"
     )
 
 
 def alert_line(alert: Alert) -> str:
-    return f"{alert.id}  {alert.kind} {alert.status}  `{alert.rule}`  session {alert.session}: {alert.message}"
+    return printable(
+        f"{alert.id}  {alert.kind} {alert.status}  `{alert.rule}`  session {alert.session}: {alert.message}"
+    )
 
 
 def shown(incident: Incident, detections: list[Detection]) -> list[str]:
@@ -37,7 +41,7 @@ def shown(incident: Incident, detections: list[Detection]) -> list[str]:
         lines.append(
             f"  {moment(change.at)} {change.what} by {change.by}" + (f": {change.note}" if change.note else "")
         )
-    return lines
+    return [printable(text) for text in lines]
 
 
 def moment(at: float) -> str:

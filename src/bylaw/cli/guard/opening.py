@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from bylaw.adapters.stores import SqliteStore
 
+T = TypeVar("T")
+
 STORE = click.option("--store", required=True, metavar="FILE", help="The guard's SQLite file; it must exist.")
+
+LIMIT = click.option(
+    "--limit", default=1000, show_default=True, type=click.IntRange(1), metavar="N", help="List no more than these."
+)
+
+
+def within(limit: int, found: Sequence[T]) -> Sequence[T]:
+    """Of `limit` and one more: what is left out is told."""
+    if len(found) > limit:
+        click.echo(f"more than {limit:,}: --limit shows the rest", err=True)
+    return found[:limit]
 
 
 @contextmanager

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.guard.opening import STORE, opened
+from bylaw.cli.guard.opening import LIMIT, STORE, opened, within
 from bylaw.errors import ExitCode
+from bylaw.report.terminal import printable
 
 if TYPE_CHECKING:
     from bylaw.jobs.guard.reviews import Reviews
@@ -23,11 +24,13 @@ NOTE = click.option("--note", metavar="TEXT", help="Kept with the answer.")
 @click.command(name="reviews")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Answered ones too.")
+@click.option("--session", metavar="KEY", help="Only of this session.")
+@LIMIT
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def reviews(store: str, everything: bool, as_json: bool) -> ExitCode:
-    """List the calls that wait for a person."""
+def reviews(store: str, everything: bool, session: str | None, limit: int, as_json: bool) -> ExitCode:
+    """List the calls that wait for a person, oldest first."""
     with _opened(store) as found:
-        listed = found.list(status=None if everything else "pending")
+        listed = within(limit, found.list(status=None if everything else "pending", session=session, limit=limit + 1))
         for review in listed:
             click.echo(_line(review) if not as_json else json.dumps(_plain(review), default=str))
         if not listed and not as_json:
@@ -89,10 +92,11 @@ def _edited(text: str | None) -> dict[str, Any] | None:
 
 
 def _line(review: Any) -> str:
+    """With its arguments whole: whoever approves the call has to see what it does. None of it steers the terminal."""
     who = f" by {review.decided_by}" if review.decided_by else ""
     arguments = json.dumps(review.arguments, ensure_ascii=False, default=str)
-    call = f"{review.tool}({arguments[:100]})"
-    return f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}"
+    call = f"{review.tool}({arguments})"
+    return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")
 
 
 def _plain(review: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import click
 
 from bylaw.cli.guard.opening import STORE, opened
 from bylaw.errors import ExitCode
+from bylaw.report.terminal import printable
 
 AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME", help="Only this agent.")
 
@@ -50,6 +51,6 @@ def _switch(path: str, agent: str, why: str | None) -> ExitCode:
 
 def _show(on: dict[str, str]) -> None:
     for agent, why in sorted(on.items()):
-        click.echo(f"{'every agent' if agent == '*' else agent} is switched off: {why}")
+        click.echo(printable(f"{'every agent' if agent == '*' else agent} is switched off: {why}"))
     if not on:
         click.echo("no agent is switched off")

@@ -113,10 +113,17 @@ class Reviews:
         self._store = store
         self._clock = clock
 
-    def list(self, *, status: ReviewStatus | None = None, session: str | None = None) -> Sequence[ReviewRecord]:
-        """As they stand now: one that nobody answered in time has expired, whoever looked at it last."""
-        found = [self._as_of_now(review) for review in self._store.reviews(status=status, session=session)]
-        return found if status is None else [review for review in found if review.status == status]
+    def list(
+        self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> Sequence[ReviewRecord]:
+        """As they stand now, oldest first: one that nobody answered in time has expired, whoever looked at it last."""
+        read = limit
+        while True:
+            stored = self._store.reviews(status=status, session=session, limit=read)
+            found = [review for review in map(self._as_of_now, stored) if status in (None, review.status)]
+            if len(found) >= limit or len(stored) < read:
+                return found[:limit]
+            read *= 2  # expired ones must not hide those that still wait
 
     def get(self, review_id: str) -> ReviewRecord | None:
         with self._store.transaction("") as transaction:

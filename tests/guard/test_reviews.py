@@ -1,0 +1,23 @@
+"""The list of reviews, as whoever answers them sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from bylaw.adapters.stores import MemoryStore
+from tests.guard.support import Clock, attempt, guard
+
+ASK = {"guard": {"mode": "hitl", "rules": [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]}}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_expired_reviews_do_not_hide_those_that_wait(limit: int) -> None:
+    clock = Clock()
+    asking = guard(ASK, store=MemoryStore(), clock=clock)
+    for n in range(5):
+        asking.decide(attempt("pay", session=f"old {n}"))
+    clock.now += 1e9
+    waiting = [asking.decide(attempt("pay", session=f"new {n}")).review for n in range(2)]
+    listed = [review.id for review in asking.reviews.list(status="pending", limit=limit)]
+    assert listed == waiting[:limit]
+    assert [review.status for review in asking.reviews.list(limit=100)] == ["expired"] * 5 + ["pending"] * 2
