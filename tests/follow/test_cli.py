@@ -64,7 +64,7 @@ def test_an_incident_from_opening_to_its_end(folder: Path) -> None:
     found = [json.loads(line) for line in run(folder, "incidents", "list", "--json").splitlines()]
     cap = next(one for one in found if one["rule"] == "cap")
     assert (cap["severity"], cap["call_id"], cap["tool"]) == ("critical", "c-1", "pay")
-    assert "anomaly_alert pending  `burst`" in run(folder, "incidents", "list", "--alerts")
+    assert "anomaly_alert pending  `burst`" in run(folder, "incidents", "alerts")
     run(folder, "incidents", "ack", cap["id"], "--by", "ann")
     assert "acknowledged already" in run(folder, "incidents", "ack", cap["id"], "--by", "ann", code=2)
     run(folder, "incidents", "assign", cap["id"], "bob", "--by", "ann")
@@ -132,8 +132,34 @@ def test_the_same_in_python(folder: Path) -> None:
     guard = bylaw.Guard(str(folder / "rules.yaml"), store=folder / "guard.db")
     replayed = guard.replay()
     guard.follower().once()
-    assert [one.id for one in guard.incidents.list()] == [one.id for one in replayed]
-    guard.incidents.solve(replayed[0].id, by="ann")
+    assert [one.id for one in guard.incidents.list()] == [one.id for one in replayed.incidents]
+    guard.incidents.solve(replayed.incidents[0].id, by="ann")
     assert [one.status for one in guard.incidents.list()] == ["solved", "unresolved"]
     with pytest.raises(ValueError, match="without a store"):
         bylaw.Guard(str(folder / "rules.yaml")).replay()
+
+
+def test_a_notification_that_nobody_takes_is_told_and_can_be_sent_again(folder: Path) -> None:
+    with receiving() as receiver:
+        receiver.answers = [403, 403]
+        follow = ("follow", "-p", "rules.yaml", "--once", "--webhook", receiver.address)
+        shown = run(folder, *follow, code=4, BYLAW_WEBHOOK_SECRET="s")
+        assert shown.count("not delivered: incident.opened:") == 2 and "answered 403" in shown
+        listed = run(folder, "incidents", "outbox").splitlines()
+        assert len(listed) == 2 and all(
+            "  failed  to the first recipient, 1 try: answered 403" in one for one in listed
+        )
+        assert "pending  to the first" in run(folder, "incidents", "resend", listed[0].split()[0])
+        assert "the notification is pending" in run(folder, "incidents", "resend", listed[0].split()[0], code=2)
+        assert run(folder, *follow, BYLAW_WEBHOOK_SECRET="s") == ""
+    assert len(run(folder, "incidents", "outbox").splitlines()) == 1
+    assert len(run(folder, "incidents", "outbox", "--all", "--json").splitlines()) == 2
+
+
+def test_the_list_can_be_narrowed(folder: Path) -> None:
+    run(folder, "follow", "-p", "rules.yaml", "--once")
+    assert "`cap`" in run(folder, "incidents", "list", "--rule", "cap")
+    assert "`cap`" in run(folder, "incidents", "list", "--severity", "critical")
+    assert run(folder, "incidents", "list", "--assignee", "bob") == "no incident is open\n"
+    shown = run(folder, "incidents", "list", "--limit", "1")
+    assert len(shown.splitlines()) == 2 and "more than 1: --limit shows the rest" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bylaw.adapters.stores import MemoryStore
+from bylaw.jobs.follow import paging
 from bylaw.jobs.follow.incidents import NotChanged
 from bylaw.jobs.follow.replay import replay
 from bylaw.model.incidents import Incident
@@ -107,3 +108,25 @@ def test_pruning_keeps_what_is_open(world: World) -> None:
     world.decide("pay", args={"amount": 900})
     world.follow()  # goes on from where it was, with a session that begins anew
     assert world.open() == [("cap", "s", 1)]
+
+
+def test_a_replay_gives_incidents_one_by_one_in_the_order_they_were_found() -> None:
+    """By the time of their events, whichever sessions share a batch."""
+    world = World([CAP])
+    for number in (3, 1, 2, 1, 3):
+        world.decide("pay", f"s{number}", args={"amount": 900})
+    taken: list[Incident] = []
+    found = replay(policies([CAP]), world.store, scratch=MemoryStore(), each=taken.append, clock=world.clock)
+    assert [one.session for one in taken] == ["s3", "s1", "s2"]
+    assert (found.count, found.incidents) == (3, [])
+    assert replay(policies([CAP]), world.store, scratch=MemoryStore(), clock=world.clock).incidents == taken
+
+
+def test_what_is_read_page_by_page_is_read_once() -> None:
+    world = World([CAP])
+    for number in range(5):
+        world.decide("pay", f"s{number}", args={"amount": 900})
+    world.follow()
+    pages = list(paging.pages(world.store, Incident, size=2))
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert [one.session for page in pages for one in page] == [f"s{number}" for number in range(5)]

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylaw.adapters.stores import MemoryStore
-from bylaw.jobs.follow import sessions
+from bylaw.jobs.follow import memory, sessions
 from bylaw.jobs.follow.correlator import Correlator
+from bylaw.jobs.follow.recorded import placed
 from bylaw.jobs.follow.replay import replay
 from bylaw.model.events import Message, Origin, Response
 from bylaw.model.incidents import Following
@@ -130,7 +131,7 @@ def follow(store: MemoryStore, *, batch: int = 500) -> None:
 @settings(max_examples=120, deadline=None)
 @given(steps=st.lists(STEPS, min_size=4, max_size=25), data=st.data())
 def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...]], data: st.DataObject) -> None:
-    rows = sorted(live(steps), key=sessions._place)
+    rows = [row for _, _, row in sorted(map(placed, live(steps)))]
     ordered = copied(rows)
     follow(ordered)
     again = data.draw(st.lists(st.sampled_from(rows), max_size=4)) if rows else []
@@ -148,8 +149,17 @@ def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...
 
 
 @settings(max_examples=60, deadline=None)
-@given(steps=st.lists(STEPS, min_size=4, max_size=25), cuts=st.sets(st.integers(0, 25)), batch=st.integers(1, 9))
-def test_a_replay_gives_what_was_followed_live(steps: list[tuple[Any, ...]], cuts: set[int], batch: int) -> None:
+@given(
+    steps=st.lists(STEPS, min_size=4, max_size=25),
+    cuts=st.sets(st.integers(0, 25)),
+    batch=st.integers(1, 9),
+    idle=st.integers(0, 5),
+    room=st.sampled_from([0, 20_000, 1 << 20]),
+)
+def test_a_replay_gives_what_was_followed_live(
+    steps: list[tuple[Any, ...]], cuts: set[int], batch: int, idle: int, room: int
+) -> None:
+    """Also where sessions are written and read again in between, for want of room."""
     drive = Drive()
     for number, step in enumerate(steps):
         drive.step(*step)
@@ -157,9 +167,26 @@ def test_a_replay_gives_what_was_followed_live(steps: list[tuple[Any, ...]], cut
             drive.world.follow(RULES, batch=batch)
     drive.world.follow(RULES, batch=batch)
     scratch = MemoryStore()
-    replayed = replay(policies(RULES), drive.world.store, scratch=scratch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "MOST_IDLE", idle)
+        patch.setattr(memory, "ROOM", room)
+        replayed = replay(policies(RULES), drive.world.store, scratch=scratch, batch=batch)
     assert summary(scratch) == summary(drive.world.store)
     assert sorted(map(told, replayed.incidents)) == summary(scratch)["incidents"]
+
+
+def test_what_is_kept_decoded_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MOST_IDLE", 100)
+    rows = [_call(f"s{number // 5}", float(number), "pay", "allow") for number in range(1_000)]
+    held: list[int] = []
+    correlator = Correlator(policies(RULES), copied(rows), target=MemoryStore(), write_each=False, batch=50, behind=1)
+    correlator.catch_up(each=lambda step: held.append(len(correlator._memory._held)))
+    assert max(held) == held[-1] == 30  # of the latest batch, and of what came up to 100 events before it
+    monkeypatch.setattr(memory, "ROOM", 200_000)
+    monkeypatch.setattr(memory, "MOST_IDLE", 1_000_000)
+    live, kept = Correlator(policies(RULES), copied(rows), batch=50), list[int]()
+    live.catch_up(each=lambda step: kept.append(live._memory._size))
+    assert 100_000 < max(kept) <= 200_000
 
 
 def test_a_late_event_takes_back_what_it_disproves() -> None:

@@ -221,3 +221,20 @@ def test_without_recipients_nothing_is_put_into_the_outbox() -> None:
 
 def _events(receiver: Receiver) -> list[str]:
     return [json.loads(body)["event"] for _, _, body in receiver.got]
+
+
+def test_a_recipient_that_is_down_does_not_hold_up_the_other(receiver: Receiver) -> None:
+    with receiving() as second:
+        receiver.answers = [503] * 100
+        world = World([ASK], review_seconds=1000.0)
+        for n in range(40):
+            world.decide("wire", session=f"s{n}")
+        world.follow(notify=True)
+        world.clock.now += 10
+        Reminders(world.store, Reminding(escalate_seconds=5), clock=world.clock).sweep()
+        told: list[Notification] = []
+        posters = {"first": Webhook(receiver.address, SECRET), "second": Webhook(second.address, SECRET)}
+        carrier = Courier(world.store, posters, undelivered=told.append, clock=world.clock)  # type: ignore[arg-type]
+        carrier.deliver()
+    assert (len(receiver.got), len(told), told[0].status) == (1, 1, "pending")
+    assert set(_events(second)) == {"review.escalated"} and len(second.got) == 31

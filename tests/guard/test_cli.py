@@ -96,7 +96,7 @@ def test_prune_keeps_the_chain_whole(tmp_path: Path) -> None:
 def test_what_an_agent_says_does_not_steer_the_terminal_of_whoever_approves(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     hostile = {"tool": "pay", "arguments": {"n": 5, "to": "\u202eeve" + "x" * 200}, "session": "\x1b[2Jgone\n"}
-    _, asked = shell.decide(hostile)
+    shell.decide(hostile)
     code, out, _ = shell.run("reviews")
     assert code == 0 and len(out.splitlines()) == 1
     assert "\x1b" not in out and "\u202e" not in out and "\\x1b[2Jgone\\n" in out and "x" * 200 in out

@@ -11,8 +11,8 @@ import pytest
 
 from bylaw.adapters.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.jobs.guard.guard import Guard
-from bylaw.jobs.guard.redaction import _SHORTEST, SECRETS, redacted
 from bylaw.jobs.guard.session import MOST_UNSETTLED
+from bylaw.jobs.redaction.secrets import _SHORTEST, SECRETS, redacted
 from bylaw.model.events import Message, Origin, Response, SessionEnd
 from bylaw.model.guarding import Action
 from bylaw.model.stores import StoreUnavailable

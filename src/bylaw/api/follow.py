@@ -14,6 +14,7 @@ from bylaw.jobs.follow.correlator import BATCH, Correlator
 from bylaw.jobs.follow.courier import Courier, Patience
 from bylaw.jobs.follow.loop import Loop
 from bylaw.jobs.follow.reminders import Reminders, Reminding
+from bylaw.jobs.follow.replay import Replayed
 from bylaw.jobs.follow.replay import replay as run
 from bylaw.model.guarding import GuardPolicy
 from bylaw.model.incidents import Incident, Recipient
@@ -57,11 +58,12 @@ def replay(
     *,
     since: float | None = None,
     write: bool = False,
+    each: Callable[[Incident], object] | None = None,
     clock: Callable[[], float] = time.time,
-) -> list[Incident]:
+) -> Replayed:
     with tempfile.TemporaryDirectory(prefix="bylaw-replay-") as folder:
         scratch = SqliteStore(Path(folder) / "replay.db")
         try:
-            return run(policies, store, scratch=scratch, since=since, write=write, clock=clock).incidents
+            return run(policies, store, scratch=scratch, since=since, write=write, each=each, clock=clock)
         finally:
             scratch.close()

@@ -64,6 +64,10 @@ class Following(FollowRecord, frozen=True, kw_only=True):
     """reviews of the session → the tool that they were asked about"""
     inexact: bool = False
     """whether an event came too late to be put where it belongs"""
+    lost: tuple[str, ...] = ()
+    """rules that looked at something that is not written down, so that what they remember is not known"""
+    unjudged: dict[str, int] = {}
+    """rule → how often it could not be judged, since what it looks at is not written down"""
 
 
 class Detection(FollowRecord, frozen=True, kw_only=True):

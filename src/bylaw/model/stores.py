@@ -194,10 +194,11 @@ class GuardStore(Protocol):
         status: str | None = None,
         session: str | None = None,
         until: float | None = None,
-        skip: int = 0,
+        after: str | None = None,
         limit: int = 1000,
     ) -> Sequence[R]:
-        """Records of the follow-up, as committed, oldest first. `until`: only those whose `at` is not later."""
+        """Records of the follow-up, as committed, oldest first. `until`: only those whose `at` is not later. `after`:
+        from the one after the record of this id, none where it is not there any more."""
         ...
 
     def audit_head(self) -> AuditHead:

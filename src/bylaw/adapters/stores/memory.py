@@ -131,11 +131,14 @@ class MemoryStore:
         status: str | None = None,
         session: str | None = None,
         until: float | None = None,
-        skip: int = 0,
+        after: str | None = None,
         limit: int = 1000,
     ) -> list[R]:
         self._check_open()
-        found = (one for (of, _), one in list(self._tables.followed.items()) if of is kind)
+        everything = iter(list(self._tables.followed.items()))
+        if after is not None and (kind, after) not in (key for key, _ in everything):  # moves on to the one after it
+            return []
+        found = (one for (of, _), one in everything if of is kind)
         wanted = (
             one
             for one in found
@@ -143,7 +146,7 @@ class MemoryStore:
             and session in (None, one.record.session)
             and (until is None or one.record.at <= until)
         )
-        return [decode_followed(kind, one.text, one.state) for one in islice(wanted, skip, skip + limit)]
+        return [decode_followed(kind, one.text, one.state) for one in islice(wanted, limit)]
 
     def audit_head(self) -> AuditHead:
         self._check_open()

@@ -90,7 +90,12 @@ _AUDIT_HEAD = (
         (SELECT seq || ':' || hash FROM audit ORDER BY seq DESC LIMIT 1), '0:' || id) FROM audit_chain""",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD)
+_FOLLOW_IN_ORDER = (
+    # Whoever goes through all incidents does so by number, page after page.
+    "CREATE INDEX IF NOT EXISTS followed_by_kind ON followed (kind)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD, _FOLLOW_IN_ORDER)
 
 
 def refusal(connection: sqlite3.Connection) -> str | None:

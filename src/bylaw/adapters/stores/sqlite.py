@@ -37,8 +37,13 @@ _EVENTS_OF_SESSION = """SELECT session, kind, at, data, seq FROM events WHERE se
 _AUDIT_HEAD = "SELECT id, seq FROM audit_chain, sqlite_sequence WHERE name = 'audit head'"
 _AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
 
-_FOLLOWED = "SELECT record, state FROM followed WHERE kind = ? {} ORDER BY number LIMIT ? OFFSET ?"
-_CONDITIONS = {"session": "AND session = ?", "status": "AND status = ?", "until": "AND at <= ?"}
+_FOLLOWED = "SELECT record, state FROM followed WHERE {} ORDER BY number LIMIT ?"
+_CONDITIONS = {
+    "after": "number > (SELECT number FROM followed WHERE kind = ?1 AND id = ?)",
+    "session": "session = ?",
+    "status": "status = ?",
+    "until": "at <= ?",
+}
 
 
 class SqliteStore:
@@ -64,7 +69,7 @@ class SqliteStore:
     def reviews(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
     ) -> list[ReviewRecord]:
-        rows = self._read(_REVIEWS, (status, None if session is None else to_column(session), limit))
+        rows = self._read(_REVIEWS, (status, _column(session), limit))
         return [decode_review(text) for (text,) in rows]
 
     def events(self, *, after: int = 0, session: str | None = None, limit: int = 1000) -> list[EventRow]:
@@ -87,13 +92,13 @@ class SqliteStore:
         status: str | None = None,
         session: str | None = None,
         until: float | None = None,
-        skip: int = 0,
+        after: str | None = None,
         limit: int = 1000,
     ) -> list[R]:
-        asked = {"session": None if session is None else to_column(session), "status": status, "until": until}
+        asked = {"after": _column(after), "session": _column(session), "status": status, "until": until}
         given = {name: value for name, value in asked.items() if value is not None}
-        query = _FOLLOWED.format(" ".join(_CONDITIONS[name] for name in given))
-        rows = self._read(query, (kind.__name__, *given.values(), limit, skip))
+        query = _FOLLOWED.format(" AND ".join(["kind = ?1", *(_CONDITIONS[name] for name in given)]))
+        rows = self._read(query, (kind.__name__, *given.values(), limit))
         return [decode_followed(kind, text, state) for text, state in rows]
 
     def audit_head(self) -> AuditHead:
@@ -110,3 +115,7 @@ class SqliteStore:
     def _read(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(query, values).fetchall()
+
+
+def _column(text: str | None) -> str | bytes | None:
+    return None if text is None else to_column(text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.guard.incident_lines import as_json, line
+from bylaw.cli.guard.incident_lines import as_json, line, notification_line, unjudged_lines
 from bylaw.cli.guard.opening import STORE, opened
 from bylaw.cli.guard.rules import POLICY, VERSION, loaded
 from bylaw.cli.problems import show_on_stderr
@@ -19,7 +19,7 @@ from bylaw.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
     from bylaw.jobs.follow.correlator import Step
-    from bylaw.model.incidents import Recipient
+    from bylaw.model.incidents import Notification, Recipient
     from bylaw.model.ports import Poster
 
 SECRET = "BYLAW_WEBHOOK_SECRET"
@@ -58,7 +58,8 @@ def follow(
     """Follow the event log with these rules: raise incidents and alerts, deliver notifications.
 
     Goes on from where the last one stopped, until SIGTERM or Ctrl-C. Each event counts once, whatever happens in
-    between. A window counter acts here.
+    between. A window counter acts here. A notification that could not be delivered is told on standard error; with
+    --once, the exit code is then 4.
     """
     from bylaw.jobs.follow.correlator import Correlator
     from bylaw.jobs.follow.courier import Courier
@@ -71,6 +72,13 @@ def follow(
         show_on_stderr(problem.diagnostics)
         return ExitCode.BAD_INPUT
     posters = _posters(webhook, escalate_to)
+    delivered = True
+
+    def undelivered(notification: Notification) -> None:
+        nonlocal delivered
+        delivered = False
+        click.echo(f"not delivered: {notification_line(notification)}", err=True)
+
     with opened(store) as kept:
         reminding = Reminding(
             expiring_seconds=warn_before, escalate_seconds=escalate_after if "second" in posters else None
@@ -78,7 +86,7 @@ def follow(
         loop = Loop(
             Correlator(rules, kept, notify=bool(posters)),
             reminders=Reminders(kept, reminding) if posters else None,
-            courier=Courier(kept, posters) if posters else None,
+            courier=Courier(kept, posters, undelivered=undelivered) if posters else None,
             poll=poll,
             each=lambda step: _tell(step, is_json),
             trouble=lambda why: click.echo(f"waiting: {why}", err=True),
@@ -88,7 +96,7 @@ def follow(
         else:
             with _stopped_by_signals() as stop:
                 loop.run(stop)
-    return ExitCode.OK
+    return ExitCode.OUT_OF_REACH if once and not delivered else ExitCode.OK
 
 
 def _posters(webhook: str | None, escalate_to: str | None) -> dict[Recipient, Poster]:
@@ -110,6 +118,8 @@ def _tell(step: Step, is_json: bool) -> None:
         click.echo(as_json(incident, what="withdrawn") if is_json else f"withdrawn {line(incident)}")
     for problem in step.unreadable:
         click.echo(f"cannot be read: {problem}", err=True)
+    for text in unjudged_lines(step.unjudged):
+        click.echo(text, err=True)
 
 
 @contextmanager

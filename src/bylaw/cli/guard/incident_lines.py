@@ -4,21 +4,21 @@ terminal as it is."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from bylaw.model.incidents import Alert, Detection, FollowRecord, Incident
+from bylaw.model.incidents import Alert, Detection, FollowRecord, Incident, Notification
 from bylaw.report.terminal import printable
 
 
 def line(incident: Incident) -> str:
-    often = "once" if incident.count == 1 else f"{incident.count:,} times"
     whose = f", assigned to {incident.assignee}" if incident.assignee else ""
-    stopped = f", {incident.stopped:,} stopped" if incident.stopped else ""
+    often = _times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
     return printable(
-        f"{incident.id}  {incident.status}{whose}  {incident.severity.value}  `{incident.rule}` {often}{stopped}"
+        f"{incident.id}  {incident.status}{whose}  {incident.severity.value}  `{incident.rule}` {often}"
         f"  session {incident.session}: {incident.message}"
     )
 
@@ -29,7 +29,14 @@ def alert_line(alert: Alert) -> str:
     )
 
 
-def shown(incident: Incident, detections: list[Detection]) -> list[str]:
+def notification_line(one: Notification) -> str:
+    tries = f"{len(one.deliveries):,} {'try' if len(one.deliveries) == 1 else 'tries'}"
+    last = f": {one.deliveries[-1].problem}" if one.deliveries and one.deliveries[-1].problem else ""
+    due = f", next at {moment(one.at)}" if one.status == "pending" and one.deliveries else ""
+    return printable(f"{one.id}  {one.status}  to the {one.to} recipient, {tries}{last}{due}")
+
+
+def shown(incident: Incident, detections: Sequence[Detection]) -> list[str]:
     lines = [line(incident), f"  seen {moment(incident.first_seen)} to {moment(incident.last_seen)}"]
     lines += [f"  {incident.line}"] if incident.line else []
     for one in detections:
@@ -54,3 +61,16 @@ def moment(at: float) -> str:
 def as_json(record: FollowRecord, **more: Any) -> str:
     plain = msgspec.to_builtins(record)
     return json.dumps({**{key: plain[key] for key in plain if key not in ("version", "notify", "state")}, **more})
+
+
+def unjudged_lines(unjudged: Mapping[str, int]) -> list[str]:
+    """What could not be judged, rule by rule."""
+    return [
+        printable(f"could not be judged: `{rule}` {_times(count)}, it looks at what is not written down")
+        for rule, count in sorted(unjudged.items())
+        if count > 0
+    ]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

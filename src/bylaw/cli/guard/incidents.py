@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from bylaw.cli.guard.incident_lines import alert_line, as_json, line, shown
-from bylaw.cli.guard.opening import STORE, opened
+from bylaw.cli.guard.incident_lines import alert_line, as_json, line, notification_line, shown
+from bylaw.cli.guard.opening import LIMIT, STORE, opened, within
 from bylaw.errors import ExitCode
+from bylaw.model.rule import Severity
 
 if TYPE_CHECKING:
     from bylaw.jobs.follow.incidents import Incidents
@@ -23,38 +25,104 @@ JSON = click.option("--json", "is_json", is_flag=True, help="One JSON object a l
 
 @click.group(name="incidents")
 def incidents() -> None:
-    """What the follow-up has found: list, show, acknowledge, assign, note, solve."""
+    """What the follow-up has found, and what people do with it."""
 
 
 @incidents.command(name="list")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Solved ones too.")
 @click.option("--session", metavar="KEY", help="Only of this session.")
-@click.option("--alerts", is_flag=True, help="The alerts that wait to be acknowledged instead.")
+@click.option("--rule", metavar="ID", help="Only of this rule.")
+@click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only of this severity.")
+@click.option("--assignee", metavar="NAME", help="Only those given to this person.")
+@LIMIT
 @JSON
-def list_(store: str, everything: bool, session: str | None, alerts: bool, is_json: bool) -> ExitCode:
+def list_(
+    store: str,
+    everything: bool,
+    session: str | None,
+    rule: str | None,
+    severity: str | None,
+    assignee: str | None,
+    limit: int,
+    is_json: bool,
+) -> ExitCode:
     """List the incidents that are not solved, oldest first."""
     from bylaw.jobs.follow.incidents import Incidents
 
+    wanted = {"rule": rule, "severity": severity, "assignee": assignee}
     with opened(store) as kept:
-        found = Incidents(kept)
-        if alerts:
-            lines = [as_json(a) if is_json else alert_line(a) for a in found.alerts(status="pending")]
-        else:
-            listed = [i for i in found.list(session=session, limit=100_000) if everything or i.status != "solved"]
-            lines = [as_json(incident) if is_json else line(incident) for incident in listed]
+        found = (one for one in Incidents(kept).each(session=session) if everything or one.status != "solved")
+        fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in wanted.items()))
+        listed = within(limit, list(islice(fitting, limit + 1)))
+    _list([as_json(one) if is_json else line(one) for one in listed], is_json, "no incident is open")
+    return ExitCode.OK
+
+
+@incidents.command(name="alerts")
+@STORE
+@click.option("--all", "everything", is_flag=True, help="Acknowledged ones too.")
+@LIMIT
+@JSON
+def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
+    """List the alerts that wait to be acknowledged: what a rule would have paused, found too late for that."""
+    from bylaw.jobs.follow.incidents import Incidents
+
+    with opened(store) as kept:
+        found = Incidents(kept).alerts(status=None if everything else "pending", limit=limit + 1)
+    _list([as_json(one) if is_json else alert_line(one) for one in within(limit, found)], is_json, "no alert waits")
+    return ExitCode.OK
+
+
+@incidents.command(name="outbox")
+@STORE
+@click.option("--all", "everything", is_flag=True, help="Delivered ones too.")
+@LIMIT
+@JSON
+def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
+    """List the notifications that were not delivered: those that wait, and those that were given up."""
+    from bylaw.jobs.follow.incidents import Incidents
+
+    with opened(store) as kept:
+        box = Incidents(kept)
+        found = [
+            one
+            for status in (("failed", "pending", "delivered") if everything else ("failed", "pending"))
+            for one in box.notifications(status=status, limit=limit + 1)
+        ]
+    lines = [as_json(one) if is_json else notification_line(one) for one in within(limit, found)]
+    _list(lines, is_json, "nothing waits to be delivered")
+    return ExitCode.OK
+
+
+@incidents.command(name="resend")
+@click.argument("notification")
+@STORE
+def resend(notification: str, store: str) -> ExitCode:
+    """Try a notification again that was given up."""
+    from bylaw.jobs.follow.incidents import Incidents, NotChanged
+
+    with opened(store) as kept:
+        try:
+            click.echo(notification_line(Incidents(kept).resend(notification)))
+        except NotChanged as why:
+            raise click.ClickException(str(why)) from None
+    return ExitCode.OK
+
+
+def _list(lines: list[str], is_json: bool, nothing: str) -> None:
     for text in lines:
         click.echo(text)
     if not lines and not is_json:
-        click.echo("no alert waits" if alerts else "no incident is open")
-    return ExitCode.OK
+        click.echo(nothing)
 
 
 @incidents.command(name="show")
 @click.argument("incident")
 @STORE
+@LIMIT
 @JSON
-def show(incident: str, store: str, is_json: bool) -> ExitCode:
+def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
     """Show an incident with its events and its history."""
     from bylaw.jobs.follow.incidents import Incidents
 
@@ -63,11 +131,11 @@ def show(incident: str, store: str, is_json: bool) -> ExitCode:
         known = found.get(incident)
         if known is None:
             raise click.ClickException(f"there is no incident `{incident}`")
-        detections = list(found.detections(known, limit=100_000))
+        detections = within(limit, found.detections(known, limit=limit + 1))
     if is_json:
         click.echo(as_json(known, detections=msgspec.to_builtins(detections)))
     else:
-        click.echo("\n".join(shown(known, detections[:100])))
+        click.echo("\n".join(shown(known, detections)))
     return ExitCode.OK
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bylaw.cli.guard.incident_lines import as_json, line
+from bylaw.cli.guard.incident_lines import as_json, line, unjudged_lines
 from bylaw.cli.guard.opening import STORE, opened
 from bylaw.cli.guard.rules import POLICY, VERSION, loaded
 from bylaw.cli.problems import show_on_stderr
@@ -40,14 +40,24 @@ def replay(
     with opened(store) as kept, tempfile.TemporaryDirectory(prefix="bylaw-replay-") as folder:
         scratch = SqliteStore(Path(folder) / "replay.db")
         try:
-            done = run(rules, kept, scratch=scratch, since=start, write=write)
+            done = run(
+                rules,
+                kept,
+                scratch=scratch,
+                since=start,
+                write=write,
+                each=lambda incident: click.echo(as_json(incident) if is_json else line(incident)),
+            )
         finally:
             scratch.close()
-    for incident in done.incidents:
-        click.echo(as_json(incident) if is_json else line(incident))
     if not is_json:
         raised = f"; {done.written:,} detections written" if write else ""
-        click.echo(f"{done.events:,} events, {len(done.incidents):,} incidents{raised}")
+        incidents = "1 incident" if done.count == 1 else f"{done.count:,} incidents"
+        click.echo(f"{done.events:,} events, {incidents}{raised}")
+    for text in unjudged_lines(done.unjudged):
+        click.echo(text, err=True)
+    if done.unreadable:
+        click.echo(f"cannot be read: {done.unreadable:,} events, which are not as a guard writes them", err=True)
     return ExitCode.OK
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bylaw.jobs.audit.sessions import Held
 from bylaw.jobs.guard.records import as_json
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.audit import AuditFinding, AuditReport
 from bylaw.model.decision import Decision
 from bylaw.model.stores import AuditRow

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.contract import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
 
 CALM = "calm baseline"

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import ref
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.events import Deferred, Event
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import EventRef

@@ -9,23 +9,25 @@ The rules are asked before that transaction begins: it only writes, so that no d
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.jobs.follow.fold import following
+from bylaw.jobs.follow.memory import Memory
 from bylaw.jobs.follow.notices import about_review, enqueue
 from bylaw.jobs.follow.raising import Raised, Raising
-from bylaw.jobs.follow.recorded import FOLDED
-from bylaw.jobs.follow.sessions import Followed, Sessions, written
+from bylaw.jobs.follow.recorded import FOLDED, Placed, placed
+from bylaw.jobs.follow.sessions import Followed, Sessions
+from bylaw.jobs.follow.unwritten import Rules
 from bylaw.model.guarding import GuardPolicy
-from bylaw.model.incidents import Detection, Incident, Position
+from bylaw.model.incidents import Incident, Position
 from bylaw.model.stores import EventRow, GuardStore, StoreConflict, Transaction
 
 BATCH = 500
+BEHIND = 4
+"""what is remembered of a session is then written less often"""
 NAME = "follow"
 
 
@@ -39,6 +41,9 @@ class Step(Struct):
     again: int = 0
     """sessions that were folded anew, since an event came late"""
     unreadable: list[str] = []
+    unjudged: dict[str, int] = {}
+    """rule → how often it could not be judged, since what it looks at is not written down; fewer than none where that
+    was said too often before"""
 
 
 class Correlator:
@@ -50,36 +55,40 @@ class Correlator:
         store: GuardStore,
         *,
         target: GuardStore | None = None,
+        write_each: bool = True,
         notify: bool = False,
         batch: int = BATCH,
+        behind: int = BEHIND,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`write_each`: whether what is remembered of a session is written with each batch, so that another correlator
+        can go on from there. `behind`: how many times as many events a batch has while more are waiting."""
         self._source, self._target = store, target or store
-        self._notify, self._batch, self._clock = notify, batch, clock
-        compiled = following(policies)
-        joined = "\n".join(policy.hash for policy in compiled.all)
-        self._policy = "sha256:" + hashlib.sha256(joined.encode()).hexdigest()
-        self._sessions = Sessions(compiled, self._policy, source=store, target=self._target)
+        self._notify, self._clock = notify, clock
+        self._batch, self._behind = batch, batch * behind
+        rules = Rules(policies)
+        self._memory = Memory(rules, self._target, write_each=write_each)
+        self._sessions = Sessions(rules, self._memory, source=store, target=self._target)
         self._at: Position | None = None
+        self._is_behind = False
 
     def step(self) -> Step:
         """Follow the next batch; `events` is 0 where nothing is left."""
         at = self._at or self._position()
-        rows = self._source.events(after=at.seq, limit=self._batch)
+        limit = self._behind if self._is_behind else self._batch
+        rows = self._source.events(after=at.seq, limit=limit)
+        self._is_behind = len(rows) == limit
         if not rows:
             self._at = at
             return Step()
-        followed = self._follow(rows, before=at.seq)
         try:
-            step = self._write(at, rows, followed)
+            return self._write(at, rows, self._follow(rows, before=at.seq))
         except StoreConflict:  # somebody else follows this store as well, and was faster
-            self._at = None
-            self._sessions.forget()
+            self._start_over()
             return Step(events=len(rows))
         except BaseException:
-            self._at = None
+            self._start_over()
             raise
-        return step
 
     def catch_up(self, *, each: Callable[[Step], object] | None = None) -> Step:
         """Every batch there is."""
@@ -90,49 +99,51 @@ class Correlator:
             total.events += step.events
             total.detections += step.detections
             total.again += step.again
+            total.unjudged = added(total.unjudged, step.unjudged)
         return total
 
+    def _start_over(self) -> None:
+        """What was taken up was changed, and never written."""
+        self._at = None
+        self._memory.forget()
+
     def _position(self) -> Position:
-        found = self._target.followed(Position, limit=1)
+        found = self._target.followed(Position, session="", limit=1)
         return found[0] if found else Position(id=NAME)
 
     def _follow(self, rows: Sequence[EventRow], *, before: int) -> list[Followed]:
-        by_session: dict[str, list[EventRow]] = {}
+        by_session: dict[str, list[Placed]] = {}
         for row in rows:
             if row.kind in FOLDED:
-                by_session.setdefault(row.session, []).append(row)
-        return [self._sessions.follow(key, own, FOLDED, before) for key, own in by_session.items()]
+                by_session.setdefault(row.session, []).append(placed(row))
+        return [self._sessions.follow(key, own, before) for key, own in by_session.items()]
 
     def _write(self, at: Position, rows: Sequence[EventRow], followed: Sequence[Followed]) -> Step:
-        now, records = self._clock(), []
-        dumped = [written(one, now) for one in followed]
-        standing = [self._standing(one) for one in followed]
+        now = self._clock()
+        remembered = self._memory.to_write(followed, len(rows), now)
+        added = sorted((one for each in followed for one in each.added), key=lambda one: (one.when, one.seq))
         with self._target.transaction("") as transaction:
             raising = Raising(transaction, now=now, notify=self._notify)
             moved = transaction.put_followed(replace(at, seq=rows[-1].seq, at=now))
-            for one, record, left in zip(followed, dumped, standing, strict=True):
-                records.append(transaction.put_followed(record))
+            records = [transaction.put_followed(record) for record in remembered]
+            for one in followed:
                 if one.removed:
-                    raising.withdraw(one.removed, left)
-                for detected in one.added:
-                    raising.add(detected)
+                    raising.withdraw(one.removed, one.standing)
+            for detected in added:
+                raising.add(detected)
+            raising.finish()
             if self._notify:
                 _tell_of_reviews(transaction, rows, now)
         self._at = moved
-        for one, record in zip(followed, records, strict=True):
-            self._sessions.remember(one, record)
+        self._memory.written(followed, records)
         return _step(rows, followed, raising.raised)
 
-    def _standing(self, followed: Followed) -> list[Detection]:
-        """Those that were found before and still are: only wanted where others are taken back."""
-        if not followed.removed:
-            return []
-        gone = {one.id for one in followed.removed}
-        known = self._target.followed(Detection, session=followed.record.session, limit=_ALL)
-        return [one for one in known if one.id not in gone]
 
-
-_ALL = 1_000_000
+def added(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
+    if not other:
+        return one
+    summed = {key: one.get(key, 0) + other.get(key, 0) for key in one | other}
+    return {key: count for key, count in summed.items() if count}
 
 
 def _tell_of_reviews(transaction: Transaction, rows: Sequence[EventRow], now: float) -> None:
@@ -144,6 +155,9 @@ def _tell_of_reviews(transaction: Transaction, rows: Sequence[EventRow], now: fl
 
 
 def _step(rows: Sequence[EventRow], followed: Sequence[Followed], raised: Raised) -> Step:
+    unjudged: dict[str, int] = {}
+    for one in followed:
+        unjudged = added(unjudged, one.unjudged)
     return Step(
         events=len(rows),
         opened=raised.opened,
@@ -151,4 +165,5 @@ def _step(rows: Sequence[EventRow], followed: Sequence[Followed], raised: Raised
         detections=raised.detections,
         again=sum(one.again for one in followed),
         unreadable=[problem for one in followed for problem in one.unreadable],
+        unjudged=unjudged,
     )

@@ -14,6 +14,9 @@ from bylaw.model.ports import Posted, Poster
 from bylaw.model.stores import GuardStore
 
 AT_ONCE = 32
+"""tries of one round"""
+LOOKED_AT = 1_000
+"""notifications that are due, of which a round takes what it can: a recipient that is down holds up no other"""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -38,21 +41,27 @@ class Courier:
         posters: Mapping[Recipient, Poster],
         *,
         patience: Patience | None = None,
+        undelivered: Callable[[Notification], object] = lambda notification: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`posters`: how each recipient is reached."""
+        """`posters`: how each recipient is reached. `undelivered`: told of each try that failed."""
         self._store, self._posters, self._clock = store, posters, clock
+        self._undelivered = undelivered
         self._patience = patience or Patience()
 
     def deliver(self, *, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Try what is due, oldest first; how many were tried."""
-        due = self._store.followed(Notification, status="pending", until=self._clock(), limit=AT_ONCE)
-        tried = 0
+        """Try what is due, oldest first; how many were tried. A recipient that does not answer is left until later."""
+        due = self._store.followed(Notification, status="pending", until=self._clock(), limit=LOOKED_AT)
+        tried, down = 0, set[Recipient]()
         for notification in due:
-            if stopped():
+            if stopped() or tried == AT_ONCE:
                 break
-            self._note(notification, *self._try(notification))
-            tried += 1
+            if notification.to not in down:
+                posted, delivery = self._try(notification)
+                self._note(notification, posted, delivery)
+                tried += 1
+                if not posted.delivered and not posted.final:
+                    down.add(notification.to)
         return tried
 
     def _try(self, notification: Notification) -> tuple[Posted, Delivery]:
@@ -82,7 +91,9 @@ class Courier:
                 current = replace(current, status="failed")
             else:
                 current = replace(current, at=delivery.at + self._patience.until_next(len(current.deliveries)))
-            transaction.put_followed(current)
+            current = transaction.put_followed(current)
+        if not posted.delivered:
+            self._undelivered(current)
 
     def _is_over(self, notification: Notification) -> bool:
         tries, patience = notification.deliveries, self._patience

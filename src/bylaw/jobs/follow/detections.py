@@ -7,7 +7,7 @@ import json
 
 from bylaw.jobs.follow.fold import Found
 from bylaw.jobs.follow.recorded import digest, time_of
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.incidents import Detection
 
 LONGEST = 2_000

@@ -1,27 +1,30 @@
 """The rules of a guard over the rows of one session, in order. No rule is evaluated here: the guard's own parts do it.
 
 Rows are facts. A call that the guard allowed was made; one that it stopped was attempted and no more. Window counters
-hold here as they stand, and nothing that is found can undo a call.
+hold here as they stand, and nothing that is found can undo a call. What a rule looks at may not be in the rows: then it
+is not judged here, see `unwritten`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.jobs.follow.recorded import Decided, Unreadable, decided, observation, taken, time_of
+from bylaw.jobs.follow.recorded import Decided, Unreadable, decided, observation, taken
+from bylaw.jobs.follow.then import name_of, named, said, word
+from bylaw.jobs.follow.unwritten import Known, Rules, concerned_by, key, known
 from bylaw.jobs.guard.attempts import Limits, Refused, call_of
 from bylaw.jobs.guard.deciding import count, judge
-from bylaw.jobs.guard.happening import ended, observed, released, returned
-from bylaw.jobs.guard.policy import MESSAGES, CompiledPolicy
+from bylaw.jobs.guard.happening import concerned, ended, observed, released, returned
+from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.session import SessionState
-from bylaw.jobs.guard.tree import Chain, Policies, without_repeats
+from bylaw.jobs.guard.tree import Chain
 from bylaw.model.decision import Match
-from bylaw.model.events import ToolCall
-from bylaw.model.guarding import Action, GuardPolicy, GuardRule
+from bylaw.model.events import Event, Request, ToolCall
+from bylaw.model.guarding import Action, GuardRule
 from bylaw.model.stores import EventRow
 from bylaw.model.verdict import Verdict
 
@@ -29,6 +32,7 @@ MOST_ASKED = 256
 """reviews of a session whose tool is kept in mind"""
 _ANY_SIZE = Limits(bytes=1 << 30, depth=256)
 """what was written down was bounded when it was"""
+_NONE: frozenset[str] = frozenset()
 
 
 class Found(Struct, frozen=True, kw_only=True):
@@ -43,32 +47,37 @@ class Found(Struct, frozen=True, kw_only=True):
     call: ToolCall | None = None
 
 
-def following(policies: Sequence[GuardPolicy]) -> Policies:
-    """The policies as the follow-up has them: every window counter holds."""
-    inline = [replace(p, rules=tuple(replace(r, inline=True) for r in p.rules)) for p in without_repeats(policies)]
-    return Policies([CompiledPolicy(policy) for policy in inline])
-
-
 class Fold:
     """One session, as far as it was followed."""
 
-    def __init__(self, policies: Policies, state: SessionState, asked: Mapping[str, str] | None = None) -> None:
-        self._policies, self.state = policies, state
+    def __init__(
+        self,
+        rules: Rules,
+        state: SessionState,
+        *,
+        asked: Mapping[str, str] | None = None,
+        lost: Iterable[str] = (),
+        unjudged: Mapping[str, int] | None = None,
+    ) -> None:
+        """As `Following` has them."""
+        self._rules, self._policies, self.state = rules, rules.policies, state
         self.asked = dict(asked or {})
+        self.lost = set(lost)
+        self.unjudged = dict(unjudged or {})
 
-    def step(self, row: EventRow) -> list[Found]:
+    def step(self, row: EventRow, at: float) -> Sequence[Found]:
         """Raises Unreadable for a row that no guard has written; then nothing has changed."""
         match row.kind:
             case "decision":
-                return self._decision(row, decided(row))
+                return self._decision(row, decided(row, at))
             case "taken":
-                self._taken(taken(row))
+                self._taken(taken(row, at))
             case "result":
-                return self._result(row)
+                return self._result(row, at)
             case "observation":
-                return self._observation(row)
+                return self._observation(row, at)
             case "session" if row.data.get("how") == "ended":
-                return self._told(row, ended(self.state, complete=row.data.get("why") is None))
+                return self._ended(row)
             case "run":
                 self.state.runs[_text(row, "run")] = (row.data.get("agent"), row.data.get("parent_run"))
             case "release":
@@ -77,47 +86,59 @@ class Fold:
                 self.asked[_text(row, "review")] = _text(row, "tool")
                 if len(self.asked) > MOST_ASKED:
                     del self.asked[next(iter(self.asked))]
-        return []
+        return ()
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _decision(self, row: EventRow, told: Decided) -> list[Found]:
+    def _decision(self, row: EventRow, told: Decided) -> Sequence[Found]:
         if not told.judged and not (told.resumed and told.action == "allow"):
-            return []
+            return ()
         placed = self._placed(told)
         if placed is None:
-            return []
-        call, chain = placed
+            return ()
+        call, chain, gone = placed
         state = self.state
         matches: Sequence[Match] = ()
         if told.judged:
             matches = judge(chain, state, call, Action.BLOCK)
-            count(chain.elsewhere, state, call)
+            if chain.elsewhere:
+                count(chain.elsewhere, state, call)
         elif self.asked.get(told.review or "", call.name) != call.name:  # a person chose another tool: a new attempt
             count(chain.judging, state, call)
         if told.action == "allow":
             self._made(chain, call)
-        return list(self._matched(row, told, matches, chain, call)) if matches else []
+        found: Sequence[Found] = ()
+        if told.judged and (matches or gone is not None or self.lost):
+            found = list(self._matched(row, told, matches, chain, call, gone))
+        if gone is not None and told.action == "allow":
+            self.lost |= gone.lost
+        return found
 
     def _taken(self, told: Decided) -> None:
         placed = self._placed(told)
         if placed is not None:
-            call, chain = placed
+            call, chain, gone = placed
             count(chain.judging, self.state, call)
             self._made(chain, call)
+            self.lost |= gone.lost if gone is not None else _NONE
 
-    def _placed(self, told: Decided) -> tuple[ToolCall, Chain] | None:
+    def _placed(self, told: Decided) -> tuple[ToolCall, Chain, Known | None] | None:
         """The call, and whose rules hold for it; None where no rule can be asked about it, now as then."""
         state, attempt = self.state, told.attempt
         if attempt.agent is None:
-            known = state.runs.get(attempt.run, (None, None))[0] if attempt.run is not None else None
-            attempt = replace(attempt, agent=known or self._policies.named(None))
+            agent = state.runs.get(attempt.run, (None, None))[0] if attempt.run is not None else None
+            agent = agent or self._policies.named(None)
+            attempt = replace(attempt, agent=agent) if agent is not None else attempt
         try:
             call = call_of(attempt, told.call_id, state.origin, state.turn, _ANY_SIZE, _no_clock)
             state.met(attempt)
-            return call, self._policies.chain(attempt, state)
+            chain = self._policies.chain(attempt, state)
         except Refused:
             return None
+        if told.gone is None:
+            return call, chain, None
+        as_known = known(call, chain, told.gone)
+        return as_known.call, chain, as_known
 
     def _made(self, chain: Chain, call: ToolCall) -> None:
         for policy in chain.reserving:
@@ -126,81 +147,139 @@ class Fold:
             self.state.opened(call)
 
     def _matched(
-        self, row: EventRow, told: Decided, matches: Iterable[Match], chain: Chain, call: ToolCall
-    ) -> Iterable[Found]:
-        names = _names(chain, call.origin.agent)
+        self,
+        row: EventRow,
+        told: Decided,
+        matches: Sequence[Match],
+        chain: Chain,
+        call: ToolCall,
+        gone: Known | None,
+    ) -> Iterator[Found]:
+        rules = named(chain, call.origin.agent)
+        unclear = self._unclear(rules, matches, chain, call, gone)
+        told_then = word(row) if unclear and self._rules.are_those_of(told.policy) else None
         for match in matches:
-            known = match.rule in told.matched
-            stopped = known and told.action != "allow"
-            if match.shadow or not match.then.restricts or (known and told.in_shadow):
-                continue
-            if stopped and match.then is Action.PAUSE:  # a person was asked: that is what the rule wants
-                continue
-            yield Found(
-                row=row,
-                rule=match.rule,
-                guarded=names[match.rule],
-                message=match.message,
-                certain=match.certain,
-                stopped=stopped,
-                call=call,
-            )
+            if match.rule not in unclear:
+                yield from self._found(row, told, rules[match.rule][1], match, call)
+        for name in unclear:
+            _, guarded = rules[name]
+            if told_then is None:
+                self._count_unjudged(name, guarded)
+            elif name in told_then:
+                match = replace(told_then[name], shadow=guarded.shadow, then=guarded.then)
+                yield from self._found(row, told, guarded, match, call)
+
+    def _unclear(
+        self,
+        rules: Mapping[str, tuple[CompiledPolicy, GuardRule]],
+        matches: Sequence[Match],
+        chain: Chain,
+        call: ToolCall,
+        gone: Known | None,
+    ) -> list[str]:
+        """Rules that this call concerns and of which it is not known what they say, as decisions name them."""
+        lost = self.lost | gone.lost if gone is not None else self.lost
+        agent = call.origin.agent
+        found = [name_of(policy, id, agent) for policy, id in concerned_by(chain.judging, call, lost)] if lost else []
+        if gone is not None and gone.doubtful:
+            doubts = (one.rule for one in matches if not one.certain)
+            found += [name for name in doubts if key(rules[name][0], rules[name][1].rule.id) in gone.doubtful]
+        return found
+
+    def _found(self, row: EventRow, told: Decided, guarded: GuardRule, match: Match, call: ToolCall) -> Iterator[Found]:
+        before = match.rule in told.matched
+        stopped = before and told.action != "allow"
+        if match.shadow or not match.then.restricts or (before and told.in_shadow):
+            return
+        if stopped and match.then is Action.PAUSE:  # a person was asked: that is what the rule wants
+            return
+        yield Found(
+            row=row,
+            rule=match.rule,
+            guarded=guarded,
+            message=match.message,
+            certain=match.certain,
+            stopped=stopped,
+            call=call,
+        )
+
+    def _count_unjudged(self, name: str, guarded: GuardRule) -> None:
+        if not guarded.shadow and guarded.then.restricts:
+            self.unjudged[name] = self.unjudged.get(name, 0) + 1
 
     # -- what happens around them ---------------------------------------------------------------------------------
 
-    def _result(self, row: EventRow) -> list[Found]:
+    def _result(self, row: EventRow, at: float) -> Sequence[Found]:
         data = row.data
         call_id = _text(row, "result_of")
-        result, found = returned(
-            self._policies, self.state, call_id, data.get("content"), data.get("is_error"), time_of(row)
-        )
-        return self._told(row, found, call=result.call, agent=result.origin.agent)
+        result, found = returned(self._policies, self.state, call_id, data.get("content"), data.get("is_error"), at)
+        if data.get("redacted"):
+            self.lost |= self._rules.lost_by(result, redacted=True, asked=False)
+        if not found and not self.lost:
+            return ()
+        return self._told(row, found, event=result, call=result.call)
 
-    def _observation(self, row: EventRow) -> list[Found]:
+    def _observation(self, row: EventRow, at: float) -> Sequence[Found]:
+        data = row.data
         try:
-            event = observation(row)
+            event = observation(row, at)
+            asked = isinstance(event, Request) or bool((data.get("said") or {}).get("request"))
         except (KeyError, TypeError, AttributeError) as problem:
             raise Unreadable(f"event {row.seq}: {problem!r}") from problem
         event, found = observed(self._policies, self.state, event)
-        return [*self._told(row, found, agent=event.origin.agent), *self._taken_over(row, event.origin.agent)]
+        self.lost |= self._rules.lost_by(event, redacted=bool(data.get("redacted")), asked=asked)
+        return self._told(row, found, event=event) if found or self.lost else ()
+
+    def _ended(self, row: EventRow) -> Sequence[Found]:
+        policies = [own.policy for own in self.state.policies.values()]
+        found = ended(self.state, complete=row.data.get("why") is None)
+        lost = [(policy, id) for policy in policies for id in policy.rules if key(policy, id) in self.lost]
+        told = list(self._judged(row, found, lost, agent=None))
+        self.lost.clear()  # what the rules remembered is gone, so it is known again
+        return told
 
     def _told(
         self,
         row: EventRow,
         found: Iterable[tuple[CompiledPolicy, Verdict]],
         *,
+        event: Event,
         call: ToolCall | None = None,
-        agent: str | None = None,
-    ) -> list[Found]:
-        told: list[Found] = []
+    ) -> Sequence[Found]:
+        lost: Sequence[tuple[CompiledPolicy, str]] = ()
+        if self.lost:
+            lost = list(concerned_by(concerned(self._policies, event, self.state).reserving, event, self.lost))
+        return list(self._judged(row, found, lost, agent=event.origin.agent, call=call))
+
+    def _judged(
+        self,
+        row: EventRow,
+        found: Iterable[tuple[CompiledPolicy, Verdict]],
+        lost: Sequence[tuple[CompiledPolicy, str]],
+        *,
+        agent: str | None,
+        call: ToolCall | None = None,
+    ) -> Iterator[Found]:
+        """What an event broke, and what the guard found at the time by rules that are lost."""
         agent = self._policies.named(agent)
         for policy, verdict in found:
-            guarded = policy.rules[verdict.rule.id]
-            if not guarded.shadow and guarded.then.restricts:
-                name = _name(policy, verdict.rule.id, agent)
-                told.append(Found(row=row, rule=name, guarded=guarded, message=verdict.message, call=call))
-        return told
+            if key(policy, verdict.rule.id) not in self.lost:
+                yield from self._broken(row, policy, verdict.rule.id, verdict.message, agent, call)
+        if not lost:
+            return
+        found_then = said(row) if self._rules.are_those_of(row.data.get("policy")) else None
+        for policy, id in lost:
+            if found_then is None:
+                self._count_unjudged(name_of(policy, id, agent), policy.rules[id])
+            elif id in found_then:
+                yield from self._broken(row, policy, id, found_then[id], agent, call)
 
-    def _taken_over(self, row: EventRow, agent: str | None) -> list[Found]:
-        """What the guard found by messages that it saw and did not write down: nobody can judge these again."""
-        said = {str(one.get("rule")): str(one.get("message")) for one in row.data.get("found") or ()}
-        told: list[Found] = []
-        for policy in self._policies.all if said and row.data.get("kind") != "message" else ():
-            for rule_id in said.keys() & policy.rules.keys():
-                guarded = policy.rules[rule_id]
-                if MESSAGES in policy.needs.get(rule_id, ()) and not guarded.shadow and guarded.then.restricts:
-                    name = _name(policy, rule_id, self._policies.named(agent))
-                    told.append(Found(row=row, rule=name, guarded=guarded, message=said[rule_id]))
-        return told
-
-
-def _name(policy: CompiledPolicy, rule_id: str, agent: str | None) -> str:
-    """As decisions name it: an ancestor's rule with its agent."""
-    return rule_id if policy.agent in (None, agent) else f"{policy.agent}/{rule_id}"
-
-
-def _names(chain: Chain, agent: str | None) -> dict[str, GuardRule]:
-    return {_name(policy, key, agent): rule for policy in chain.judging for key, rule in policy.rules.items()}
+    def _broken(
+        self, row: EventRow, policy: CompiledPolicy, rule: str, message: str, agent: str | None, call: ToolCall | None
+    ) -> Iterator[Found]:
+        guarded = policy.rules[rule]
+        if not guarded.shadow and guarded.then.restricts:
+            yield Found(row=row, rule=name_of(policy, rule, agent), guarded=guarded, message=message, call=call)
 
 
 def _text(row: EventRow, key: str) -> str:

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
 from bylaw.jobs.follow.notices import about_incident, enqueue
+from bylaw.jobs.follow.paging import each
 from bylaw.jobs.follow.raising import alert_id, note_change
-from bylaw.jobs.guard.redaction import redacted
-from bylaw.model.incidents import Alert, AlertStatus, Change, Detection, Incident, IncidentStatus
+from bylaw.jobs.redaction.secrets import redacted
+from bylaw.model.incidents import (
+    Alert,
+    AlertStatus,
+    Change,
+    Detection,
+    Incident,
+    IncidentStatus,
+    Notification,
+    NotificationStatus,
+)
 from bylaw.model.stores import GuardStore, Transaction
 
 LONGEST_NOTE = 4_000
@@ -32,18 +43,36 @@ class Incidents:
         """Oldest first."""
         return self._store.followed(Incident, status=status, session=session, limit=limit)
 
+    def each(self, *, session: str | None = None) -> Iterator[Incident]:
+        """All of them, oldest first."""
+        return each(self._store, Incident, session=session)
+
     def get(self, incident_id: str) -> Incident | None:
         with self._store.transaction("") as transaction:
             return transaction.followed(Incident, incident_id)
 
     def detections(self, incident: Incident, *, limit: int = 1000) -> Sequence[Detection]:
         """What it counts: the events, calls and runs."""
-        found = self._store.followed(Detection, session=incident.session, limit=limit)
-        return [one for one in found if one.incident == incident.id]
+        found = each(self._store, Detection, session=incident.session)
+        return tuple(islice((one for one in found if one.incident == incident.id), limit))
 
-    def alerts(self, *, status: AlertStatus | None = None) -> Sequence[Alert]:
+    def alerts(self, *, status: AlertStatus | None = None, limit: int = 1000) -> Sequence[Alert]:
         """`anomaly_alert` tasks. Whoever acknowledges the incident has taken note of its alert."""
-        return self._store.followed(Alert, status=status)
+        return self._store.followed(Alert, status=status, limit=limit)
+
+    def notifications(self, *, status: NotificationStatus | None = None, limit: int = 1000) -> Sequence[Notification]:
+        """The outbox: what waits to be delivered, was delivered, or was given up, with each try."""
+        return self._store.followed(Notification, status=status, limit=limit)
+
+    def resend(self, notification_id: str) -> Notification:
+        """Try one that was given up from the beginning; a running follow-up delivers it."""
+        with self._store.transaction("") as transaction:
+            found = transaction.followed(Notification, notification_id)
+            if found is None:
+                raise NotChanged(f"there is no notification `{notification_id}`")
+            if found.status != "failed":
+                raise NotChanged(f"the notification is {found.status}")
+            return transaction.put_followed(replace(found, status="pending", deliveries=(), at=self._clock()))
 
     def acknowledge(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
         return self._change(incident_id, by, "acknowledged", note)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from bylaw.jobs.follow.correlator import Correlator, Step
-from bylaw.jobs.follow.courier import Courier
+from bylaw.jobs.follow.courier import AT_ONCE, Courier
 from bylaw.jobs.follow.reminders import Reminders
 from bylaw.model.stores import StoreUnavailable
 
@@ -29,14 +29,17 @@ class Loop:
         self._correlator, self._reminders, self._courier = correlator, reminders, courier
         self._poll, self._each, self._trouble = poll, each, trouble
         self._swept = 0.0
+        self._broken: BaseException | None = None
+        """what ended the deliveries"""
 
     def once(self) -> None:
-        """Everything that is there, and one round of deliveries."""
+        """Everything that is there, and one try of each notification that is due."""
         self._correlator.catch_up(each=self._each)
         if self._reminders is not None:
             self._reminders.sweep()
         if self._courier is not None:
-            self._courier.deliver()
+            while self._courier.deliver() == AT_ONCE:
+                pass
 
     def run(self, stop: threading.Event) -> None:
         """A receiver that hangs holds up other notifications, and nothing else: they have a thread of their own."""
@@ -46,6 +49,8 @@ class Loop:
         self._repeat(stop, self._follow)
         if courier.is_alive():
             courier.join(self._poll + 1.0)
+        if self._broken is not None:
+            raise self._broken
 
     def _follow(self, stop: threading.Event) -> bool:
         step = self._correlator.step()
@@ -58,7 +63,11 @@ class Loop:
     def _carry(self, stop: threading.Event) -> None:
         courier = self._courier
         assert courier is not None
-        self._repeat(stop, lambda stop: courier.deliver(stopped=stop.is_set) > 0)
+        try:
+            self._repeat(stop, lambda stop: courier.deliver(stopped=stop.is_set) > 0)
+        except BaseException as broken:  # to follow on and tell nobody would look like all is well
+            self._broken = broken
+            stop.set()
 
     def _repeat(self, stop: threading.Event, work: Callable[[threading.Event], bool]) -> None:
         """At once where there was something to do, else after `poll`; longer while the store is out of reach."""

@@ -26,8 +26,13 @@ class Raised(Struct):
 
 
 class Raising:
+    """`finish` ends it: an incident is written once, however often it was broken in a batch."""
+
     def __init__(self, transaction: Transaction, *, now: float, notify: bool) -> None:
         self._transaction, self._now, self._notify = transaction, now, notify
+        self._last: dict[tuple[str, str], Incident] = {}
+        """rule and session → the newest incident, as far as it was counted"""
+        self._alerted: set[str] = set()
         self.raised = Raised()
 
     def add(self, detected: Detection) -> None:
@@ -35,18 +40,23 @@ class Raising:
         again: a replay may have raised it."""
         if self._transaction.followed(Detection, detected.id) is not None:
             return
-        incident = last_incident(self._transaction, detected.rule, detected.session)
+        key = detected.rule, detected.session
+        incident = self._last.get(key) or last_incident(self._transaction, *key)
         if incident is None or (incident.status == "solved" and incident.count):
             incident = self._opened(_new(detected, 1 if incident is None else incident.number + 1, self._now))
         elif incident.status == "solved":  # withdrawn, and it happened after all
             incident = self._opened(replace(incident, status="unresolved"))
-        incident = self._transaction.put_followed(replace(_counted(incident, detected), at=self._now))
+        incident = self._last[key] = _counted(incident, detected)
         self._transaction.put_followed(replace(detected, incident=incident.id, at=self._now))
         self.raised.detections += 1
         if incident.count == 1:
             self._tell(incident)
         if detected.then == "pause" and not detected.stopped:
             self._alert(incident, detected)
+
+    def finish(self) -> None:
+        for incident in self._last.values():
+            self._transaction.put_followed(replace(incident, at=self._now))
 
     def withdraw(self, gone: Iterable[Detection], left: Iterable[Detection]) -> None:
         """What late events have shown not to have happened. `left`: all that still stand in the session."""
@@ -73,6 +83,9 @@ class Raising:
             enqueue(self._transaction, about_incident(incident, "incident.opened", self._now))
 
     def _alert(self, incident: Incident, detected: Detection) -> None:
+        if incident.id in self._alerted:
+            return
+        self._alerted.add(incident.id)
         if self._transaction.followed(Alert, alert_id(incident)) is None:
             self._transaction.put_followed(_alert(incident, detected, self._now))
 

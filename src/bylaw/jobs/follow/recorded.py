@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from math import inf
-from typing import Any
+from math import isfinite
+from typing import Any, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct, convert, structs
 
+from bylaw.model.canonical import canonical_json
 from bylaw.model.decision import Attempt
 from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
 from bylaw.model.stores import EventRow
@@ -19,21 +19,46 @@ UNJUDGED = frozenset({"on_error", "on_store_unavailable"})
 """what stands in for a rule where a fault kept the guard from judging the call"""
 
 
+Placed: TypeAlias = tuple[float, int, EventRow]
+"""when it happened, and its number: the order that rows are folded in"""
+
+
 class Unreadable(Exception):
     """The row is not as a guard writes it."""
+
+
+def placed(row: EventRow) -> Placed:
+    return time_of(row), row.seq, row
 
 
 def time_of(row: EventRow) -> float:
     """When it happened, by whoever tells it; else when it was written down."""
     attempt = row.data.get("attempt") if row.kind in ("decision", "taken") else None
     told: Any = attempt.get("ts") if isinstance(attempt, dict) else row.data.get("at")
-    return float(told) if type(told) in (int, float) and abs(told) < inf else row.at
+    if type(told) is not float and type(told) is not int:
+        return row.at
+    try:
+        return float(told) if isfinite(told) else row.at
+    except OverflowError:  # an integer of hundreds of digits
+        return row.at
 
 
 def digest(row: EventRow) -> str:
     """Equal for copies of one event, wherever they stand in the log."""
-    text = json.dumps([row.session, row.kind, row.at, row.data], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
+    return hashlib.sha256(canonical_json([row.session, row.kind, row.at, row.data])).hexdigest()[:32]
+
+
+class Gone(Struct, frozen=True):
+    """Where arguments are not written down, and what predicates said of them while they were known."""
+
+    arguments: list[list[str | int]]
+    truths: dict[str, list[bool | None]] = {}
+    """rule → the truth of each of its predicates on arguments"""
+    asked: dict[str, list[str]] = {}
+    """rule → the digest of each"""
+
+
+ALL_GONE = Gone([[]])
 
 
 class Decided(Struct, frozen=True):
@@ -50,25 +75,30 @@ class Decided(Struct, frozen=True):
     """whether it went on from a review: not a new attempt"""
     in_shadow: bool
     """whether the whole guard was: nothing of what it matched was acted on"""
+    gone: Gone | None = None
+    """None where the arguments are all written down"""
+    policy: str | None = None
+    """hash of the rules that judged it; None where none did"""
 
 
-def decided(row: EventRow) -> Decided:
+def decided(row: EventRow, at: float) -> Decided:
     try:
-        return _decided(row.session, row.data["attempt"], row.data["decision"], time_of(row))
+        return _decided(row.session, row.data, row.data["decision"], at)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
 
 
-def taken(row: EventRow) -> Decided:
+def taken(row: EventRow, at: float) -> Decided:
     """A call that was made before: a fact, counted and not judged."""
     made = {"action": "allow", "matched": (), "call_id": row.data.get("call_id")}
     try:
-        return structs.replace(_decided(row.session, row.data["attempt"], made, time_of(row)), judged=False)
+        return structs.replace(_decided(row.session, row.data, made, at), judged=False)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
 
 
-def _decided(session: str, told: dict[str, Any], decision: dict[str, Any], ts: float) -> Decided:
+def _decided(session: str, data: dict[str, Any], decision: dict[str, Any], ts: float) -> Decided:
+    told = data["attempt"]
     call_id = str(decision.get("call_id") or told.get("call_id") or "")
     action, review, matched = decision["action"], decision.get("review"), tuple(decision["matched"])
     by = decision.get("decided_by")
@@ -82,7 +112,6 @@ def _decided(session: str, told: dict[str, Any], decision: dict[str, Any], ts: f
         parent_run=told.get("parent_run"),
         ancestors=tuple(told.get("ancestors", ())),
         ts=ts,
-        call_id=call_id,
     )
     return Decided(
         attempt=attempt,
@@ -93,14 +122,21 @@ def _decided(session: str, told: dict[str, Any], decision: dict[str, Any], ts: f
         judged=not resumed and (bool(matched) or by is None or by in UNJUDGED),
         resumed=resumed,
         in_shadow=action == "allow" and decision.get("would") is not None,
+        gone=_gone(data) if "redacted" in data or "unwritten" in data else None,
+        policy=None if by in UNJUDGED else decision.get("policy"),
     )
 
 
-def observation(row: EventRow) -> Event:
+def _gone(data: dict[str, Any]) -> Gone:
+    if "redacted" not in data:
+        return ALL_GONE
+    return convert({**data["redacted"], "asked": data.get("asked", {})}, Gone)
+
+
+def observation(row: EventRow, at: float) -> Event:
     """As much of it as is written down: the messages of a request are not."""
     data, said = row.data, row.data.get("said") or {}
     origin = Origin(row.session, data.get("run"), data.get("parent_run"), data.get("agent"))
-    at = time_of(row)
     match data.get("kind"):
         case "response":
             calls = tuple(

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.jobs.follow.correlator import Correlator
+from bylaw.jobs.follow import paging
+from bylaw.jobs.follow.correlator import Correlator, Step
 from bylaw.jobs.follow.raising import Raising
 from bylaw.model.guarding import GuardPolicy
 from bylaw.model.incidents import Detection, Incident
-from bylaw.model.stores import GuardStore, R
+from bylaw.model.stores import GuardStore
 
 PAGE = 500
 BATCH = 5_000
-"""larger than live: nobody waits for the scratch store, and what a session remembers is written less often"""
+"""larger than live: nobody waits for the scratch store"""
 
 
 class Replayed(Struct):
     events: int
-    incidents: list[Incident]
+    count: int = 0
+    """of incidents"""
+    incidents: list[Incident] = []
+    """in the order in which they were found; empty where somebody took them one by one"""
+    unjudged: dict[str, int] = {}
+    """rule → how often it could not be judged, since what it looks at is not written down"""
+    unreadable: int = 0
+    """events that are not as a guard writes them"""
     written: int = 0
     """detections that the store did not have"""
 
@@ -34,42 +42,36 @@ def replay(
     since: float | None = None,
     write: bool = False,
     notify: bool = False,
+    each: Callable[[Incident], object] | None = None,
     batch: int = BATCH,
     clock: Callable[[], float] = time.time,
 ) -> Replayed:
     """`scratch`: an empty store for what is remembered on the way. `since`: only incidents last seen then or later;
-    the rules still remember what came before. `write`: what the store does not have yet is raised there."""
-    done = Correlator(policies, store, target=scratch, batch=batch, clock=clock).catch_up()
-    found = (one for page in _pages(scratch, Incident) for one in page)
-    listed = [one for one in found if one.count and (since is None or one.last_seen >= since)]
-    replayed = Replayed(done.events, sorted(listed, key=lambda one: (one.first_seen, one.id)))
+    the rules still remember what came before. `write`: what the store does not have yet is raised there. `each`: takes
+    the incidents one by one, in place of the list, so that there may be any number of them."""
+    replayed = Replayed(0)
+
+    def noted(step: Step) -> None:
+        replayed.unreadable += len(step.unreadable)
+
+    correlator = Correlator(policies, store, target=scratch, write_each=False, batch=batch, behind=1, clock=clock)
+    done = correlator.catch_up(each=noted)
+    replayed.events, replayed.unjudged = done.events, done.unjudged
     if write:
-        wanted = {one.id for one in replayed.incidents}
-        replayed.written = sum(
-            _raise(store, page, wanted, since, notify=notify, now=clock()) for page in _pages(scratch, Detection)
-        )
+        pages = paging.pages(scratch, Detection, size=PAGE)
+        replayed.written = sum(_raise(store, page, since, notify=notify, now=clock()) for page in pages)
+    for incident in paging.each(scratch, Incident):
+        if incident.count and (since is None or incident.last_seen >= since):
+            replayed.count += 1
+            (each or replayed.incidents.append)(incident)
     return replayed
 
 
-def _raise(
-    store: GuardStore,
-    page: Sequence[Detection],
-    wanted: set[str],
-    since: float | None,
-    *,
-    notify: bool,
-    now: float,
-) -> int:
+def _raise(store: GuardStore, page: Sequence[Detection], since: float | None, *, notify: bool, now: float) -> int:
     with store.transaction("") as transaction:
         raising = Raising(transaction, now=now, notify=notify)
         for one in page:
-            if one.incident in wanted and (since is None or one.when >= since):
+            if since is None or one.when >= since:
                 raising.add(replace(one, version=0, incident=""))
+        raising.finish()
         return raising.raised.detections
-
-
-def _pages(store: GuardStore, kind: type[R]) -> Iterator[Sequence[R]]:
-    skip = 0
-    while page := store.followed(kind, skip=skip, limit=PAGE):
-        yield page
-        skip += len(page)

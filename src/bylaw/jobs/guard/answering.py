@@ -94,7 +94,7 @@ class Answering:
             counters=telling.counters(chain, state, call) if self._tells_counters else {},
         )
 
-    def truths(self, attempt: Attempt, places: list[Place], state: SessionState) -> dict[str, list[bool | None]]:
+    def truths(self, attempt: Attempt, places: list[Place], state: SessionState) -> dict[str, dict[str, Any]]:
         """What the predicates of the rules that hold for an attempt say of it, where they look at one of the places."""
         try:
             if attempt.run is not None and attempt.agent is None and attempt.run in state.runs:

@@ -23,6 +23,7 @@ from bylaw.jobs.guard.happening import ended, observed, released, returned
 from bylaw.jobs.guard.options import Options
 from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.reviews import Reviews, advice, edited_attempt, open_review
+from bylaw.jobs.guard.session import SessionState
 from bylaw.jobs.guard.sessions import Sessions
 from bylaw.jobs.guard.tree import Policies, without_repeats
 from bylaw.model.decision import Attempt, Decision
@@ -170,7 +171,15 @@ class Guard:
                 digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, self.policy)
                 decision.review = open_review(transaction, attempt, digest, decision, self.options, self._clock()).id
         if self._sessions.durable:
-            self._sessions.write_later(records.unwritten(attempt, decision, self._clock()))
+            blank = SessionState(decision.session)
+            self._sessions.write_later(
+                records.unwritten(
+                    attempt,
+                    decision,
+                    self._clock(),
+                    truths=lambda places: self._answering.truths(attempt, places, blank),
+                )
+            )
             if reachable:
                 with suppress(Exception), self._sessions.transaction(""):
                     pass

@@ -59,7 +59,7 @@ def _told(
     policies: Policies, state: SessionState, event: Event, *, settle: str | None = None
 ) -> list[tuple[CompiledPolicy, Verdict]]:
     found: list[tuple[CompiledPolicy, Verdict]] = []
-    for policy in _concerned(policies, event, state).reserving:
+    for policy in concerned(policies, event, state).reserving:
         own = state.of(policy)
         if settle is not None:
             own.settle(settle)
@@ -67,7 +67,7 @@ def _told(
     return found
 
 
-def _concerned(policies: Policies, event: Event, state: SessionState) -> Chain:
+def concerned(policies: Policies, event: Event, state: SessionState) -> Chain:
     """Whose rules hold for the agent that it happened to. A line of agents that no call could come from has none
     but those that hold for everyone."""
     origin = event.origin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,11 +11,12 @@ from msgspec.structs import replace
 from bylaw.engine.compile import Prevention, compile_rules
 from bylaw.engine.memo import Memo
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
+from bylaw.engine.predicates import tools_of
 from bylaw.model.canonical import canonical_json
 from bylaw.model.demand import Attempt
 from bylaw.model.events import ToolCall
 from bylaw.model.guarding import GuardPolicy, GuardRule
-from bylaw.model.predicate import AllOf, AnyOf, CountOver, Nothing, NotOf, Predicate, counts
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, counts
 from bylaw.model.rule import Rule, Scope
 
 RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
@@ -52,6 +54,8 @@ class CompiledPolicy:
         self.needs = {rule.id: _needs(m) for rule, m in zip(self.calls.rules, self.calls.monitors, strict=True)}
         self._blind: dict[frozenset[str], tuple[str, ...]] = {}
         self._counting = Memo(self._counting_about)
+        self.asking = Memo(self._asking_about)
+        """tool → rules about attempts of it that look at arguments, with all that they ask of them"""
 
     def blind(self, fed: frozenset[str]) -> tuple[str, ...]:
         """Rules that need events nobody has fed."""
@@ -74,6 +78,17 @@ class CompiledPolicy:
             monitor, rule = self.attempts.monitors[index], self.attempts.rules[index]
             if isinstance(monitor, AttemptMonitor) and monitor.counters:
                 found.append((index, monitor, [f"{rule.id}: {name}" for name in monitor.counters]))
+        return found
+
+    def _asking_about(self, tool: str) -> list[tuple[str, tuple[ArgumentIs, ...]]]:
+        """Of the rules as they are written: the follow-up judges by all of it."""
+        found: list[tuple[str, tuple[ArgumentIs, ...]]] = []
+        for id, guarded in self.rules.items():
+            demand = guarded.rule.demand
+            if isinstance(demand, Attempt) and (leaves := tuple(_leaves(demand.when))):
+                tools = tools_of(demand.when)
+                if tools is None or tool in tools:
+                    found.append((id, leaves))
         return found
 
 
@@ -152,6 +167,17 @@ def _without_windows(predicate: Predicate) -> Predicate:
             return AnyOf(tuple(some)) if some else Nothing()
         case _:
             return predicate
+
+
+def _leaves(predicate: Predicate) -> Iterator[ArgumentIs]:
+    match predicate:
+        case ArgumentIs():
+            yield predicate
+        case AllOf(of=of) | AnyOf(of=of):
+            for part in of:
+                yield from _leaves(part)
+        case NotOf(of=part):
+            yield from _leaves(part)
 
 
 def _needs(monitor: Any) -> frozenset[str]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
 from bylaw.jobs.guard.hiding import Place, hidden
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision, DenialClass
 from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.stores import EventRow, Transaction
 from bylaw.model.verdict import Verdict
 
 _NOTHING: Mapping[str, Any] = {}
+Truths: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
+"""what predicates say of arguments in places that are not written down: `truths` by rule, and what was `asked`"""
 
 
 def decision(
@@ -28,10 +30,9 @@ def decision(
     *,
     about: Mapping[str, Any] = _NOTHING,
     review: str | None = None,
-    truths: Callable[[list[Place]], dict[str, list[bool | None]]] | None = None,
+    truths: Truths | None = None,
 ) -> None:
-    """The attempt and its decision, in the event log and in the audit chain. `about`: what else a replay needs.
-    `truths`: what predicates say of arguments in places that are not written down."""
+    """The attempt and its decision, in the event log and in the audit chain. `about`: what else a replay needs."""
     limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
     told = _attempt(attempt, now, limits)
     data = {"attempt": told, "decision": _decision(decided), **about}
@@ -42,10 +43,7 @@ def decision(
 
 
 def _not_written(
-    attempt: Attempt,
-    told: dict[str, Any],
-    limits: Limits,
-    truths: Callable[[list[Place]], dict[str, list[bool | None]]] | None = None,
+    attempt: Attempt, told: dict[str, Any], limits: Limits, truths: Truths | None = None
 ) -> dict[str, Any]:
     """What the row says of what it does not have of the attempt."""
     if (
@@ -57,14 +55,20 @@ def _not_written(
         or attempt.call_id != told.get("call_id")
     ):
         return {"unwritten": True}
-    if told.get("arguments") == attempt.arguments:
+    return _taken_out(attempt.arguments, told.get("arguments"), limits, truths)
+
+
+def _taken_out(arguments: Any, written: Any, limits: Limits, truths: Truths | None) -> dict[str, Any]:
+    if written == arguments:
         return {}
-    if writable(attempt.arguments, limits) is not attempt.arguments:
+    if writable(arguments, limits) is not arguments:
         return {"unwritten": True}
-    places = hidden(attempt.arguments, told.get("arguments"))
+    places = hidden(arguments, written)
     if not places:
         return {}
-    return {"redacted": {"arguments": places, "truths": {} if truths is None else truths(places)}}
+    said = truths(places) if truths is not None else {}
+    asked = {"asked": said["asked"]} if said.get("asked") else {}
+    return {"redacted": {"arguments": places, "truths": said.get("truths", {})}, **asked}
 
 
 def taken(transaction: Transaction, attempt: Attempt, call_id: str, now: float, *, about: Mapping[str, Any]) -> None:
@@ -83,11 +87,16 @@ class Unwritten(Struct, frozen=True):
     data: dict[str, Any]
 
 
-def unwritten(attempt: Attempt, decided: Decision, now: float) -> Unwritten:
+def unwritten(attempt: Attempt, decided: Decision, now: float, truths: Truths | None = None) -> Unwritten:
     """Whatever is wrong with the attempt, this much of it can be written."""
     told = {"tool": str(attempt.tool), "agent": attempt.agent and str(attempt.agent), "ts": now}
-    data = {"attempt": {**told, "arguments": _plain(attempt.arguments, _REFUSED)}, "decision": _decision(decided)}
-    return Unwritten(str(attempt.session), now, {**data, "late": True})
+    written = _plain(attempt.arguments, _REFUSED)
+    data = {"attempt": {**told, "arguments": written}, "decision": _decision(decided), "late": True}
+    try:
+        gone = _taken_out(attempt.arguments, written, _REFUSED, truths)
+    except Exception:  # a host may put anything there
+        gone = {"unwritten": True}
+    return Unwritten(str(attempt.session), now, {**data, **gone})
 
 
 def write_late(transaction: Transaction, row: Unwritten) -> None:

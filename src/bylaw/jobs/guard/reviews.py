@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.jobs.guard.attempts import action_hash
 from bylaw.jobs.guard.options import Options
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision
 from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
 

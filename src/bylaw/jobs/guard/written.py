@@ -12,8 +12,8 @@ from bylaw.engine.compile import Program
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.scope import Undo, dumped_undo, revived_undo
 from bylaw.jobs.guard.policy import CompiledPolicy
-from bylaw.jobs.guard.redaction import redacted
 from bylaw.jobs.guard.session import Logged, PolicyState, SessionState
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.model.stores import StoreUnavailable
 

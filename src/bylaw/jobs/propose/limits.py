@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bylaw.jobs.guard.redaction import redacted
 from bylaw.jobs.propose.facts import Facts, PathFacts, ToolFacts
 from bylaw.jobs.propose.paths import can_be_named, slug
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.proposals import Proposal
 
 MOST_CHOICES = 8

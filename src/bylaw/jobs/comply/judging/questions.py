@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from bylaw.jobs.comply.judging.transcript import Transcript
-from bylaw.jobs.guard.redaction import redacted
+from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.compliance import BehavioralRule
 
 LONGEST_PROMPT = 100_000

@@ -1,0 +1,171 @@
+"""Rules that look at what is not in the log: secrets are taken out, and what a model was asked stays with the host.
+
+- What predicates on arguments said of a secret stands in the row, and is used in its place.
+- Of what other rules made of it, the guard's word is taken, where it went by the same rules.
+- Everything else could not be judged, and is counted as that: it is neither fine nor a breach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.engine.predicates import Told
+from bylaw.engine.temporal.shape import atoms, walk
+from bylaw.jobs.audit.following import looking_at_arguments, looking_at_result
+from bylaw.jobs.follow.recorded import ALL_GONE, Gone
+from bylaw.jobs.guard.guard import joined_hash
+from bylaw.jobs.guard.policy import MESSAGES, CompiledPolicy, policy_hash
+from bylaw.jobs.guard.tree import Chain, Policies, without_repeats
+from bylaw.jobs.guard.truths import digest_of, looking_at, meets
+from bylaw.model.demand import Always, Before, Calls, FitsSchema, Never, Sometime, StopReasonIn, Tally, Temporal, Turns
+from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult
+from bylaw.model.guarding import ExecutionMode, GuardPolicy
+from bylaw.model.predicate import ArgumentIs
+from bylaw.model.rule import Rule
+from bylaw.model.temporal import Says, Seen, UserSays
+
+
+class Rules:
+    """The policies as the follow-up has them, every window counter holding, and the guards whose word counts."""
+
+    def __init__(self, policies: Sequence[GuardPolicy]) -> None:
+        once = without_repeats(policies)
+        inline = [replace(policy, rules=tuple(replace(rule, inline=True) for rule in policy.rules)) for policy in once]
+        self.policies = Policies([CompiledPolicy(policy) for policy in inline])
+        self.hash = joined_hash([policy.hash for policy in self.policies.all])
+        self._guards = frozenset(_hash(policies, mode) for mode in (None, *get_args(ExecutionMode)))
+        self._by_response = {policy.hash: _Response(policy) for policy in self.policies.all}
+
+    def are_those_of(self, guard: object) -> bool:
+        """Whether a guard of this hash goes by the same rules."""
+        return isinstance(guard, str) and guard in self._guards
+
+    def lost_by(self, event: Event, *, redacted: bool, asked: bool) -> set[str]:
+        """Rules whose memory is not known after it. `asked`: whether it came with what the model was asked."""
+        found: set[str] = set()
+        ids: Iterable[str]
+        for policy in self.policies.all:
+            if isinstance(event, ToolResult):
+                ids = looking_at_result(policy, event.name) if redacted else ()
+            elif isinstance(event, Response | Request):
+                ids = self._by_response[policy.hash].unseen(event, redacted=redacted, asked=asked)
+            else:
+                ids = _routed(policy, event) if redacted else ()
+            found.update(key(policy, id) for id in ids)
+        return found
+
+
+def _hash(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> str:
+    """Of a guard with these rules that was told its mode, where they name none."""
+    moded = [policy if policy.mode or mode is None else replace(policy, mode=mode) for policy in policies]
+    return joined_hash([policy_hash(policy) for policy in without_repeats(moded)])
+
+
+def key(policy: CompiledPolicy, rule: str) -> str:
+    return f"{policy.hash}/{rule}"
+
+
+def _routed(policy: CompiledPolicy, event: Event) -> list[str]:
+    return [policy.calls.rules[index].id for index, _, _ in policy.calls.route(event).session]
+
+
+def concerned_by(
+    policies: Sequence[CompiledPolicy], event: Event, lost: set[str]
+) -> Iterator[tuple[CompiledPolicy, str]]:
+    """Lost rules that the event would have been told to."""
+    for policy in policies:
+        for id in _routed(policy, event):
+            if key(policy, id) in lost:
+                yield policy, id
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+
+class Known(Struct, frozen=True):
+    """A call as far as it is known."""
+
+    call: ToolCall
+    doubtful: frozenset[str]
+    """rules about attempts that look at what nobody knows"""
+    lost: frozenset[str]
+    """rules about calls whose memory is not known once it was made"""
+
+
+def known(call: ToolCall, chain: Chain, gone: Gone) -> Known:
+    looking = list(looking_at(chain, call.name, gone.arguments))
+    answers = _answers(gone)
+    truths: dict[ArgumentIs, bool | None] = {}
+    unknown: set[ArgumentIs] = set()
+    for leaf in {leaf for _, _, leaves in looking for leaf in leaves}:
+        digest = digest_of(leaf)
+        if digest in answers:
+            truths[leaf] = answers[digest]
+        elif any(meets(leaf.path, place) for place in gone.arguments) and not _is_of_the_form(leaf, gone):
+            truths[leaf] = None
+            unknown.add(leaf)
+    doubtful = {key(policy, id) for policy, id, leaves in looking if not unknown.isdisjoint(leaves)}
+    lost = {key(p, id) for p in chain.reserving for id in looking_at_arguments(p, call.name, gone.arguments)}
+    if isinstance(call.arguments, dict):
+        call = replace(call, arguments=Told(call.arguments, truths))
+    return Known(call, frozenset(doubtful), frozenset(lost))
+
+
+def _answers(gone: Gone) -> dict[str, bool | None]:
+    """Digest of a predicate → what it said."""
+    said = ((digests, gone.truths.get(rule, [])) for rule, digests in gone.asked.items())
+    return {digest: truth for digests, truths in said for digest, truth in zip(digests, truths, strict=False)}
+
+
+def _is_of_the_form(leaf: ArgumentIs, gone: Gone) -> bool:
+    """Whether it asks only if something is there: that shows, since a text in its place is all that was changed."""
+    return leaf.op in ("present", "missing") and gone is not ALL_GONE
+
+
+# -- responses ------------------------------------------------------------------------------------------------------
+
+
+class _Response:
+    """What the rules of a policy look at in a response. Its text, stop reason, model and calls are written down."""
+
+    def __init__(self, policy: CompiledPolicy) -> None:
+        self._policy = policy
+        self._unwritten = frozenset(rule.id for rule in policy.calls.rules if not _is_written(rule))
+        self._texts = frozenset(rule.id for rule in policy.calls.rules if _looks_at_text(rule))
+        self._messages = frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
+
+    def unseen(self, event: Response | Request, *, redacted: bool, asked: bool) -> set[str]:
+        routed = set(_routed(self._policy, event)) if isinstance(event, Response) else set()
+        found = routed & (self._unwritten - self._messages)
+        if redacted:
+            found |= routed & self._texts
+        return found | self._messages if asked else found
+
+
+def _is_written(rule: Rule) -> bool:
+    if rule.when:
+        return False
+    match rule.demand:
+        case Never() | Sometime() | Before() | Always(probe=StopReasonIn() | FitsSchema()):
+            return True
+        case Tally(measure=Calls() | Turns()):
+            return True
+        case Temporal(formula=formula):
+            asks_user = any(isinstance(atom, UserSays) for atom in atoms(formula))
+            return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
+        case _:
+            return False
+
+
+def _looks_at_text(rule: Rule) -> bool:
+    match rule.demand:
+        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn()):
+            return False
+        case Temporal(formula=formula):
+            return any(isinstance(atom, Says) for atom in atoms(formula))
+        case _:
+            return True
