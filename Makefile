@@ -37,6 +37,7 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/audit.py
 	$(BIN)/python bench/contract.py
 	$(BIN)/python bench/follow.py
+	$(BIN)/python bench/record.py
 
 score: .venv/.dev  ## how well prompts are read, on dialogues with known answers
 	$(BIN)/python bench/comply.py

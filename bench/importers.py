@@ -1,9 +1,10 @@
 """`make bench`: how fast each importer reads, beside bare JSON decoding of the same bytes.
 
 MB/s of CPU time, the best of a few runs in one process, the files in the page cache. Bias: the files are synthetic,
-ten turns a session with a tool call in every other one and a few hundred characters a message, so that formats which
+by default ten turns a session with a tool call in every other one and 410 characters a message, so that formats which
 repeat the history with every request hold mostly that. The yardstick decodes each record and throws it away; it builds
-no events, joins no calls, and does not decode the JSON that some formats hold as text inside of JSON.
+no events, joins no calls, and does not decode the JSON that some formats hold as text inside of JSON. Nobody looks at
+the events, so messages that are decoded only when a rule looks at them are not decoded.
 """
 
 from __future__ import annotations
@@ -28,17 +29,37 @@ from check import print_machine
 
 from bylaw.adapters.importers import FORMATS, open_trace
 
-WORDS = "The order was paid on Monday and has been shipped to the address that is on file. " * 5
-TURNS = 10
+SENTENCE = "The order was paid on Monday and has been shipped to the address that is on file. "
+
+
+class Shape(msgspec.Struct):
+    """What all sessions look like."""
+
+    turns: int = 10
+    words: str = SENTENCE * 5
+    """each message"""
+
+
+SHAPE = Shape()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=float, default=10, help="size of each file, about")
+    parser.add_argument("--turns", type=int, default=SHAPE.turns, help="turns of a session")
+    parser.add_argument("--characters", type=int, default=len(SHAPE.words), help="length of a message")
     parser.add_argument("formats", nargs="*", help="only these")
     options = parser.parse_args()
+    if unknown := set(options.formats) - WRITERS.keys():
+        parser.error(f"no writer for {', '.join(sorted(unknown))}; there are {', '.join(WRITERS)}")
+    if options.turns < 1 or options.characters < 1:
+        parser.error("--turns and --characters are at least 1")
+    SHAPE.turns = options.turns
+    SHAPE.words = (SENTENCE * (options.characters // len(SENTENCE) + 1))[: options.characters]
     print_machine()
-    print(f"{'format':14} {'MB':>6} {'turns':>8} {'MB/s':>7} {'msgspec':>8} {'orjson':>8} {'of msgspec':>11}")
+    print(f"sessions of {SHAPE.turns} turns, messages of {len(SHAPE.words)} characters\n")
+    header = f"{'format':14} {'MB':>6} {'turns':>8} {'B/turn':>7} {'MB/s':>7} {'µs/turn':>8}"
+    print(f"{header} {'msgspec':>8} {'orjson':>8} {'of msgspec':>11}")
     with tempfile.TemporaryDirectory() as folder:
         for name, write in WRITERS.items():
             if not options.formats or name in options.formats:
@@ -46,9 +67,9 @@ def main() -> None:
 
 
 def bench(name: str, path: Path, write: Callable[[int], Iterator[bytes]], megabytes: float) -> None:
-    path.write_bytes(b"".join(write(20)))
-    one = sum(map(len, records(path))) / 20
-    path.write_bytes(b"".join(write(max(20, int(megabytes * 1e6 / one)))))
+    path.write_bytes(b"".join(write(2)))
+    one = sum(map(len, records(path))) / 2
+    path.write_bytes(b"".join(write(max(2, int(megabytes * 1e6 / one)))))
     raws = records(path)
     size = sum(map(len, raws)) / 1e6
     stream = open_trace(path)
@@ -58,8 +79,8 @@ def bench(name: str, path: Path, write: Callable[[int], Iterator[bytes]], megaby
     decode = msgspec.json.Decoder().decode
     bare = best(lambda: [None for raw in raws if decode(raw) is None])
     other = best(lambda: [None for raw in raws if orjson.loads(raw) is None])
-    speeds = f"{size / read:7.0f} {size / bare:8.0f} {size / other:8.0f} {bare / read:10.0%}"
-    print(f"{name:14} {size:6.1f} {turns:8,} {speeds}")
+    ours = f"{size * 1e6 / turns:7,.0f} {size / read:7.0f} {read / turns * 1e6:8.1f}"
+    print(f"{name:14} {size:6.1f} {turns:8,} {ours} {size / bare:8.0f} {size / other:8.0f} {bare / read:10.0%}")
 
 
 def records(path: Path) -> list[bytes]:
@@ -72,7 +93,7 @@ def records(path: Path) -> list[bytes]:
 
 def best(run: Callable[[], Any]) -> float:
     times = []
-    for _ in range(3):
+    for _ in range(5):
         started = time.process_time()
         run()
         times.append(time.process_time() - started)
@@ -84,11 +105,14 @@ def best(run: Callable[[], Any]) -> float:
 
 def talk(session: int) -> Iterator[tuple[int, list[dict[str, Any]], dict[str, Any]]]:
     """Each turn: its number, the messages before it, and the answer, as OpenAI writes them."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": WORDS}, {"role": "user", "content": WORDS}]
-    for turn in range(TURNS):
-        answer: dict[str, Any] = {"role": "assistant", "content": WORDS}
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": SHAPE.words},
+        {"role": "user", "content": SHAPE.words},
+    ]
+    for turn in range(SHAPE.turns):
+        answer: dict[str, Any] = {"role": "assistant", "content": SHAPE.words}
         if turn % 2 == 0:
-            arguments = json.dumps({"order": turn, "note": WORDS[:80]})
+            arguments = json.dumps({"order": turn, "note": SHAPE.words[:80]})
             function = {"name": "look_up", "arguments": arguments}
             answer = {
                 "role": "assistant",
@@ -98,9 +122,9 @@ def talk(session: int) -> Iterator[tuple[int, list[dict[str, Any]], dict[str, An
         yield turn, list(messages), answer
         messages.append(answer)
         if turn % 2 == 0:
-            messages.append({"role": "tool", "tool_call_id": f"c{session}.{turn}", "content": WORDS})
+            messages.append({"role": "tool", "tool_call_id": f"c{session}.{turn}", "content": SHAPE.words})
         else:
-            messages.append({"role": "user", "content": WORDS})
+            messages.append({"role": "user", "content": SHAPE.words})
 
 
 def line(value: Any) -> bytes:
@@ -204,6 +228,38 @@ def claude_code(count: int) -> Iterator[bytes]:
                 parent = uuid
 
 
+def codex(count: int) -> Iterator[bytes]:
+    total = 0
+    for session in range(count):
+        for turn, before, answer in talk(session):
+            heard, stamp = before[-1], iso(session, turn)
+            told: Any = {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": heard["content"]}],
+            }
+            if heard["role"] == "tool":
+                told = {
+                    "type": "function_call_output",
+                    "call_id": heard["tool_call_id"],
+                    "output": heard["content"],
+                }
+            given: Any = {"type": "output_text", "text": answer["content"]}
+            given = {"type": "message", "role": "assistant", "content": [given]}
+            if answer["content"] is None:
+                made = answer["tool_calls"][0]
+                given = {"type": "function_call", "call_id": made["id"], "name": "look_up"}
+                given["arguments"] = made["function"]["arguments"]
+            total += 120
+            last = {"input_tokens": 100, "cached_input_tokens": 90, "output_tokens": 20}
+            info = {"total_token_usage": {"total_tokens": total}, "last_token_usage": last}
+            if session == turn == 0:
+                yield line({"timestamp": stamp, "type": "session_meta", "payload": {"id": "s"}})
+            for payload in (told, given):
+                yield line({"timestamp": stamp, "type": "response_item", "payload": payload})
+            yield line({"timestamp": stamp, "type": "event_msg", "payload": {"type": "token_count", "info": info}})
+
+
 def inspect(count: int) -> Iterator[bytes]:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as file:
@@ -227,7 +283,7 @@ def mcp(count: int) -> Iterator[bytes]:
             if answer["content"] is None:
                 params = {"name": "look_up", "arguments": arguments_of(answer)}
                 yield line({"jsonrpc": "2.0", "id": turn + 1, "method": "tools/call", "params": params})
-                content = [{"type": "text", "text": WORDS}]
+                content = [{"type": "text", "text": SHAPE.words}]
                 yield line({"jsonrpc": "2.0", "id": turn + 1, "result": {"content": content}})
 
 
@@ -317,7 +373,7 @@ def agentdojo(count: int) -> Iterator[bytes]:
 
 def atif(count: int) -> Iterator[bytes]:
     for session in range(count):
-        steps: list[dict[str, Any]] = [{"step_id": 0, "source": "user", "message": WORDS}]
+        steps: list[dict[str, Any]] = [{"step_id": 0, "source": "user", "message": SHAPE.words}]
         for turn, _, answer in talk(session):
             step: dict[str, Any] = {"step_id": turn + 1, "source": "agent", "message": answer["content"] or ""}
             if answer["content"] is None:
@@ -325,7 +381,7 @@ def atif(count: int) -> Iterator[bytes]:
                 step["tool_calls"] = [
                     {"tool_call_id": call["id"], "function_name": "look_up", "arguments": arguments_of(answer)}
                 ]
-                step["observation"] = {"results": [{"source_call_id": call["id"], "content": WORDS}]}
+                step["observation"] = {"results": [{"source_call_id": call["id"], "content": SHAPE.words}]}
             steps.append(step)
         yield line({"schema_version": "ATIF-v1.8", "session_id": f"s{session}", "agent": {"name": "a"}, "steps": steps})
 
@@ -334,6 +390,7 @@ WRITERS: dict[str, Callable[[int], Iterator[bytes]]] = {
     "otlp": otlp,
     "openinference": openinference,
     "claude-code": claude_code,
+    "codex": codex,
     "inspect": inspect,
     "mcp": mcp,
     "responses": responses,

@@ -13,7 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bylaw.adapters.importers import load_trace, open_trace, write_trace
+    from bylaw.adapters.exporters import write_trace
+    from bylaw.adapters.importers import load_trace, open_trace
     from bylaw.adapters.live.tools import tool
     from bylaw.adapters.webhooks.signing import verify_webhook
     from bylaw.api import check, diff
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
     from bylaw.api.backtest import backtest, promote, propose
     from bylaw.api.comply import Compliance, check_compliance, check_compliance_sync
     from bylaw.api.contract import run_contract
+    from bylaw.api.convert import convert
     from bylaw.api.guard import Guard
+    from bylaw.api.inspect import timeline
+    from bylaw.api.record import record
     from bylaw.dialects import load_contract, load_guard, load_rules
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.jobs.guard.options import Options
     from bylaw.model.compliance import BehavioralRule, ComplianceResult, Violation
     from bylaw.model.contract_report import ContractReport
+    from bylaw.model.conversion import Conversion
     from bylaw.model.decision import Attempt, Decision
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
@@ -44,6 +49,7 @@ _HOMES = {
     "Compliance": "bylaw.api.comply",
     "ComplianceResult": "bylaw.model.compliance",
     "ContractReport": "bylaw.model.contract_report",
+    "Conversion": "bylaw.model.conversion",
     "Decision": "bylaw.model.decision",
     "DiffReport": "bylaw.model.diff",
     "ExitCode": "bylaw.errors",
@@ -61,6 +67,7 @@ _HOMES = {
     "check": "bylaw.api",
     "check_compliance": "bylaw.api.comply",
     "check_compliance_sync": "bylaw.api.comply",
+    "convert": "bylaw.api.convert",
     "diff": "bylaw.api",
     "load_contract": "bylaw.dialects",
     "load_guard": "bylaw.dialects",
@@ -69,11 +76,13 @@ _HOMES = {
     "open_trace": "bylaw.adapters.importers",
     "promote": "bylaw.api.backtest",
     "propose": "bylaw.api.backtest",
+    "record": "bylaw.api.record",
+    "timeline": "bylaw.api.inspect",
     "tool": "bylaw.adapters.live.tools",
     "run_contract": "bylaw.api.contract",
     "verify_webhook": "bylaw.adapters.webhooks.signing",
     "verify_audit": "bylaw.api.audit",
-    "write_trace": "bylaw.adapters.importers",
+    "write_trace": "bylaw.adapters.exporters",
 }
 
 __all__ = [
@@ -85,6 +94,7 @@ __all__ = [
     "Compliance",
     "ComplianceResult",
     "ContractReport",
+    "Conversion",
     "Decision",
     "DiffReport",
     "ExitCode",
@@ -102,6 +112,7 @@ __all__ = [
     "check",
     "check_compliance",
     "check_compliance_sync",
+    "convert",
     "diff",
     "load_contract",
     "load_guard",
@@ -110,7 +121,9 @@ __all__ = [
     "open_trace",
     "promote",
     "propose",
+    "record",
     "run_contract",
+    "timeline",
     "tool",
     "verify_audit",
     "verify_webhook",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.importers import find_traces, load_trace, open_trace, write_trace
+from bylaw.adapters.exporters import write_trace
+from bylaw.adapters.importers import find_traces, load_trace, open_trace
 from bylaw.errors import InputError
 
 pytestmark = pytest.mark.corpus

@@ -20,11 +20,15 @@ CONTRACT_FILE = "docs/reference/contract-file.md"
 BACKTEST = "docs/backtest.md"
 AUDIT = "docs/audit.md"
 INCIDENTS = "docs/incidents.md"
+INCIDENTS_REFERENCE = "docs/reference/incidents.md"
 COMPLY = "docs/comply.md"
 COMPLY_REFERENCE = "docs/reference/comply.md"
+INSPECT = "docs/inspect.md"
+RECORD = "docs/record.md"
+CONVERT = "docs/convert.md"
 PAGES = (
     *("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, BACKTEST, AUDIT, INCIDENTS, CONTRACT, COMPLY),
-    *(PYTHON, DIFF, GUARD_REFERENCE, CONTRACT_FILE, COMPLY_REFERENCE),
+    *(PYTHON, DIFF, GUARD_REFERENCE, INCIDENTS_REFERENCE, CONTRACT_FILE, COMPLY_REFERENCE, INSPECT, RECORD, CONVERT),
 )
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import doctest
 import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,5 +41,20 @@ class Interpreter:
         """The block stands at its own line in a file, so that a traceback points into the page."""
         script = self._folder / "block.py"
         script.write_text("\n" * (block.line - 1) + block.text, "utf-8")
-        names = runpy.run_path(str(script), init_globals=self._names, run_name=block.where)
+        with self._importable():
+            names = runpy.run_path(str(script), init_globals=self._names, run_name=block.where)
         self._names = {name: value for name, value in names.items() if not name.startswith("__")}
+
+    @contextmanager
+    def _importable(self) -> Iterator[None]:
+        """The files that a page shows can be imported, as from a script beside them; the next page has others."""
+        before = set(sys.modules)
+        sys.path.insert(0, str(self._folder))
+        try:
+            yield
+        finally:
+            sys.path.remove(str(self._folder))
+            for name in set(sys.modules) - before:
+                file = getattr(sys.modules[name], "__file__", None)
+                if file is not None and Path(file).parent == self._folder:
+                    del sys.modules[name]

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from bylaw.adapters.importers import FORMATS
-from tests.fuzz.foreign import archive_seed, foreign_seeds
+from tests.fuzz.foreign import foreign_seeds, other_seeds
 
 TRACES: list[str | None] = [*[None] * 9, *FORMATS]
 """formats forced on a mutated trace; None lets the reader detect"""
@@ -108,7 +108,7 @@ def trace_seeds() -> list[tuple[str, bytes]]:
     ]
     wholes = [_CHAT, _ANTHROPIC, _EVENTS, tau, {"messages": _ANTHROPIC, "system": "be kind"}, {"trace_events": _EVENTS}]
     found = [(".jsonl", _lines(records)) for records in [*lines, *foreign_seeds()]]
-    return [*found, *((".json", json.dumps(w, indent=1).encode()) for w in wholes), (".eval", archive_seed())]
+    return [*found, *((".json", json.dumps(w, indent=1).encode()) for w in wholes), *other_seeds()]
 
 
 def _lines(records: list[Any]) -> bytes:

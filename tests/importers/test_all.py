@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace, open_trace, write_trace
+from bylaw.adapters.exporters import write_trace
+from bylaw.adapters.importers import load_trace, open_trace
 from bylaw.adapters.importers.formats.catalogue import CATALOGUE
 from bylaw.adapters.importers.records import compression
 from bylaw.model.events import Response, ToolResult
-from tests.fuzz.foreign import archive_seed, foreign_seeds
+from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
 
-SEEDS = [lines(*records) for records in foreign_seeds()] + [archive_seed()]
+SEEDS = [lines(*records) for records in foreign_seeds()] + [data for _, data in other_seeds()]
 everyone = pytest.mark.parametrize("data", SEEDS, ids=range(len(SEEDS)))
 
 
@@ -58,8 +59,8 @@ def test_turns_are_numbered_and_results_know_their_calls(data: bytes) -> None:
 
 @everyone
 def test_any_line_may_be_missing_or_broken(data: bytes) -> None:
-    if data.startswith(b"PK"):
-        pytest.skip("an archive has no lines")
+    if not data.startswith((b"{", b"[")):
+        pytest.skip("an archive has no lines, and a table has one that names the columns of all")
     each = data.splitlines(keepends=True)
     format = load_trace(data).format
     for index in range(len(each)):

@@ -67,18 +67,62 @@ def test_a_response_over_several_lines_is_one_turn_and_counts_once() -> None:
     assert [result.latency_ms for result in results(trace)] == [2000, 4000]
 
 
-def test_a_branch_that_the_user_went_back_from_is_left_out() -> None:
+def test_what_ran_before_the_user_went_back_counts() -> None:
     trace = read(
         line("user", "u1", None, "go"),
         line("assistant", "a1", "u1", [{"type": "text", "text": "which?"}]),
-        line("user", "u2", "a1", "the wrong one"),
+        {"type": "system", "uuid": "x1", "parentUuid": "a1", "sessionId": "s1", "subtype": "hook"},
+        line("user", "u2", "x1", "the wrong one"),
         line("assistant", "a2", "u2", [use("c1", command="rm")]),
         line("user", "r1", "a2", [returned("c1")]),
         line("user", "u3", "a1", "the right one"),
         line("assistant", "a3", "u3", [{"type": "text", "text": "done"}]),
+        line("assistant", "a4", "u3", [{"type": "text", "text": "done again"}]),
+        line("user", "u4", "a4", "thanks"),
+        line("assistant", "a5", "u4", "bye"),
     )
-    assert story(trace) == ["0 request user", "0 response which?", "1 request user assistant user", "1 response done"]
-    assert trace.notes == ("3 lines stand on a branch that the user went back from: left out",)
+    assert story(trace) == [
+        "0 request user",
+        "0 response which?",
+        "None annotation hook",
+        "1 request user assistant user",
+        "1 response",
+        '1 tool_call Bash {"command": "rm"}',
+        '1 tool_result Bash "ok"',
+        "None annotation went_back",
+        "2 request user assistant user",
+        "2 response done",
+        "None annotation went_back",
+        "3 request user assistant user",
+        "3 response done again",
+        "4 request user assistant user assistant user",
+        "4 response bye",
+    ]
+    asked = [[message["content"] for message in request.messages or ()][-1] for request in requests(trace)]
+    assert asked == ["go", "the wrong one", "the right one", "the right one", "thanks"]
+    assert trace.notes == ("the user went back 2 times: what ran before that counts too",)
+
+
+def test_a_line_that_is_there_twice_counts_once() -> None:
+    again = line("assistant", "a1", "u1", [use("c1")], message=usage(3))
+    trace = read(line("user", "u1", None, "go"), again, again, line("user", "r1", "a1", [returned("c1")]))
+    assert (len(trace.turns), len(calls(trace)), len(results(trace))) == (1, 1, 1)
+    assert "1 line stands in the file once more, and count once" in trace.notes
+
+
+def test_usage_counts_once_however_far_apart_the_lines_of_a_response_are() -> None:
+    trace = read(
+        line("user", "u1", None, "go"),
+        line("assistant", "a1", "u1", [use("c1")], message=usage(1)),
+        line("user", "r1", "a1", [returned("c1")]),
+        line("user", "u2", "r1", "and hurry"),
+        line("assistant", "a2", "a1", [use("c2")], message=usage(9)),
+        line("user", "r2", "a2", [returned("c2")]),
+        line("assistant", "a3", "r2", "done", message={"id": "m2"}),
+    )
+    assert [call.call_id for call in responses(trace)[0].tool_calls] == ["c1", "c2"]
+    assert [response.usage and response.usage.output_tokens for response in responses(trace)] == [9, None]
+    assert [message["role"] for message in requests(trace)[1].messages or ()] == ["user", "assistant", *["user"] * 3]
 
 
 def test_results_of_parallel_calls_stand_off_the_way_and_count() -> None:
@@ -112,12 +156,15 @@ def test_subagents_are_runs_below_their_session() -> None:
     assert (inner.run, inner.parent_run, inner.agent) == ("s1", "s1", "scout")
     assert origins["done"].run is None
     assert [(result.name, result.content) for result in results(trace)] == [("Glob", "ok"), ("Task", "nothing here")]
+    assert [call.name for call in calls(trace)] == ["Task", "Glob"]
+    assert [event.turn for event in trace.events if event.kind == "response"] == [0, 1, 2, 3]
 
 
 def test_the_file_of_a_subagent_belongs_to_the_session_of_its_parent() -> None:
     rest = {"isSidechain": True, "agentId": "abc"}
     trace = read(line("user", "u", None, "x", **rest), line("assistant", "v", "u", "y", **rest))
     assert [(r.origin.session, r.origin.run, r.origin.parent_run) for r in responses(trace)] == [("s1", "abc", "s1")]
+    assert trace.notes == ("only the part of a subagent is here: session `s1` has a file of its own",)
 
 
 def test_after_a_compaction_requests_show_only_what_follows() -> None:
@@ -175,3 +222,16 @@ def test_broken_lines_are_all_reported() -> None:
 def test_a_circle_of_parents_ends() -> None:
     trace = read(line("user", "a", "b", "x"), line("assistant", "b", "a", "y"), line("assistant", "c", "a", "z"))
     assert len(trace.turns) >= 1
+
+
+def test_a_field_of_the_wrong_type_counts_as_absent_and_costs_nothing_else() -> None:
+    told = [
+        line("user", "u1", None, "go", 1),
+        line("assistant", "a1", "u1", [use("c1")], 2, message={"id": "m1"}),
+        line("user", "r1", "a1", [returned("c1")], 3),
+    ]
+    plain = story(read(*told))
+    odd = {"agentId": 5, "requestId": [], "parent_tool_use_id": {}, "toolUseResult": "x", "isSidechain": 0}
+    trace = read(*({**one, **odd} for one in told))
+    assert (story(trace), trace.problems) == (plain, ())
+    assert [result.latency_ms for result in results(trace)] == [1000]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bylaw.adapters.importers import load_trace
+from bylaw.adapters.importers.formats.inspect_ai import chunks
 from bylaw.adapters.importers.records import archive
 from bylaw.errors import InputError
 from bylaw.model.trace import Trace
@@ -230,3 +231,184 @@ def test_zstd_inside_of_the_archive() -> None:
         for info in file.infolist():
             info.compress_type = 93
     assert [response.text for response in responses(load_trace(held.getvalue()))] == ["x"]
+
+
+# Giant samples
+
+
+def chunked(one: dict[str, Any], *, size: int = 1, drop: str = "", order: int = 1) -> bytes:
+    """As inspect_ai divides a sample: the rest, and its parts in numbered pieces."""
+    name = f"samples/{one['id']}_epoch_1"
+    rest = {key: value for key, value in one.items() if key not in ("events", "events_data", "attachments", "messages")}
+    parts = {
+        "messages": one.get("events_data", {}).get("messages", []),
+        "events": one["events"],
+        "calls": [{"raw": 1}],
+        "attachments": list(one.get("attachments", {}).values()),
+    }
+    entries = {f"{name}/sample.json": {**rest, "message_refs": one.get("message_refs", [])}}
+    entries |= {f"{name}/skeleton.json": {}, f"{name}/events/stats.json": {}, f"{name}/events/uuids.json": []}
+    for kind, items in parts.items():
+        for start in range(0, len(items), size):
+            entries[f"{name}/{kind}/{start}.json"] = items[start : start + size]
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as file:
+        file.writestr("header.json", json.dumps(HEADER))
+        for entry, value in list(entries.items())[::order]:
+            file.writestr(entry, "{broken" if drop and entry.endswith(drop) else json.dumps(value))
+    return held.getvalue()
+
+
+GIANT = sample(
+    {**model(1, [], asks("c1")), "input_refs": [[0, 1]], "call": {"request": {"big": 1}}},
+    {"event": "approval", "timestamp": at(2), "call": {"id": "c1"}, "decision": "approve"},
+    tool(3, "c1", "see attachment://1 and attachment://7"),
+    {**model(5, [], {"content": "attachment://0"}), "input_refs": [[0, 1], [2, 3]]},
+    id="a/b",
+    events_data={"messages": [USER, {"role": "user", "content": "no"}, {"role": "user", "content": "attachment://1"}]},
+    attachments={"x": "zero", "y": "one"},
+)
+
+
+@pytest.mark.parametrize(("size", "order"), [(1, 1), (1, -1), (2, 1), (1000, 1)])
+def test_a_sample_in_chunks(size: int, order: int) -> None:
+    trace = load_trace(chunked(GIANT, size=size, order=order))
+    assert (trace.complete, trace.sessions, trace.problems) == (True, ("sample a/b epoch 1",), ())
+    assert story(trace) == [
+        "None session_start",
+        "0 request user",
+        "0 response",
+        '0 tool_call bash {"cmd": "ls"}',
+        "None annotation approval",
+        '0 tool_result bash "see one and attachment://7"',
+        "1 request user user",
+        "1 response zero",
+        "None session_end",
+    ]
+    assert [message["content"] for message in requests(trace)[1].messages or ()] == ["go", "one"]
+    approval = next(event for event in trace.events if event.kind == "annotation")
+    assert approval.data == {"call": {"id": "c1"}, "decision": "approve"}  # type: ignore[attr-defined]
+
+
+def test_a_piece_that_cannot_be_read_is_reported_and_shifts_nothing() -> None:
+    broken = chunked(GIANT, drop="messages/0.json")
+    with pytest.raises(InputError) as error:
+        load_trace(broken)
+    assert [p.code for p in error.value.diagnostics] == ["bad-json"]
+    trace = load_trace(broken, skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (1, 2)
+    assert [message["content"] for message in requests(trace)[1].messages or ()] == ["one"]
+    (end,) = (event for event in trace.events if event.kind == "session_end")
+    assert end.complete is False  # type: ignore[attr-defined]
+    with pytest.raises(InputError) as error:
+        load_trace(chunked({**GIANT, "id": None}, drop="sample.json"))
+    assert sorted(p.code for p in error.value.diagnostics) == ["bad-json", "wrong-type"]
+
+
+def test_a_sample_in_chunks_without_events_has_its_messages() -> None:
+    said = [USER, {"role": "assistant", "content": "x"}, {"role": "user", "content": "left"}]
+    one = {**sample(id=3, message_refs=[[0, 2]]), "events_data": {"messages": said}}
+    assert [(len(requests(t)[0].messages or ()), responses(t)[0].text) for t in [load_trace(chunked(one))]] == [
+        (1, "x")
+    ]
+
+
+def test_pieces_that_are_no_lists_and_too_many_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = io.BytesIO(chunked(GIANT))
+    with zipfile.ZipFile(held, "a") as file:
+        file.writestr("samples/a/b_epoch_1/events/999.json", "{}")
+        file.writestr("samples/a/b_epoch_1/messages/999999999999.json", '["far"]')
+    trace = load_trace(held.getvalue(), skip_bad=True)
+    assert [(p.code, p.message) for p in trace.problems] == [
+        ("wrong-type", "this piece of a sample must be a list, not an object")
+    ]
+    assert len(trace.turns) == 2
+    monkeypatch.setattr(chunks, "MOST_HELD", 100)
+    assert {p.code for p in load_trace(chunked(GIANT), skip_bad=True).problems} == {"too-long"}
+
+
+# What a log may hold besides
+
+
+def test_numbers_that_json_does_not_have_are_text() -> None:
+    event = tool(3, "c1", "NUMBER")
+    one = sample(model(1, [USER], asks("c1")), event, scores={"s": {"value": "NUMBER"}})
+    for token in ("NaN", "Infinity", "-Infinity"):
+        text = json.dumps({**HEADER, "samples": [one]}, indent=1).replace('"NUMBER"', token)
+        trace = load_trace(text.encode())
+        assert (trace.format, trace.problems) == ("inspect", ())
+        start = trace.events[0]
+        assert start.metadata["scores"] == {"s": {"value": token}}  # type: ignore[attr-defined]
+        assert [result.content for result in results(trace)] == [token]
+        with pytest.raises(InputError):
+            load_trace(text.encode(), format="agentdojo")
+
+
+@pytest.mark.parametrize("rest", [{"error": {"message": "x"}}, {"limit": {"type": "message", "limit": 4}}, {}])
+def test_a_sample_that_was_cut_short_is_not_complete(rest: dict[str, Any]) -> None:
+    trace = read(sample(model(1, [USER], {"content": "x"}), **rest))
+    (end,) = (event for event in trace.events if event.kind == "session_end")
+    assert end.complete is not bool(rest)  # type: ignore[attr-defined]
+    assert trace.complete is True
+    marks = [line for line in story(trace) if "annotation" in line]
+    assert marks == {"error": ["None annotation error"], "limit": ["None annotation sample_limit"]}.get(
+        next(iter(rest), ""), []
+    )
+
+
+def test_a_limit_is_told_once() -> None:
+    event = {"event": "sample_limit", "type": "message", "message": "x", "limit": 4, "timestamp": at(3)}
+    trace = read(sample(model(1, [USER], {"content": "x"}), event, limit={"type": "message", "limit": 4}))
+    assert story(trace).count("None annotation sample_limit") == 1
+
+
+def test_calls_that_were_never_finished() -> None:
+    empty = {"choices": [{"message": {"role": "assistant", "content": ""}, "stop_reason": "stop"}]}
+    trace = read(
+        sample(
+            model(1, [USER], asks("c1")),
+            tool(2, "c1", "", pending=True, completed=None),
+            {**model(3, [USER], {}), "output": empty, "error": "Cancelled by operator"},
+            {**model(5, [USER], {}), "output": {"choices": []}, "pending": True},
+        )
+    )
+    assert (len(trace.turns), len(results(trace)), len(requests(trace))) == (1, 0, 3)
+    assert trace.notes == ("2 requests have no response",)
+
+
+def test_a_run_that_was_killed_is_not_complete() -> None:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as file:
+        file.writestr("_journal/start.json", json.dumps(HEADER))
+        file.writestr("samples/1_epoch_1.json", json.dumps(sample(model(1, [USER], {"content": "x"}))))
+    trace = load_trace(held.getvalue())
+    assert (trace.complete, len(trace.turns), trace.header["eval"]) == (False, 1, {"task": "t"})
+
+
+def test_older_logs_hold_events_inside_of_events() -> None:
+    inner = [model(2, [USER], asks("k1")), tool(3, "k1", "deep")]
+    nested = {"event": "subtask", "name": "s", "timestamp": at(1), "events": inner}
+    trace = read(sample(model(0, [USER], asks("c1")), tool(1, "c1", "x", events=[nested], completed=at(9))))
+    assert [call.call_id for call in calls(trace)] == ["c1", "k1"]
+    assert [result.content for result in results(trace)] == ["deep", "x"]
+
+
+def test_agents_by_their_spans() -> None:
+    def agent(id: str, parent: str | None, second: float) -> dict[str, Any]:
+        begin = {"event": "span_begin", "id": id, "span_id": id, "type": "agent", "name": id, "timestamp": at(second)}
+        return {**begin, "parent_id": parent}
+
+    between = {"event": "span_begin", "id": "t", "parent_id": "boss", "type": "tool", "name": "t", "timestamp": at(2)}
+    trace = read(
+        sample(
+            agent("boss", None, 0),
+            model(1, [USER], asks("c1"), span_id="boss"),
+            tool(2, "c1", "x", span_id="boss", agent="helper", completed=at(8)),
+            between,
+            agent("helper", "t", 3),
+            model(4, [USER], {"content": "inner"}, span_id="helper"),
+        )
+    )
+    inner = responses(trace)[1].origin
+    assert (inner.run, inner.parent_run, inner.agent, inner.parent_agent) == ("helper", "boss", "helper", "boss")
+    assert [result.turn for result in results(trace)] == [0]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bylaw.adapters.importers import find_traces, load_trace
+from bylaw.errors import InputError
 from tests.importers.support import read, requests, responses, results, story
 
 USER = {"role": "user", "content": "refund order 7"}
@@ -109,3 +114,143 @@ def test_errors_and_guardrails() -> None:
 def test_what_is_broken_is_reported() -> None:
     trace = read(*RUN, {"data": [7]}, {"nothing": 1}, 5, skip_bad=True)
     assert (trace.skipped, len(trace.turns)) == (3, 2)
+
+
+# Tables of the blob export
+
+
+def table(*rows: dict[str, Any]) -> str:
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    held = io.StringIO()
+    writer = csv.writer(held)
+    writer.writerow(names)
+    writer.writerows([["" if row.get(name) is None else row[name] for name in names] for row in rows])
+    return held.getvalue()
+
+
+def trace_row(id: str, session: str | None) -> dict[str, Any]:
+    rest = {"name": "n", "user_id": None, "release": None, "tags": "[]", "metadata": "{}"}
+    return {"id": id, "timestamp": "2026-01-01 00:00:00.000", "session_id": session, **rest}
+
+
+def score_row(id: str, trace: str) -> dict[str, Any]:
+    rest = {"observation_id": None, "name": "helpful", "value": 0.5, "data_type": "NUMERIC"}
+    return {"id": id, "trace_id": trace, "timestamp": "2026-01-01 00:00:09.000", **rest}
+
+
+BARE = [{key: value for key, value in blob(row).items() if key != "session_id"} for row in RUN]
+
+
+def jsonl(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode())
+    return path
+
+
+def test_a_table_tells_what_lines_do() -> None:
+    rows = [blob(row) for row in RUN]
+    rows[1]["output"] = 'a "b",\nc\r\nd'
+    from_lines, from_table = load_trace(jsonl(*rows).encode()), load_trace(table(*rows).encode())
+    assert (from_table.format, story(from_table)) == ("langfuse", story(from_lines))
+    assert results(from_table)[0].content == 'a "b",\nc\r\nd'
+    assert responses(from_table)[0].usage == responses(from_lines)[0].usage
+    assert [event.origin for event in from_table.events] == [event.origin for event in from_lines.events]
+    assert load_trace(b"\xef\xbb\xbf" + table(*rows).encode()).events == from_table.events
+
+
+def test_broken_rows_are_all_reported() -> None:
+    good = table(*map(blob, RUN))
+    lines = good.splitlines(keepends=True)
+    bad = [*lines, "1,2,3\r\n", '"c"d,x\r\n', *lines[1:2], '"never closed\r\nx\r\n']
+    data = "".join(bad).encode() + b"\xff,1\n"
+    with pytest.raises(InputError) as error:
+        load_trace(data)
+    found = [(p.code, p.span and p.span.line) for p in error.value.diagnostics]
+    assert found == [("bad-csv", len(lines) + 1), ("bad-csv", len(lines) + 2), ("bad-csv", len(lines) + 4)]
+    trace = load_trace(data, skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (3, 2)
+    bad_byte = load_trace(good.encode() + b'\xff,1\n"x', skip_bad=True)
+    assert [p.code for p in bad_byte.problems] == ["bad-utf8", "bad-csv"]
+
+
+def test_a_row_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylaw.adapters.importers.records.table.MAX_RECORD", 1000)
+    trace = load_trace((table(*map(blob, RUN)) + '"' + "x\n" * 3000).encode(), skip_bad=True)
+    assert "too-long" in [p.code for p in trace.problems]
+
+
+def test_long_fields_are_read() -> None:
+    rows = [{**blob(RUN[0]), "output": "x" * 300_000}]
+    assert len(responses(load_trace(table(*rows).encode()))[0].text or "") == 300_000
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+@pytest.mark.parametrize("flat", [False, True])
+def test_traces_and_scores_stand_beside_observations(tmp_path: Path, kind: str, flat: bool) -> None:
+    form = table if kind == "csv" else jsonl
+
+    def put(name: str, *rows: dict[str, Any], window: str = "w1") -> str:
+        path = tmp_path / f"{name}.{kind}" if flat else tmp_path / name / f"{window}.{kind}"
+        return str(write(path, form(*rows)))
+
+    observations = put("observations", *BARE)
+    put("traces", trace_row("t1", "chat 9"), trace_row("t2", "other"))
+    put("scores", score_row("s1", "t1"), score_row("s2", "t2"))
+    assert find_traces([str(tmp_path)]) == [observations]
+    trace = load_trace(observations)
+    assert (trace.sessions, trace.notes, trace.problems) == (("chat 9",), (), ())
+    assert story(trace) == [*STORY, "None annotation score"]
+
+
+def test_a_trace_may_stand_in_a_file_of_another_time(tmp_path: Path) -> None:
+    path = write(tmp_path / "observations" / "w2.jsonl", jsonl(*BARE))
+    write(tmp_path / "traces" / "w2.jsonl", jsonl(trace_row("t2", "other")))
+    write(tmp_path / "traces" / "w1.jsonl", jsonl(trace_row("t1", "chat 9")))
+    assert load_trace(path).sessions == ("chat 9",)
+
+
+def test_files_beside_are_read_only_where_they_are_files(tmp_path: Path) -> None:
+    away = write(tmp_path / "away.jsonl", jsonl(trace_row("t1", "secret")))
+    path = write(tmp_path / "x" / "observations" / "w1.jsonl", jsonl(*BARE))
+    (tmp_path / "x" / "traces").mkdir()
+    (tmp_path / "x" / "traces" / "w1.jsonl").symlink_to(away)
+    assert load_trace(path).sessions == ("t1",)
+
+
+def test_problems_of_files_beside_name_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "observations" / "w1.jsonl", jsonl(*BARE))
+    write(tmp_path / "traces" / "w1.jsonl", jsonl(trace_row("t1", "chat 9")) + "{broken\n7\n")
+    with pytest.raises(InputError) as error:
+        load_trace(path)
+    assert {(Path(p.file or "").parent.name, p.span and p.span.line) for p in error.value.diagnostics} == {
+        ("traces", 2),
+        ("traces", 3),
+    }
+
+
+def test_rows_that_hold_everything_need_no_other_file(tmp_path: Path) -> None:
+    whole = write(tmp_path / "observations_v2" / "w1.csv", table(*map(blob, RUN)))
+    write(tmp_path / "observations" / "w1.csv", table(*BARE))
+    write(tmp_path / "traces" / "w1.csv", table(trace_row("t1", "x")))
+    write(tmp_path / "prices.csv", "a,b,c\n1,2,3\n")
+    assert find_traces([str(tmp_path)]) == [str(whole)]
+    assert load_trace(whole).sessions == ("chat 9",)
+
+
+def test_traces_alone_say_that_they_are() -> None:
+    trace = read(trace_row("t1", "chat 9"))
+    assert (trace.format, trace.events) == ("langfuse", ())
+    assert trace.notes == ("these are traces without their observations",)
+
+
+def test_latency_in_seconds_and_totals_alone() -> None:
+    row = seen("g", "generation", 1, [USER], "x", usageDetails={"total": 12}, costDetails={"total": 0.5}, latency="1.5")
+    (response,) = responses(read({**row, "endTime": None}))
+    assert response.latency_ms == 1500
+    assert response.usage is not None
+    assert (response.usage.total, response.usage.is_whole, response.usage.input_tokens) == (12, True, None)
+    assert (response.usage.recorded or {})["cost_details"] == {"total": 0.5}

@@ -125,3 +125,14 @@ def test_what_is_broken_is_reported() -> None:
     trace = read(call(1, "a"), *bad, answer(1), answer(77), skip_bad=True)
     assert (trace.skipped, len(results(trace))) == (4, 1)
     assert trace.notes == ("1 answers belong to no request of the file",)
+
+
+def test_only_a_batch_says_that_calls_were_issued_together() -> None:
+    trace = read([call(1, "a"), call(2, "b")], [answer(1), answer(2)], call(3, "c"), call(4, "d"), answer(4), answer(3))
+    assert [(call.name, call.turn, call.group) for call in calls(trace)] == [
+        ("a", 0, "batch 1"),
+        ("b", 0, "batch 1"),
+        ("c", 1, None),
+        ("d", 1, None),
+    ]
+    assert [call.group for call in calls(read([call(1, "a"), ask(2, "ping")]))] == [None]

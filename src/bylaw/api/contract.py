@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from bylaw.adapters.importers import write_trace
+from bylaw.adapters.exporters import write_trace
 from bylaw.dialects import load_contract, source_line
 from bylaw.errors import InputError
 from bylaw.jobs.contract.job import Options, given_up

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -20,6 +20,7 @@ from bylaw.model.stores import GuardStore
 if TYPE_CHECKING:
     from bylaw.jobs.follow.incidents import Incidents
     from bylaw.jobs.follow.loop import Loop
+    from bylaw.jobs.follow.replay import Replayed
     from bylaw.model.incidents import Incident
 
 GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
@@ -85,11 +86,18 @@ class Guard(_Guard):
 
         return follower(self._followed(), self.store, webhook, escalate_to, clock=self._clock, **more)
 
-    def replay(self, *, since: float | None = None, write: bool = False) -> list[Incident]:
-        """The incidents that this guard's rules give over everything recorded, as `bylaw guard replay` does."""
+    def replay(
+        self,
+        *,
+        since: float | None = None,
+        write: bool = False,
+        each: Callable[[Incident], object] | None = None,
+    ) -> Replayed:
+        """The incidents that this guard's rules give over everything recorded, as `bylaw guard replay` does, with their
+        `count` and what was `unjudged`. `each` takes them one by one, in place of the list `incidents`."""
         from bylaw.api.follow import replay
 
-        return replay(self._followed(), self.store, since=since, write=write, clock=self._clock)
+        return replay(self._followed(), self.store, since=since, write=write, each=each, clock=self._clock)
 
     def _followed(self) -> list[GuardPolicy]:
         if not self._sessions.durable:

@@ -17,10 +17,13 @@ COMMANDS = {
     "ci": "check, diff and contract, whichever are configured, in one score",
     "comply": "did the agent keep the rules that its own system prompt states?",
     "contract": "does the agent keep its rules when the world breaks?",
+    "convert": "write traces in another format: Bylaw's own, ATIF or OTLP",
     "diff": "what changed between two versions of the agent, and did it break or mend a rule?",
     "explain": "print the page for an error code or a rule kind",
     "guard": "may this tool call run, right now?",
+    "inspect": "show a trace as a timeline, or two side by side",
     "lint": "check rule files without running them",
+    "record": "run a command and record what it asks its models",
     "schema": "print the JSON Schema of the rule file, for editors",
 }
 

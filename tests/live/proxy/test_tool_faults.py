@@ -61,7 +61,7 @@ async def by_https(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
     ca.issue_cert("127.0.0.1").configure_cert(context)
     with pytest.MonkeyPatch.context() as patch, ca.cert_pem.tempfile() as file:
         patch.setenv("SSL_CERT_FILE", file)
-        upstream._trust.cache_clear()
+        upstream.trust.cache_clear()
         with server(wrap=lambda socket: context.wrap_socket(socket, server_side=True)) as (url, _):
             authority = Authority.new(folder)
             proxy = ChaosProxy(base=folder, authority=authority)
@@ -70,7 +70,7 @@ async def by_https(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
             async with httpx2.AsyncClient(proxy=proxy.url(), timeout=5, verify=trust) as client:
                 yield proxy, lambda: _get(client, url)
             await proxy.stop()
-    upstream._trust.cache_clear()
+    upstream.trust.cache_clear()
 
 
 async def _get(client: httpx2.AsyncClient, url: str) -> Any:

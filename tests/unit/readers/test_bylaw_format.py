@@ -112,8 +112,9 @@ def test_complete_or_not(head: dict[str, Any], complete: Any, end: Any, wanted: 
 
 def test_a_last_line_that_is_cut_off() -> None:
     data = lines({**RESOLVED, "complete": "marked"}, {"kind": "response", "session": "1"}).encode() + b'{"kind":"resp'
-    trace = load_trace(data, skip_bad=True)
-    assert (trace.complete, trace.skipped, len(trace.turns)) == (False, 1, 1)
+    trace = load_trace(data)
+    assert (trace.complete, trace.skipped, len(trace.turns)) == (False, 0, 1)
+    assert trace.notes[-1] == "the last line is cut off and was left out"
 
 
 @pytest.mark.parametrize("head", [HEAD, RESOLVED])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.adapters.importers import TraceWriter, load_trace, open_trace, read_trace, write_trace
+from bylaw.adapters.exporters import TraceWriter, write_trace
+from bylaw.adapters.importers import load_trace, open_trace, read_trace
 from bylaw.model.events import Event, Response
 from bylaw.model.trace import Trace
 from tests import strategies

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bylaw.adapters.importers.assembly.usage import plain_usage, read_usage
 
@@ -115,3 +117,19 @@ def test_the_short_cut_says_the_same() -> None:
         {"input_tokens": 1, "output_tokens": 2, "thinking_tokens": None},
     ):
         assert plain_usage(odd) is None
+
+
+def test_the_short_cut_for_anthropic_says_the_same() -> None:
+    counts = (None, 0, 5, -1, True, 2.0, "7")
+    for one, other in product(counts, counts):
+        for keys in (("input_tokens", "output_tokens"), ("cache_read_input_tokens", "cache_creation_input_tokens")):
+            recorded = {
+                "input_tokens": 9,
+                "output_tokens": 4,
+                "service_tier": "x",
+                **dict(zip(keys, (one, other), strict=True)),
+            }
+            usage, unread = read_usage(recorded)
+            slowly, also_unread = read_usage({**recorded, "cache_write_tokens": None})
+            assert usage is not None and slowly is not None
+            assert (replace(usage, recorded=None), unread) == (replace(slowly, recorded=None), also_unread)

@@ -1,4 +1,4 @@
-"""Traces in: many formats, plain or compressed, streamed in bounded memory. One format out: Bylaw's own.
+"""Traces in: many formats, plain or compressed, streamed in bounded memory.
 
 The stages are folders. `records/` opens a file and divides it into records; `formats/` holds one reader a format, which
 says what a record means; `assembly/` makes events of that: sessions, turns, calls.
@@ -7,18 +7,16 @@ says what a record means; `assembly/` makes events of that: sessions, turns, cal
 from __future__ import annotations
 
 import os
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any
 
 from bylaw.adapters.importers.find import find_traces
 from bylaw.adapters.importers.names import FORMATS
-from bylaw.model.ports import TraceSource
 from bylaw.model.trace import Trace
 
 if TYPE_CHECKING:
-    from bylaw.adapters.importers.formats.bylaw.writer import TraceWriter
     from bylaw.adapters.importers.source import TraceStream
 
-__all__ = ["FORMATS", "TraceWriter", "find_traces", "load_trace", "open_trace", "read_trace", "write_trace"]
+__all__ = ["FORMATS", "find_traces", "load_trace", "open_trace", "read_trace"]
 
 
 def open_trace(
@@ -80,33 +78,3 @@ def load_trace(trace: Any, *, format: str | None = None, skip_bad: bool = False,
         problems=tuple(stream.problems),
         skipped=stream.skipped,
     )
-
-
-def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
-    """Write a trace as Bylaw JSONL; `.gz` and `.zst` compress it. One that streams is never held in memory."""
-    from bylaw.adapters.importers.formats.bylaw.writer import TraceWriter
-
-    complete: bool | Literal["marked"] = trace.complete if isinstance(trace, Trace) else "marked"
-    header = _header(trace)
-    with TraceWriter(path, name=trace.name, format=trace.format, header=header, complete=complete) as writer:
-        writer.write_all(trace)
-        writer.close(
-            complete=trace.complete,
-            header=None if _header(trace) == header else _header(trace),
-            notes=trace.notes,
-            problems=trace.problems,
-            skipped=trace.skipped,
-        )
-
-
-def _header(trace: TraceSource) -> dict[str, Any]:
-    header: dict[str, Any] = getattr(trace, "header", {})
-    return header
-
-
-def __getattr__(name: str) -> Any:
-    if name != "TraceWriter":
-        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
-    from bylaw.adapters.importers.formats.bylaw.writer import TraceWriter
-
-    return TraceWriter

@@ -6,6 +6,8 @@ import glob
 import os
 from collections.abc import Sequence
 
+from bylaw.adapters.importers.formats.claude_code.folder import without_parts
+from bylaw.adapters.importers.formats.langfuse.tables import is_table, without_tables
 from bylaw.adapters.importers.records.opening import no_such_file
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
@@ -13,6 +15,9 @@ from bylaw.model.diagnostic import Diagnostic
 SUFFIXES = tuple(
     suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog", ".eval") for packed in ("", ".gz", ".zst")
 )
+
+_TABLES = (".csv", ".csv.gz", ".csv.zst")
+"""a folder may hold any: only those that are called what Langfuse calls them are meant"""
 
 
 def find_traces(patterns: Sequence[str]) -> list[str]:
@@ -26,7 +31,7 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
             problems.append(problem)
     if problems:
         raise InputError(problems)
-    return list(found)
+    return without_tables(list(found))
 
 
 def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
@@ -40,7 +45,8 @@ def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
         return [pattern], None
     if not glob.has_magic(pattern):
         return [], no_such_file(pattern)
-    names = [name for match in sorted(glob.glob(pattern, recursive=True)) for name in _matched(match)]
+    matches = sorted(glob.glob(pattern, recursive=True))
+    names = without_parts([name for match in matches for name in _matched(match)])
     return names, None if names else _no_traces(pattern, "glob")
 
 
@@ -56,8 +62,13 @@ def _in_folder(folder: str) -> list[str]:
     for where, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         entered.add(os.path.realpath(where))
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
-        found += [os.path.join(where, name) for name in names if name.lower().endswith(SUFFIXES)]
-    return sorted(found)
+        found += [os.path.join(where, name) for name in names if _is_trace(where, name)]
+    return without_parts(sorted(found))
+
+
+def _is_trace(folder: str, name: str) -> bool:
+    lowered = name.lower()
+    return lowered.endswith(SUFFIXES) or (lowered.endswith(_TABLES) and is_table(os.path.join(folder, lowered)))
 
 
 def _refuse(problem: OSError) -> None:

@@ -12,6 +12,7 @@ FORMATS: dict[str, str] = {
     "otlp": "OpenTelemetry spans or logs: OTLP JSON lines, or length-prefixed protobuf",
     "openinference": "spans one by one, as Phoenix and OpenTelemetry's SDK export them, or nested",
     "claude-code": "Claude Code: a session's JSONL, or what `--output-format stream-json` prints",
+    "codex": "Codex: a session's rollout",
     "inspect": "inspect_ai logs: .eval archives, or .json",
     "mcp": "MCP: JSON-RPC messages, one a line",
     "responses": "OpenAI Responses: items, or whole responses with their `output`",

@@ -125,5 +125,6 @@ def _refuse_undecodable(source: Input, layout: Layout) -> None:
     """Nothing in the file is JSON: say what is wrong with it rather than with its format."""
     problems = Problems(source.name)
     for block in Records(source, layout, problems).blocks():
-        records_of(block, problems)
+        for _ in records_of(block, problems):
+            pass
     problems.settle()

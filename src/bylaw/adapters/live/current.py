@@ -75,6 +75,10 @@ def current_run() -> LiveRun | None:
     return run
 
 
+def is_aside() -> bool:
+    return _aside.get()
+
+
 def is_agent_code() -> bool:
     """Whether this code was called by an agent, even one that was given up, or resets one."""
     return _aside.get() or _run.get() is not None or _only_run() is not None

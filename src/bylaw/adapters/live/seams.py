@@ -1,6 +1,7 @@
 """Where libraries and frameworks are patched: as soon as an agent starts, and right after an import that comes later.
 
-Only what is imported is patched. Patches do nothing outside a run, and are gone when the last agent has stopped.
+Only what is imported is patched. Patches do nothing outside a run or a recording, and are gone when the last agent has
+stopped and the last recording has ended.
 """
 
 from __future__ import annotations
@@ -19,26 +20,30 @@ from typing import Any
 from bylaw.adapters.live.patching.patches import Patches
 
 _HERE = "bylaw.adapters.live"
-_SEAMS = {
+_FRAMEWORKS = {
     "agents.models.interface": f"{_HERE}.frameworks.openai_agents_models",
     "agents.tool": f"{_HERE}.frameworks.openai_agents_tools",
+    "langchain_core.language_models.chat_models": f"{_HERE}.frameworks.langchain_models",
+    "langchain_core.tools.base": f"{_HERE}.frameworks.langchain_tools",
+    "pydantic_ai.agent": f"{_HERE}.frameworks.pydantic_ai",
+}
+_LIBRARIES = {
     "aiohttp.client": f"{_HERE}.patching.aiohttp",
     "concurrent.futures.thread": f"{_HERE}.patching.threads",
     "http.client": f"{_HERE}.patching.http_client",
     "httpx": f"{_HERE}.patching.httpx",
     "httpx2": f"{_HERE}.patching.httpx",
-    "langchain_core.language_models.chat_models": f"{_HERE}.frameworks.langchain_models",
-    "langchain_core.tools.base": f"{_HERE}.frameworks.langchain_tools",
-    "pydantic_ai.agent": f"{_HERE}.frameworks.pydantic_ai",
+    "threading": f"{_HERE}.patching.threads",
     "urllib3.connectionpool": f"{_HERE}.patching.urllib3",
 }
-"""the module that holds a seam, and ours with the function `patch` for it"""
+"""in both: the module that holds a seam, and ours with the function `patch` for it"""
 
 
 class Seams:
-    """All patches of this process; several agents share them."""
+    """The patches of this process at these places; several agents and recordings share them."""
 
-    def __init__(self) -> None:
+    def __init__(self, places: dict[str, str]) -> None:
+        self.places = places
         self._lock = threading.RLock()
         self._users = 0
         self._patches = Patches()
@@ -60,7 +65,7 @@ class Seams:
 
     def refresh(self) -> None:
         """Patches what has come since: modules, and classes that a framework lets people define."""
-        for name in _SEAMS:
+        for name in self.places:
             module = sys.modules.get(name)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
                 self.patch(name, module)
@@ -68,7 +73,7 @@ class Seams:
     def patch(self, name: str, module: ModuleType) -> None:
         with self._lock:
             if self._users:
-                importlib.import_module(_SEAMS[name]).patch(module, self._patches)
+                importlib.import_module(self.places[name]).patch(module, self._patches)
 
 
 class _LateImports(importlib.abc.MetaPathFinder):
@@ -81,7 +86,7 @@ class _LateImports(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in _SEAMS or fullname in self._busy:
+        if fullname not in self._seams.places or fullname in self._busy:
             return None
         self._busy.add(fullname)
         try:
@@ -113,4 +118,5 @@ class _Patching(importlib.abc.Loader):
         return getattr(self._loader, name)
 
 
-SEAMS = Seams()
+FRAMEWORKS = Seams(_FRAMEWORKS)
+LIBRARIES = Seams(_LIBRARIES)

@@ -56,7 +56,7 @@ def run(flags: Flags) -> ContractReport:
 
 
 def _keep_in(folder: Path) -> KeepTrace:
-    from bylaw.adapters.importers import write_trace
+    from bylaw.adapters.exporters import write_trace
     from bylaw.model.trace import Trace
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -38,6 +38,8 @@ class Assembler:
         self.unanswered = 0
         self._problems = problems
         self._lanes: dict[str | Origin, Lane] = {}
+        self._latest = _NO_LANE
+        """the lane asked for last: mostly, the next record is of the same"""
         self._events: list[Event] = []
         self._taken = 0
         """events handed out before the first of `_events`"""
@@ -65,17 +67,20 @@ class Assembler:
 
     def lane(self, session: str) -> Lane:
         """The lane of a session. The one used longest ago makes room where there are too many."""
-        return self.lane_for(Origin(session))
+        lane = self._lanes.get(session)
+        return lane if lane is not None and lane is self._latest else self.lane_for(Origin(session))
 
     def lane_for(self, origin: Origin) -> Lane:
         """The lane of one agent's run in a session, for formats that tell agents apart."""
+        if self._latest.origin is origin:
+            return self._latest
         key = _key(origin)
         lane = self._lanes.pop(key, None)
         if lane is None:
             lane = Lane(origin)
             if len(self._lanes) >= MOST_LANES:
                 self._retire(self._lanes.pop(next(iter(self._lanes))))
-        self._lanes[key] = lane
+        self._lanes[key] = self._latest = lane
         return lane
 
     def lane_of(self, record_id: str) -> Lane | None:
@@ -83,17 +88,18 @@ class Assembler:
         recent = (lane for lane, record, _, _ in reversed(self._recent) if record == record_id)
         return next(recent, None) or next((lane for lane in self._lanes.values() if lane.asks(record_id)), None)
 
-    def end_session(self, lane: Lane) -> None:
+    def end_session(self, lane: Lane, *, complete: bool = True) -> None:
         """No record of this session follows, whichever agent's."""
         session = lane.origin.session
         for one in [lane, *(other for other in self._lanes.values() if other.origin.session == session)]:
             self._retire(one)
             self.forget(one)
-        self._events.append(SessionEnd(origin=lane.origin))
+        self._events.append(SessionEnd(origin=lane.origin, complete=complete))
 
     def forget(self, lane: Lane) -> None:
         """Nothing of this session is waiting for anything."""
         self._lanes.pop(_key(lane.origin), None)
+        self._latest = _NO_LANE
 
     def _retire(self, lane: Lane) -> None:
         if lane.pending:
@@ -119,6 +125,17 @@ class Assembler:
         if not waiting:
             return None
         request = waiting.pop()[1] if len(waiting) == 1 else lane.take_request(parent)
+        return request if request.turn == self.turns else replace(request, turn=self.turns)
+
+    def exchanged(self, lane: Lane, request: Request) -> Request:
+        """A request that its response is recorded with, with the turn's own index."""
+        if lane.open:
+            self.request(lane, None, request)
+            return self.answered(lane, None) or request
+        self.requests += 1
+        if lane.pending:
+            self._imply(lane)
+        lane.held = None
         return request if request.turn == self.turns else replace(request, turn=self.turns)
 
     def response(self, lane: Lane, record_id: str | None, response: Response) -> None:
@@ -202,7 +219,7 @@ class Assembler:
         held = lane.held
         if held is None or held <= self._taken + len(self._events) - MOST_WAITING:
             return False
-        return any(at == held for _, _, _, at in reversed(self._recent))
+        return self._recent[-1][3] == held or any(at == held for _, _, _, at in reversed(self._recent))
 
     def _add_call(self, lane: Lane, turn: int, call: ToolCall) -> None:
         """A call of a turn that is known: part of it as long as it grows, later on an event with the turn's index."""
@@ -243,11 +260,13 @@ class Assembler:
 
     def _shift(self, start: int) -> None:
         """An event was put in behind `start`."""
-        for place, (lane, record, turn, at) in enumerate(self._recent):
-            if at > start:
-                self._recent[place] = (lane, record, turn, at + 1)
-                if lane.held == at:
-                    lane.held = at + 1
+        for place in range(len(self._recent) - 1, -1, -1):
+            lane, record, turn, at = self._recent[place]
+            if at <= start:
+                return  # they are in order, and mostly the latest grows
+            self._recent[place] = (lane, record, turn, at + 1)
+            if lane.held == at:
+                lane.held = at + 1
 
     def _join_pending(self, lane: Lane) -> None:
         waiting, lane.pending = lane.pending, []
@@ -259,14 +278,23 @@ class Assembler:
 
     def _imply(self, lane: Lane) -> None:
         """Calls were recorded, and no response that issued them: there must have been one."""
-        request = self.answered(lane, None)
-        first = lane.pending[0]
-        response = Response(origin=first.origin, turn=self.turns, at=first.at, source=first.source, request=request)
+        request, turn = self.answered(lane, None), self.turns
         waiting, lane.pending = lane.pending, []
+        first, call = waiting[0], None
+        if type(first) is ToolCall:
+            call = replace(first, turn=turn, call_id=first.call_id or f"t{turn}.0")
+            del waiting[0]
+        made = () if call is None else (call,)
+        response = Response(
+            origin=first.origin, turn=turn, at=first.at, source=first.source, request=request, tool_calls=made
+        )
         self.response(lane, None, response)
-        lane.pending = waiting
-        self._join_pending(lane)
-        lane.implied = lane.turn
+        if call is not None:
+            lane.calls[call.call_id].claimed = True
+        if waiting:
+            lane.pending = waiting
+            self._join_pending(lane)
+        lane.implied = turn
 
     def _warn(self, call: ToolCall, code: str, message: str, help: str | None = None) -> None:
         line = call.source.line if call.source is not None and call.source.line is not None else 1
@@ -279,6 +307,9 @@ class Assembler:
         self._events.extend(request for _, request in lane.open[:count])
         del lane.open[:count]
         self.unanswered += count
+
+
+_NO_LANE = Lane(Origin(""))
 
 
 def _key(origin: Origin) -> str | Origin:

@@ -52,5 +52,9 @@ KNOWN = frozenset(
 
 def unread_kinds(content: list[Any] | None) -> list[str]:
     """Types of blocks that nobody here knows: they may hold text or calls that rules cannot see."""
-    kinds = {str(block.get("type")) for block in content or () if type(block) is dict and block.get("type") is not None}
-    return sorted(kind for kind in kinds - KNOWN if not kind.endswith("tool_result"))
+    kinds: set[str] = set()
+    for block in content or ():
+        kind = block.get("type") if type(block) is dict else None
+        if kind is not None and (type(kind) is not str or kind not in KNOWN):
+            kinds.add(str(kind))
+    return sorted(kind for kind in kinds - KNOWN if not kind.endswith("tool_result")) if kinds else []

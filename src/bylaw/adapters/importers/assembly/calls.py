@@ -38,6 +38,8 @@ def calls_in(
     gets one of its own. `read` holds the arguments of each block
     where they are read already, `places` where each block stands if not all at `source`. Raises NamelessCall.
     """
+    if not uses:
+        return (), []
     group = turn if len(uses) > 1 else None
     calls: dict[str, ToolCall] = {}
     shared: list[str] = []

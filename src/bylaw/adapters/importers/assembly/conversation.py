@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.lane import Lane
-from bylaw.adapters.importers.assembly.prefix import Messages
-from bylaw.model.events import Origin, Request, Response, ToolCall, ToolResult, Usage
+from bylaw.adapters.importers.assembly.prefix import Messages, Prefix
+from bylaw.model.events import Deferred, Origin, Request, Response, ToolCall, ToolResult, Usage
 from bylaw.model.source import Locator
 
 
@@ -44,7 +44,7 @@ class Conversation:
         self._messages = Messages(bounded=bounded)
         self._asked: Locator | None = None
         """where the first message since the last answer stands"""
-        self._whole: list[Any] | UnsetType | None = UNSET
+        self._whole: Deferred | UnsetType | None = UNSET
 
     @property
     def origin(self) -> Origin:
@@ -64,7 +64,7 @@ class Conversation:
         self._messages.append(message)
         self._asked = self._asked or source
 
-    def asked(self, messages: list[Any] | None, source: Locator) -> None:
+    def asked(self, messages: Deferred | None, source: Locator) -> None:
         """The whole input of the next request, for formats that record it with each; None where it was left out."""
         self._whole = messages
         self._asked = source
@@ -75,14 +75,14 @@ class Conversation:
     def answered(self, answer: Answer) -> None:
         """What the model said; its own message goes to `said`, for the requests that follow."""
         assembler, lane, origin = self._assembler, self._lane, self._lane.origin
-        assembler.request(lane, None, self._request(self._asked or answer.source, answer.model))
+        request = assembler.exchanged(lane, self._request(self._asked or answer.source, answer.model))
         self._asked = None
         response = Response(
             origin=origin,
             turn=assembler.turns,
             at=answer.at,
             source=answer.source,
-            request=assembler.answered(lane, None),
+            request=request,
             model=answer.model or self._settings.model,
             content=answer.content,
             text=answer.text,
@@ -95,6 +95,10 @@ class Conversation:
 
     def said(self, message: Any) -> None:
         self._messages.append(message)
+
+    def so_far(self) -> Prefix:
+        """All messages up to here, for another conversation that goes on from here."""
+        return self._messages.so_far()
 
     def end(self) -> None:
         """Messages that nothing answers are a request without a response."""

@@ -58,7 +58,7 @@ class Lane:
     @property
     def has_results(self) -> bool:
         """Whether a call of the latest turn was answered."""
-        return any(known.answered and known.call.turn == self.turn for known in self.calls.values())
+        return any(known.answered and known.call.turn == self.turn for known in reversed(self.calls.values()))
 
     def take_request(self, parent: str | None) -> Request:
         """One of several open requests: the one a response names as its parent, else the latest."""

@@ -37,9 +37,9 @@ class Messages:
         self._list.append(message)
 
     def so_far(self) -> Prefix:
-        end = len(self._list)
-        start = max(0, end - KEPT) if self._bounded else 0
-        self.cut = self.cut or start > 0
+        start, end = 0, len(self._list)
+        if self._bounded and end > KEPT:
+            start, self.cut = end - KEPT, True
         return Prefix(None, (self._list, start, end))
 
 

@@ -36,6 +36,18 @@ _DETAILS_REASONING = (
     ("completion_tokens_details", "reasoning_tokens"),
     ("output_tokens_details", "reasoning_tokens"),
 )
+_OTHERS = frozenset(
+    (
+        "prompt_tokens",
+        "completion_tokens",
+        *_WRITES_BESIDE,
+        _READ_INSIDE,
+        _WRITE_INSIDE,
+        *_REASONING,
+        *(outer for outer, _ in (*_DETAILS_READ, *_DETAILS_REASONING)),
+    )
+)
+"""all that is looked for, but for what Anthropic writes"""
 
 
 def plain_usage(recorded: Any) -> Usage | None:
@@ -60,7 +72,21 @@ def read_usage(recorded: Any, model: str | None = None) -> tuple[Usage | None, l
         return None, []
     if not isinstance(recorded, dict):
         return None, [f"`usage` is {json_type(recorded)}, not an object, so it counts as not recorded"]
-    return _read_slowly(recorded, model)
+    usage = _anthropic_usage(recorded)
+    return _read_slowly(recorded, model) if usage is None else (usage, [])
+
+
+def _anthropic_usage(recorded: dict[str, Any]) -> Usage | None:
+    """What Anthropic writes, which needs no second thought either. Else None."""
+    input_tokens, output_tokens = recorded.get("input_tokens"), recorded.get("output_tokens")
+    read, written = recorded.get(_READ_BESIDE), recorded.get(_WRITE_BESIDE)
+    if type(input_tokens) is not int or type(output_tokens) is not int or not recorded.keys().isdisjoint(_OTHERS):
+        return None
+    if (read is not None and type(read) is not int) or (written is not None and type(written) is not int):
+        return None
+    if input_tokens < 0 or output_tokens < 0 or (read or 0) < 0 or (written or 0) < 0:
+        return None
+    return Usage(input_tokens + (read or 0) + (written or 0), output_tokens, read, written, None, recorded)
 
 
 def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, list[str]]:

@@ -43,11 +43,12 @@ def _message(message: Any) -> Any:
     """As a chat has it. A result whose call has no id is told by the call it repeats."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return message
-    found = next(chat_message(message), message)
+    found = chat_message(message)[0]
     if found.get("tool_calls") is None:
         found.pop("tool_calls", None)
-    if isinstance(found.get("content"), list):
-        found["content"] = [_block(block) for block in found["content"]]
+    content = found.get("content")
+    if isinstance(content, list):
+        found["content"] = [_block(block) for block in content]
     if found["role"] == "tool":
         call, error = message.get("tool_call"), message.get("error")
         found["name"] = call.get("function") if isinstance(call, dict) else None

@@ -19,11 +19,13 @@ from bylaw.adapters.importers.formats.spans.messages import chat_messages, merge
 from bylaw.adapters.importers.formats.spans.reader import SpanReader
 from bylaw.adapters.importers.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.adapters.importers.formats.spans.times import moment
+from bylaw.adapters.importers.records.jsontext import Kept, decode_whole
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Usage
 
 _MARKS = ("handoff", "guardrail")
+_KEPT: Kept = {"span_data": frozenset(("input",))}
 
 
 def claims(value: Any) -> bool:
@@ -43,7 +45,7 @@ class AgentsSdkReader(SpanReader):
         self._groups: dict[str, str] = {}
 
     def read_block(self, block: Block) -> None:
-        for record in records_of(block, self._problems):
+        for record in records_of(block, self._problems, _KEPT):
             value = record.value
             held = value.get("data") if isinstance(value, dict) and "object" not in value else value
             for part in held if isinstance(held, list) else [held]:
@@ -91,12 +93,12 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
     elif kind == "response":
         span.about = _response(data)
     elif kind in _MARKS:
-        span.about = Mark(label=str(kind), data={key: value for key, value in data.items() if key != "type"})
+        span.about = Mark(label=str(kind), data=_all_but_type(data))
     return span
 
 
 def _tool(data: dict[str, Any], span: Span) -> ToolRun:
-    arguments, raw = read_arguments(data.get("input"))
+    arguments, raw = read_arguments(decode_whole(data.get("input")))
     output, server = data.get("output"), data.get("mcp_data")
     return ToolRun(
         name=data["name"],
@@ -125,7 +127,7 @@ def _response(data: dict[str, Any]) -> ModelCall:
     response = data.get("response")
     response = response if isinstance(response, dict) else {}
     output = response.get("output", data.get("output"))
-    asked = data.get("input", response.get("input"))
+    asked = decode_whole(data.get("input", response.get("input")))
     return ModelCall(
         model=text_field(response, "model") or text_field(data, "model"),
         messages=None if asked is None else Asked(asked, read=messages_of),
@@ -133,6 +135,10 @@ def _response(data: dict[str, Any]) -> ModelCall:
         stop_reason=text_field(response, "status"),
         usage=_usage(response.get("usage", data.get("usage"))),
     )
+
+
+def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: decode_whole(value) for key, value in data.items() if key != "type"}
 
 
 def _answer(items: list[Any]) -> dict[str, Any]:

@@ -11,11 +11,20 @@ from bylaw.adapters.importers.assembly.blocks import read_content
 from bylaw.adapters.importers.assembly.calls import calls_in
 from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
 from bylaw.adapters.importers.assembly.lane import SHARED_ID
-from bylaw.adapters.importers.formats.chat.message import Misshapen, Path, Said, item_of, said, text_field, time_of
+from bylaw.adapters.importers.formats.chat.message import (
+    Misshapen,
+    Path,
+    Said,
+    add_use,
+    item_of,
+    said,
+    text_field,
+    time_of,
+)
 from bylaw.adapters.importers.formats.conversations import ConversationReader
 from bylaw.adapters.importers.formats.reader import Record, a_type, near
 from bylaw.adapters.importers.formats.spans.span import tokens
-from bylaw.model.events import Origin, SessionStart, ToolResult
+from bylaw.model.events import Origin, SessionStart, ToolResult, Usage
 from bylaw.model.source import Locator
 
 _SOURCES = ("system", "user", "agent")
@@ -87,7 +96,8 @@ class AtifReader(ConversationReader):
             self._agent(conversation, record, step, path, source)
         else:
             conversation.heard({"role": by, "content": step.get("message")}, source)
-        self._observed(conversation, step, source)
+        if step.get("observation") is not None:
+            self._observed(conversation, step, source)
 
     def _agent(
         self, conversation: Conversation, record: Record, step: dict[str, Any], path: Path, source: Locator
@@ -97,14 +107,6 @@ class AtifReader(ConversationReader):
         for call_id in shared:
             record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
         content, text, _ = read_content(told.blocks)
-        metrics = step.get("metrics")
-        metrics = metrics if isinstance(metrics, dict) else {}
-        usage = tokens(
-            metrics,
-            input=metrics.get("prompt_tokens"),
-            output=metrics.get("completion_tokens"),
-            read=metrics.get("cached_tokens"),
-        )
         conversation.answered(
             Answer(
                 content=content,
@@ -113,21 +115,21 @@ class AtifReader(ConversationReader):
                 at=at,
                 source=source,
                 model=text_field(step, "model_name"),
-                usage=usage,
+                usage=_usage(step.get("metrics")),
             )
         )
         conversation.said({"role": "assistant", "content": content})
 
     def _observed(self, conversation: Conversation, step: dict[str, Any], source: Locator) -> None:
-        observation = step.get("observation")
+        observation = step["observation"]
         results = observation.get("results") if isinstance(observation, dict) else None
+        at, origin = time_of(step), conversation.origin
         for result in results if isinstance(results, list) else ():
             if not isinstance(result, dict):
                 continue
             call_id, content = text_field(result, "source_call_id"), result.get("content")
             if content is None and result.get("subagent_trajectory_ref") is not None:
                 content = result["subagent_trajectory_ref"]
-            at, origin = time_of(step), conversation.origin
             if call_id is not None:
                 conversation.result(ToolResult(origin=origin, at=at, source=source, call_id=call_id, content=content))
             conversation.heard({"role": "tool", "tool_call_id": call_id, "content": content}, source)
@@ -137,16 +139,21 @@ def _said(step: dict[str, Any]) -> Said:
     calls = step.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
         raise Misshapen(f"`tool_calls` must be a list, not {a_type(calls)}", ("tool_calls",))
-    found = [call if isinstance(call, dict) else {} for call in calls or ()]
-    message: dict[str, Any] = {"role": "assistant", "content": step.get("message")}
-    if isinstance(step.get("reasoning_content"), str):
-        message["reasoning_content"] = step["reasoning_content"]
-    if calls is not None:
-        message["tool_calls"] = [
-            {
-                "id": call.get("tool_call_id"),
-                "function": {"name": call.get("function_name"), "arguments": call.get("arguments")},
-            }
-            for call in found
-        ]
-    return said(message)
+    told = said({"content": step.get("message"), "reasoning_content": step.get("reasoning_content")})
+    for index, call in enumerate(calls or ()):
+        name = call.get("function_name") if isinstance(call, dict) else None
+        if not isinstance(name, str):
+            raise Misshapen("this call has no function name", ("tool_calls", index))
+        add_use(told, call.get("tool_call_id"), name, call.get("arguments"))
+    return told
+
+
+def _usage(metrics: Any) -> Usage | None:
+    if not isinstance(metrics, dict):
+        return None
+    return tokens(
+        metrics,
+        input=metrics.get("prompt_tokens"),
+        output=metrics.get("completion_tokens"),
+        read=metrics.get("cached_tokens"),
+    )

@@ -8,39 +8,50 @@ from bylaw.adapters.importers.formats import (
     agentdojo,
     agents_sdk,
     atif,
-    inspect_ai,
-    langfuse,
+    codex,
     langsmith,
     mcp,
     openinference,
 )
 from bylaw.adapters.importers.formats.claude_code import reader as claude_code
-from bylaw.adapters.importers.formats.claude_code.branches import Branches
+from bylaw.adapters.importers.formats.inspect_ai import reader as inspect_ai
+from bylaw.adapters.importers.formats.langfuse import reader as langfuse
 from bylaw.adapters.importers.formats.otlp import reader as otlp
 from bylaw.adapters.importers.formats.reader import Format, Opened, Reader
 from bylaw.adapters.importers.formats.responses import reader as responses
+from bylaw.adapters.importers.formats.restored import atif as restored_atif
+from bylaw.adapters.importers.formats.restored import otlp as restored_otlp
 from bylaw.adapters.importers.records.problems import Problems
-
-
-def _claude_code(opened: Opened) -> Reader:
-    return claude_code.ClaudeCodeReader(opened.problems, Branches(opened.raw_records()))
 
 
 def _streamed(opened: Opened) -> tuple[Problems, Callable[[], bool]]:
     return opened.problems, lambda: opened.records.streamed
 
 
+def _otlp(opened: Opened) -> Reader:
+    if restored_otlp.is_restorable(opened.first_record()):
+        return restored_otlp.RestoredOtlpReader(opened.problems)
+    return otlp.OtlpReader(opened.problems)
+
+
+def _atif(opened: Opened) -> Reader:
+    if restored_atif.is_restorable(opened.first_record()):
+        return restored_atif.RestoredAtifReader(opened.problems)
+    return atif.AtifReader(*_streamed(opened))
+
+
 CATALOGUE: dict[str, Format] = {
-    "otlp": Format(otlp.claims, lambda opened: otlp.OtlpReader(opened.problems)),
+    "otlp": Format(otlp.claims, _otlp),
     "openinference": Format(openinference.claims, lambda opened: openinference.OpenInferenceReader(opened.problems)),
-    "claude-code": Format(claude_code.claims, _claude_code),
-    "inspect": Format(inspect_ai.claims, lambda opened: inspect_ai.InspectReader(*_streamed(opened))),
+    "claude-code": Format(claude_code.claims, claude_code.ClaudeCodeReader),
+    "codex": Format(codex.claims, lambda opened: codex.CodexReader(opened.problems)),
+    "inspect": Format(inspect_ai.claims, inspect_ai.InspectReader),
     "mcp": Format(mcp.claims, lambda opened: mcp.McpReader(opened.problems)),
     "agents-sdk": Format(agents_sdk.claims, lambda opened: agents_sdk.AgentsSdkReader(opened.problems)),
     "langsmith": Format(langsmith.claims, lambda opened: langsmith.LangSmithReader(opened.problems)),
-    "langfuse": Format(langfuse.claims, lambda opened: langfuse.LangfuseReader(opened.problems)),
+    "langfuse": Format(langfuse.claims, langfuse.LangfuseReader),
     "agentdojo": Format(agentdojo.claims, lambda opened: agentdojo.AgentDojoReader(*_streamed(opened))),
-    "atif": Format(atif.claims, lambda opened: atif.AtifReader(*_streamed(opened))),
+    "atif": Format(atif.claims, _atif),
     "responses": Format(responses.claims, lambda opened: responses.ResponsesReader(*_streamed(opened))),
 }
 """in the order in which they are asked"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.conversation import Conversation, Settings
@@ -12,12 +12,16 @@ from bylaw.adapters.importers.assembly.naming import SessionNames
 from bylaw.adapters.importers.assembly.prefix import cut_note
 from bylaw.adapters.importers.assembly.sessions import SessionsInOrder
 from bylaw.adapters.importers.formats.reader import Record, assembly_notes, records_of
+from bylaw.adapters.importers.records.jsontext import Kept
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Event, SessionStart
 
 
 class ConversationReader(ABC):
+    kept: ClassVar[Kept | None] = None
+    """what of each record stays JSON, because nobody may ever look at it"""
+
     def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
         self.header: dict[str, Any] = {}
         self.complete = True
@@ -31,7 +35,7 @@ class ConversationReader(ABC):
         self._cut = False
 
     def read(self, block: Block) -> list[Event]:
-        for record in records_of(block, self._problems):
+        for record in records_of(block, self._problems, self.kept):
             self.read_record(record)
         return self._assembler.take()
 

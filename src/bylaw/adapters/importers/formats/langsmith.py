@@ -18,10 +18,12 @@ from bylaw.adapters.importers.formats.spans.messages import chat_messages, merge
 from bylaw.adapters.importers.formats.spans.reader import SpanReader
 from bylaw.adapters.importers.formats.spans.span import ModelCall, Span, ToolRun, tokens
 from bylaw.adapters.importers.formats.spans.times import moment
+from bylaw.adapters.importers.records.jsontext import Kept, decode_whole
 from bylaw.adapters.importers.records.lines import Block
 
 KINDS = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
 _THREAD = ("thread_id", "session_id", "conversation_id")
+_KEPT: Kept = {"inputs": frozenset(("messages",))}
 _ID = 36
 """characters of an id at the end of each part of `dotted_order`"""
 
@@ -41,7 +43,7 @@ def _is_run(value: Any) -> bool:
 
 class LangSmithReader(SpanReader):
     def read_block(self, block: Block) -> None:
-        for record in records_of(block, self._problems):
+        for record in records_of(block, self._problems, _KEPT):
             value = record.value
             runs = value.get("runs") if isinstance(value, dict) and "run_type" not in value else value
             listed = runs if isinstance(runs, list) else [runs]
@@ -174,8 +176,12 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] 
 # Tools
 
 
+def _whole(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
+
+
 def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
-    only = inputs["input"] if inputs.keys() == {"input"} else inputs
+    only = inputs["input"] if inputs.keys() == {"input"} else _whole(inputs)
     arguments, raw = read_arguments(only)
     result = outputs.get("output", outputs or None)
     message = next(iter(chat_messages(result) or ()), {}) if isinstance(result, dict) else {}

@@ -76,12 +76,15 @@ class McpReader:
         self._current = "1"
         self._servers: dict[str, str] = {}
         self._unasked = 0
+        self._batch: str | None = None
+        """what calls of one batch have in common: they were issued together"""
 
     def read(self, block: Block) -> list[Event]:
         for record in records_of(block, self._problems):
-            batch = record.value if isinstance(record.value, list) else [record.value]
-            for value in batch:
-                self._message(record, value)
+            if isinstance(record.value, list):
+                self._messages(record, record.value)
+            else:
+                self._message(record, record.value)
         return self._assembler.take()
 
     def finish(self) -> list[Event]:
@@ -92,18 +95,27 @@ class McpReader:
         found = [f"{count} answers belong to no request of the file"] if count else []
         return [*assembly_notes(self._assembler), *found]
 
+    def _messages(self, record: Record, batch: list[Any]) -> None:
+        calls = sum(isinstance(one, dict) and one.get("method") == "tools/call" for one in batch)
+        self._batch = f"batch {record.line}" if calls > 1 else None
+        for value in batch:
+            self._message(record, value)
+        self._batch = None
+
     def _message(self, record: Record, value: Any) -> None:
-        message = _message_in(value)
+        message = _message_in(value) if isinstance(value, dict) else None
         if message is None:
             what = "no JSON-RPC message" if isinstance(value, dict) else f"an object, not {a_type(value)}"
             record.bad("wrong-type", f"this is {what}" if isinstance(value, dict) else f"a message is {what}")
             return
-        outer = value if value is not message else {}
-        when, recorded = moment(first(outer, *_TIMES)) if outer else (None, None)
+        named = when = recorded = None
+        if value is not message:
+            named = text_field(value, *_SESSIONS)
+            when, recorded = moment(first(value, *_TIMES))
         if isinstance(message.get("method"), str):
-            self._request(record, message, text_field(outer, *_SESSIONS), when, recorded)
+            self._request(record, message, named, when, recorded)
         elif "result" in message or "error" in message:
-            self._answer(record, message, text_field(outer, *_SESSIONS), when, recorded)
+            self._answer(record, message, named, when, recorded)
         else:
             record.bad("wrong-type", "a message has no `method`, `result` or `error`")
 
@@ -116,20 +128,21 @@ class McpReader:
         params = params if isinstance(params, dict) else {}
         if method == "initialize":
             self._handshake(record, params, named, at)
-        session = named or _traced(params) or self._current
+        session = named or (_traced(params) if "_meta" in params else None) or self._current
         opened = _Open(method, session, None, when)
-        if method == "tools/call" and not self._call(record, params, opened, message.get("id"), at):
-            return
+        if method == "tools/call":
+            if not self._call(record, params, opened, message.get("id"), at):
+                return
+        elif method == "notifications/cancelled":
+            self._annotate(record, session, "cancelled", params, at)
+        elif method not in _SILENT and not method.startswith("notifications/"):
+            self._annotate(record, session, method, params, at)
         if "id" in message:
             waiting = self._open.setdefault(str(message["id"]), [])
             waiting.append(opened)
             del waiting[:-_MOST_ALIKE]
             if len(self._open) > _MOST_OPEN:
                 del self._open[next(iter(self._open))]
-        if method not in _SILENT and method != "tools/call" and not method.startswith("notifications/"):
-            self._annotate(record, session, method, params, at)
-        elif method == "notifications/cancelled":
-            self._annotate(record, session, "cancelled", params, at)
 
     def _handshake(self, record: Record, params: dict[str, Any], named: str | None, at: str | float | None) -> None:
         """A session of the older kind begins."""
@@ -160,6 +173,7 @@ class McpReader:
             call_id="" if id is None else str(id),
             arguments=arguments,
             raw_arguments=raw,
+            group=self._batch,
         )
         self._assembler.call(lane, None, opened.call)
         return True
@@ -223,6 +237,8 @@ class McpReader:
         """The request that is answered. Both sides number their own: of two with one id the answer itself decides."""
         id, result = str(message.get("id")), message.get("result")
         waiting = self._open.get(id, [])
+        if len(waiting) == 1:
+            return self._open.pop(id)[0]
         here = [one for one in waiting if one.session == (named or self._current)] or waiting
         if len({one.session for one in here}) != 1:
             return None
@@ -234,6 +250,8 @@ class McpReader:
         return fits[0]
 
     def _know_server(self, session: str, result: dict[str, Any]) -> None:
+        if "serverInfo" not in result and "_meta" not in result:
+            return
         meta = result.get("_meta")
         held = (result.get("serverInfo"), meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None)
         name = next((one["name"] for one in held if isinstance(one, dict) and isinstance(one.get("name"), str)), None)

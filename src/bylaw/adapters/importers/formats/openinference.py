@@ -67,7 +67,7 @@ class OpenInferenceReader(SpanReader):
             if not any(isinstance(one.get(key), dict) for key in _ATTRIBUTES):
                 record.bad("wrong-type", "a span has no object `attributes`", where)
                 continue
-            span = _span(one, parent, trace, record.problems.file, record.place.line)
+            span = _span(one, parent, trace, record.problems.file, record.line)
             self._forest.add(span, size)
             size = 0
             below = one.get("child_spans")

@@ -9,12 +9,20 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from bylaw.adapters.importers.assembly.assembler import Assembler
-from bylaw.adapters.importers.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
+from bylaw.adapters.importers.records.jsontext import (
+    REFUSED,
+    Fault,
+    Kept,
+    decode_carefully,
+    decode_quickly,
+    decode_sparsely,
+    decode_text,
+)
 from bylaw.adapters.importers.records.layout import Layout, Records
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.locate import locate
 from bylaw.adapters.importers.records.opening import Input
-from bylaw.adapters.importers.records.place import Place, placed, problem_at
+from bylaw.adapters.importers.records.place import Place, problem_at
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Event
 from bylaw.model.source import Locator
@@ -53,6 +61,10 @@ class Opened(Struct, frozen=True):
         ignored = Problems(self.source.name, skip_bad=True)
         return (raw for block in Records(self.source, self.layout, ignored).blocks() for raw, _ in block)
 
+    def first_record(self) -> bytes:
+        """The first that is not blank, or nothing."""
+        return next((raw for raw in self.raw_records() if raw.strip()), b"")
+
 
 class Format(Struct, frozen=True):
     """A format: how its records are known, and what reads them."""
@@ -67,11 +79,22 @@ class Record(Struct, frozen=True):
 
     value: Any
     raw: bytes
-    place: Place
+    place: int | Place
     problems: Problems
 
+    @property
+    def line(self) -> int:
+        return self.place if isinstance(self.place, int) else self.place.line
+
+    @property
+    def item(self) -> str:
+        return "" if isinstance(self.place, int) else self.place.item or ""
+
     def locator(self, item: str = "") -> Locator:
-        return Locator(self.problems.file, self.place.line, ((self.place.item or "") + item).lstrip(".") or None)
+        place = self.place
+        if isinstance(place, int):
+            return Locator(self.problems.file, place, (item.lstrip(".") or None) if item else None)
+        return Locator(self.problems.file, place.line, ((place.item or "") + item).lstrip(".") or None)
 
     def bad(self, code: str, message: str, path: tuple[str | int, ...] = (), *, help: str | None = None) -> None:
         report(self.problems, self.place, self.raw, path, code=code, message=message, help=help)
@@ -104,21 +127,21 @@ def report(
         problems.warn(found)
 
 
-def decode(place: int | Place, raw: bytes, problems: Problems) -> Any:
+def decode(place: int | Place, raw: bytes, problems: Problems, *, constants: bool = False) -> Any:
     """The value of a record, or UNREAD where it is blank or was reported."""
     try:
         return decode_quickly(raw)
     except REFUSED:
-        return decode_again(place, raw, problems)
+        return decode_again(place, raw, problems, constants=constants)
 
 
-def decode_again(place: int | Place, raw: bytes, problems: Problems) -> Any:
+def decode_again(place: int | Place, raw: bytes, problems: Problems, *, constants: bool = False) -> Any:
     """The careful second look at a record that the quick decoder refused."""
     if not raw.strip():
         return UNREAD
     try:
         text = decode_text(raw).rstrip("\r\n")
-        value, mended = decode_carefully(text)
+        value, mended = decode_carefully(text, constants=constants)
     except Fault as fault:
         problems.bad(problem_at(problems.file, place, fault.text, fault.offset, code=fault.code, message=fault.message))
         return UNREAD
@@ -146,10 +169,21 @@ def near(word: str, words: tuple[str, ...]) -> str | None:
     return f"did you mean `{match[0]}`?" if match else f"known: {', '.join(words)}"
 
 
-def records_of(block: Block, problems: Problems) -> list[Record]:
-    """The records of a block that can be decoded."""
-    decoded = ((decode(place, raw, problems), raw, place) for raw, place in block)
-    return [Record(value, raw, placed(place), problems) for value, raw, place in decoded if value is not UNREAD]
+def records_of(
+    block: Block, problems: Problems, kept: Kept | None = None, *, constants: bool = False
+) -> Iterator[Record]:
+    """The records of a block that can be decoded. What is `kept` of them may still be JSON.
+
+    One at a time: what the one before was decoded to is mostly freed by then, and its memory at hand.
+    """
+    for raw, place in block:
+        try:
+            value = decode_quickly(raw) if kept is None else decode_sparsely(raw, kept)
+        except REFUSED:  # it is broken, or no object where some of it was to be kept
+            value = decode(place, raw, problems, constants=constants)
+            if value is UNREAD:
+                continue
+        yield Record(value, raw, place, problems)
 
 
 def assembly_notes(assembler: Assembler) -> list[str]:

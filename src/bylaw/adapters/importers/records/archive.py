@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import IO
 
 from bylaw.adapters.importers.records.lines import Block
+from bylaw.adapters.importers.records.opening import Input
 from bylaw.adapters.importers.records.place import Place
 from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.diagnostic import Diagnostic
@@ -29,6 +30,15 @@ _CHUNK = 1 << 20
 _ZSTD = 93
 """zip's number for zstd, which newer logs use and the standard library does not read"""
 _LOCAL_HEADER = 30
+
+
+def entry_names(source: Input) -> list[str]:
+    """What an archive holds; nothing where it is damaged, which is told when it is read."""
+    try:
+        with source.whole() as file:
+            return list(dict.fromkeys(zipfile.ZipFile(file).namelist()))
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return []
 
 
 def archive_blocks(file: IO[bytes], size: int, problems: Problems, *, most: int = MAX_ENTRY) -> Iterator[Block]:

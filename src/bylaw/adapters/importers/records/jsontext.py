@@ -10,10 +10,11 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
+from msgspec import Raw
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:\[\]{}"]+', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -42,10 +43,13 @@ def decode_text(raw: bytes) -> str:
         raise Fault("bad-utf8", f"byte 0x{byte:02x} is not valid UTF-8", offset, text) from None
 
 
-def decode_carefully(text: str) -> tuple[Any, bool]:
-    """The value, and whether broken surrogates had to be replaced in it. Raises Fault."""
+def decode_carefully(text: str, *, constants: bool = False) -> tuple[Any, bool]:
+    """The value, and whether broken surrogates had to be replaced in it. Raises Fault.
+
+    `constants`: NaN and Infinity, which some programs write, are let in, and stay what they are: text.
+    """
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+        value = json.loads(text, parse_constant=str if constants else _refuse, parse_float=_float, parse_int=_int)
         broken = bool(_SURROGATE.search(json.dumps(value, ensure_ascii=False)))
         return (_mend(value) if broken else value), broken
     except json.JSONDecodeError as error:
@@ -118,6 +122,27 @@ def _mend(value: Any) -> Any:
 
 
 decode_quickly: Callable[[Any], Any] = msgspec.json.Decoder().decode
+_Shallow: TypeAlias = dict[str, dict[str, Raw] | list[Raw] | str | int | float | bool | None]
+_decode_shallowly = msgspec.json.Decoder(_Shallow).decode
+
+Kept: TypeAlias = Mapping[str, frozenset[str] | None]
+"""what of a record's members nobody may ever look at: members of these names, or, for None, the elements of a list"""
+_NOTHING: frozenset[str] = frozenset()
+
+
+def decode_sparsely(raw: Any, kept: Kept) -> dict[str, Any]:
+    """An object in which what is `kept` stays JSON, for `decode_whole`. Refuses anything but objects."""
+    fields: dict[str, Any] = _decode_shallowly(raw)
+    for key, value in fields.items():
+        if type(value) is dict:
+            but = kept.get(key) or _NOTHING
+            fields[key] = {
+                name: one if name in but and bytes(one) != b"null" else decode_quickly(one)
+                for name, one in value.items()
+            }
+        elif type(value) is list and kept.get(key, _NOTHING) is not None:
+            fields[key] = list(map(decode_quickly, value))
+    return fields
 
 
 def decode_deferred(raw: Any) -> Any:
@@ -149,6 +174,21 @@ def _number_or_text(token: str) -> float | int | str:
         return _int(token) if token.lstrip("-").isdigit() else _float(token)
     except _RefusedToken:
         return token
+
+
+def decode_whole(value: Any) -> Any:
+    """A value that may have stayed JSON."""
+    if type(value) is not Raw:
+        return value
+    try:
+        return decode_quickly(value)
+    except REFUSED:
+        return decode_deferred(value)
+
+
+def decode_elements(value: Any) -> Any:
+    """A value that is whole, but for the elements of a list, which may have stayed JSON."""
+    return list(map(decode_whole, value)) if type(value) is list else value
 
 
 def decode_list(raw: Any) -> list[Any] | None:

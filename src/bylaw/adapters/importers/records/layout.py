@@ -1,5 +1,5 @@
 """How a file is divided into records: a line each, the elements of one JSON list, one JSON value, the entries of an
-archive, or length-prefixed messages.
+archive, length-prefixed messages, or the rows of a CSV table.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from bylaw.adapters.importers.records.lines import (
 from bylaw.adapters.importers.records.opening import Input
 from bylaw.adapters.importers.records.place import Place
 from bylaw.adapters.importers.records.problems import Problems
+from bylaw.adapters.importers.records.table import looks_tabular, table_blocks
 from bylaw.model.diagnostic import Diagnostic
 
 _HEAD_LINES = 20
@@ -40,6 +41,7 @@ class Layout(Enum):
     VALUE = "value"
     ARCHIVE = "archive"
     FRAMES = "frames"
+    TABLE = "table"
 
 
 class Records:
@@ -69,6 +71,8 @@ class Records:
                 yield from line_blocks(chunks, self._problems)
             elif self._layout is Layout.FRAMES:
                 yield from frame_blocks(chunks, self._problems)
+            elif self._layout is Layout.TABLE:
+                yield from table_blocks(chunks, self._problems)
             elif self._layout is Layout.LIST:
                 self._elements = Elements(chunks, self._problems)
                 yield from _gather(iter(self._elements), self._problems)
@@ -120,6 +124,8 @@ def sniff(source: Input) -> Layout:
     head, ended = head_of(source)
     lines = [line for line in head.split(b"\n")[: None if ended else -1] if line.strip()]
     first = head.lstrip()[:1]
+    if first not in (b"[", b"{") and lines and looks_tabular(lines[0]):
+        return Layout.TABLE
     if first == b"[":
         # Lists one a line are lines; a list alone on its line, or spread over several, is a list.
         return Layout.LINES if len(lines) > 1 and _decodes(lines[0]) else Layout.LIST
@@ -181,6 +187,6 @@ def _decoded(raw: bytes) -> Any:
     except REFUSED:
         pass
     try:
-        return decode_carefully(decode_text(raw))[0]
+        return decode_carefully(decode_text(raw), constants=True)[0]
     except Fault:
         return None

@@ -73,8 +73,18 @@ def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
 
 def _valid_lines(lines: Iterable[tuple[bytes, int]], problems: Problems) -> Iterator[tuple[bytes, int]]:
     for line, number in lines:
+        line = line if line.endswith(b"\n") else _whole_characters(line)
         if check_utf8(number, line, problems):
             yield line, number
+
+
+def _whole_characters(line: bytes) -> bytes:
+    """A last line without the character that it was cut off in: what is wrong with it is that it has no end."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return line[: error.start] if error.reason == "unexpected end of data" else line
+    return line
 
 
 def valid_utf8(data: bytes) -> bool:

@@ -24,8 +24,10 @@ class Input:
     """Bytes that can be read from the start as often as needed, one reading at a time."""
 
     def __init__(self, name: str, *, path: str | None = None, spool: IO[bytes] | None = None) -> None:
-        self.name = name
-        self._path = path
+        self.name = name.encode("utf-8", "backslashreplace").decode()
+        """what it is called in reports and copies, where a file name that is no UTF-8 could not be written"""
+        self.path = path
+        """where it is a file that can be read twice, and not something spooled"""
         self._spool = spool
         self._current: IO[bytes] | None = None
         self.size = os.stat(path).st_size if path is not None else spool.seek(0, io.SEEK_END) if spool else 0
@@ -63,8 +65,8 @@ class Input:
             raise _unreadable(self.name, error) from None
 
     def _open(self) -> IO[bytes]:
-        if self._path is not None:
-            return open(self._path, "rb", buffering=0)
+        if self.path is not None:
+            return open(self.path, "rb", buffering=0)
         assert self._spool is not None
         self._spool.seek(0)
         return self._spool

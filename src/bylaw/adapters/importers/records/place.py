@@ -34,7 +34,7 @@ def locator(file: str, place: int | Place) -> Locator:
 
 
 def placed(place: int | Place) -> Place:
-    return place if isinstance(place, Place) else Place(place)
+    return Place(place) if isinstance(place, int) else place
 
 
 def problem_at(

@@ -11,6 +11,7 @@ from bylaw.adapters.live.exchanges.base import MOST_KEPT, Incoming, Outgoing
 
 _UNTRUE = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
 """headers that are about the bytes of a body and do not hold for other bytes"""
+_PIECE = 64 * 1024
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
@@ -24,6 +25,10 @@ def unpacked(reply: Incoming) -> bytes | None:
     encoding = reply.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity"):
         return reply.body
+    if encoding == "zstd":
+        return _from_zstd(reply.body)
+    if encoding == "br":
+        return _from_brotli(reply.body)
     if encoding not in _WINDOWS:
         return None
     try:
@@ -32,6 +37,35 @@ def unpacked(reply: Incoming) -> bytes | None:
     except zlib.error:
         return None
     return None if unpacker.unconsumed_tail else body
+
+
+def _from_zstd(body: bytes) -> bytes | None:
+    import zstandard
+
+    unpacked = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+            while len(unpacked) <= MOST_KEPT and (piece := reader.read(_PIECE)):
+                unpacked += piece
+    except zstandard.ZstdError:
+        return None
+    return bytes(unpacked) if len(unpacked) <= MOST_KEPT else None
+
+
+def _from_brotli(body: bytes) -> bytes | None:
+    """Only an agent that has one of the two libraries asks for it."""
+    try:
+        import brotli
+    except ModuleNotFoundError:
+        try:
+            import brotlicffi as brotli
+        except ModuleNotFoundError:
+            return None
+    try:
+        unpacked: bytes = brotli.Decompressor().process(body)
+    except brotli.error:
+        return None
+    return unpacked if len(unpacked) <= MOST_KEPT else None
 
 
 def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from bylaw.adapters.live.current import LiveRun
 from bylaw.adapters.live.exchanges.base import Incoming, Outgoing
-from bylaw.adapters.live.patching.carrying import begin
+from bylaw.adapters.live.listening import Passage
 from bylaw.adapters.live.values import one_line, plain
 from bylaw.adapters.live.wire.base import Json
 
@@ -40,7 +40,7 @@ class ModelCall:
         body = msgspec.json.encode(plain(request))
         self._sent = msgspec.json.decode(body)
         headers = {"content-type": "application/json"}
-        self._exchange = begin(run, Outgoing("POST", _HOST + _PATHS[wire], headers, body))
+        self._exchange = Passage(run, ()).begin(Outgoing("POST", _HOST + _PATHS[wire], headers, body))
         self.delay = self._exchange.delay
         self.first_byte_delay = self._exchange.first_byte_delay
         self.alters = self._exchange.buffers

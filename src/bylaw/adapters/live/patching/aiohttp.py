@@ -12,11 +12,12 @@ import inspect
 from contextvars import ContextVar
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import aside, current_run
+from bylaw.adapters.live.current import aside
 from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming, Outgoing
+from bylaw.adapters.live.listening import passage
 from bylaw.adapters.live.patching.bodies import body_bytes
 from bylaw.adapters.live.patching.carrying import UNKEPT, acarry
-from bylaw.adapters.live.patching.passing import Passing
+from bylaw.adapters.live.patching.passing import Passing, telling
 from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.patching.raw import raw_chunk, raw_head, raw_reply
 
@@ -36,12 +37,12 @@ def _async(original: Any) -> Any:
 
     @functools.wraps(original)
     async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
-        run = current_run()
-        if run is None or _nowhere.get() is not None:
+        through = passage()
+        if through is None or _nowhere.get() is not None:
             return await original(session, method, str_or_url, **kwargs)
         signature.bind(session, method, str_or_url, **kwargs)  # a call that does not fit is the agent's own mistake
         library = _Aiohttp(session, method, str_or_url, kwargs, original)
-        return await acarry(run, library.outgoing, library)
+        return await acarry(through, library.outgoing, library)
 
     return _request
 
@@ -152,15 +153,17 @@ class _Aiohttp:
         async def pump() -> None:
             await asyncio.sleep(exchange.first_byte_delay)
             try:
-                async for data in reply.content.iter_any():
-                    for piece in passing.pieces(data):
-                        nowhere.data_received(raw_chunk(piece))
+                with telling(exchange):
+                    async for data in reply.content.iter_any():
+                        for piece in passing.pieces(data):
+                            nowhere.data_received(raw_chunk(piece))
             except aiohttp.ClientError:
                 nowhere.connection_lost(None)
             else:
                 nowhere.data_received(b"0\r\n\r\n")
                 passing.finished()
             finally:
+                exchange.end()  # also where the agent has stopped reading
                 reply.release()
 
         nowhere.transport.task = asyncio.ensure_future(pump())

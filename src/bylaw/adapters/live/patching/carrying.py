@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Literal, Protocol
 
-from bylaw.adapters.live.current import LiveRun, aside
+from bylaw.adapters.live.current import aside
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.tools.decorator import names_being_called
+from bylaw.adapters.live.listening import Passage
 from bylaw.adapters.live.values import one_line
 
 UNKEPT = ("content-encoding", "content-length", "transfer-encoding")
@@ -53,10 +53,10 @@ class AsyncLibrary(Library, Protocol):
     def watched(self, reply: Any, exchange: Exchange) -> Awaitable[Any]: ...
 
 
-def carry(run: LiveRun, request: Outgoing, library: SyncLibrary) -> Any:
-    exchange = begin(run, request)
+def carry(passage: Passage, request: Outgoing, library: SyncLibrary) -> Any:
+    exchange = passage.begin(request)
     try:
-        run.wait(bounded(exchange.delay, library))
+        passage.wait(bounded(exchange.delay, library))
         give_up(exchange, library)
         if exchange.reply is None:
             with aside():
@@ -66,7 +66,7 @@ def carry(run: LiveRun, request: Outgoing, library: SyncLibrary) -> Any:
                 answer = exchange.answer(library.read(reply))
         else:
             answer = exchange.reply
-        run.wait(bounded(exchange.first_byte_delay, library))
+        passage.wait(bounded(exchange.first_byte_delay, library))
         give_up_late(exchange, library)
         built = library.build(answer, exchange.cut_after)
     except BaseException as error:
@@ -76,8 +76,8 @@ def carry(run: LiveRun, request: Outgoing, library: SyncLibrary) -> Any:
     return built
 
 
-async def acarry(run: LiveRun, request: Outgoing, library: AsyncLibrary) -> Any:
-    exchange = begin(run, request)
+async def acarry(passage: Passage, request: Outgoing, library: AsyncLibrary) -> Any:
+    exchange = passage.begin(request)
     try:
         await asyncio.sleep(bounded(exchange.delay, library))
         give_up(exchange, library)
@@ -97,10 +97,6 @@ async def acarry(run: LiveRun, request: Outgoing, library: AsyncLibrary) -> Any:
         raise
     exchange.end()
     return built
-
-
-def begin(run: LiveRun, request: Outgoing) -> Exchange:
-    return run.interceptor.begin(request, in_tool=bool(names_being_called()))
 
 
 def bounded(delay: float, library: Library) -> float:

@@ -14,10 +14,11 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from bylaw.adapters.live.current import LiveRun, aside, current_run
+from bylaw.adapters.live.current import aside
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.live.listening import Passage, passage
 from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import begin, bounded, give_up, give_up_late
+from bylaw.adapters.live.patching.carrying import bounded, give_up, give_up_late
 from bylaw.adapters.live.patching.passing import Passing
 from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.patching.raw import raw_reply
@@ -25,7 +26,7 @@ from bylaw.adapters.live.values import one_line
 
 
 class _Pending(Struct):
-    run: LiveRun
+    passage: Passage
     exchange: Exchange
     method: str
 
@@ -43,18 +44,18 @@ def _request(original: Any) -> Any:
     def request(
         self: Any, method: str, url: str, body: Any = None, headers: Any = None, *, encode_chunked: bool = False
     ) -> None:
-        run = current_run()
+        through = passage()
         headers = {} if headers is None else headers
-        if run is None:
+        if through is None:
             original(self, method, url, body, headers, encode_chunked=encode_chunked)
             return
         body = body_bytes(body)
-        exchange = begin(run, _outgoing(self, method, url, body, headers))
-        _pending[self] = _Pending(run, exchange, method)
+        exchange = through.begin(_outgoing(self, method, url, body, headers))
+        _pending[self] = _Pending(through, exchange, method)
         if exchange.fails is not None or exchange.reply is not None:
             return
         try:
-            run.wait(bounded(exchange.delay, _HttpClient(self)))
+            through.wait(bounded(exchange.delay, _HttpClient(self)))
             with aside():
                 original(self, method, url, *_changed(exchange.request, body, headers), encode_chunked=encode_chunked)
         except BaseException as error:
@@ -83,7 +84,7 @@ def _getresponse(original: Any) -> Any:
 def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
     exchange, library = pending.exchange, _HttpClient(connection)
     if exchange.fails is not None or exchange.reply is not None:
-        pending.run.wait(bounded(exchange.delay, library))
+        pending.passage.wait(bounded(exchange.delay, library))
     give_up(exchange, library)
     if exchange.reply is not None:
         answer = exchange.reply
@@ -94,7 +95,7 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
             return _watched(reply, exchange)
         headers = {name.lower(): value for name, value in reply.getheaders()}
         answer = exchange.answer(Incoming(reply.status, headers, reply.read()))
-    pending.run.wait(bounded(exchange.first_byte_delay, library))
+    pending.passage.wait(bounded(exchange.first_byte_delay, library))
     give_up_late(exchange, library)
     exchange.end()
     return _built(answer, exchange.cut_after, pending.method)

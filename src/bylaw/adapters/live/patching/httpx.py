@@ -7,10 +7,10 @@ import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import current_run
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.live.listening import passage
 from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, carry
-from bylaw.adapters.live.patching.passing import Passing
+from bylaw.adapters.live.patching.passing import Passing, telling
 from bylaw.adapters.live.patching.patches import Patches
 
 
@@ -24,11 +24,11 @@ def patch(module: Any, patches: Patches) -> None:
 def _sync(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     def handle_request(transport: Any, request: Any) -> Any:
-        run = current_run()
-        if run is None:
+        through = passage()
+        if through is None:
             return original(transport, request)
         request.read()
-        return carry(run, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
+        return carry(through, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
 
     return handle_request
 
@@ -36,11 +36,12 @@ def _sync(module: Any, original: Any) -> Any:
 def _async(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     async def handle_async_request(transport: Any, request: Any) -> Any:
-        run = current_run()
-        if run is None:
+        through = passage()
+        if through is None:
             return await original(transport, request)
         await request.aread()
-        return await acarry(run, _outgoing(request), _Async(module, request, functools.partial(original, transport)))
+        library = _Async(module, request, functools.partial(original, transport))
+        return await acarry(through, _outgoing(request), library)
 
     return handle_async_request
 
@@ -75,7 +76,13 @@ class _Httpx:
         return self._module.Response(reply.status, headers=headers, stream=stream, request=self._request)
 
     def _watch(self, reply: Any, exchange: Exchange) -> Any:
-        exchange.head(reply.status_code, dict(reply.headers.items()))
+        headers = dict(reply.headers.items())
+        if reply.is_stream_consumed:  # made with its content, which is never streamed, and not packed any more
+            exchange.head(reply.status_code, {name: value for name, value in headers.items() if name not in UNKEPT})
+            exchange.chunk(reply.content)
+            exchange.end()
+            return reply
+        exchange.head(reply.status_code, headers)
         reply.stream = _watched_stream(self._module, reply.stream, exchange, self._broken())
         return reply
 
@@ -150,16 +157,18 @@ def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Excepti
         def __iter__(self) -> Iterator[bytes]:
             passing = Passing(exchange, broken)
             passing.wait()
-            for data in inner:
-                yield from passing.pieces(data)
+            with telling(exchange):
+                for data in inner:
+                    yield from passing.pieces(data)
             passing.finished()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             passing = Passing(exchange, broken)
             await asyncio.sleep(exchange.first_byte_delay)
-            async for data in inner:
-                for piece in passing.pieces(data):
-                    yield piece
+            with telling(exchange):
+                async for data in inner:
+                    for piece in passing.pieces(data):
+                        yield piece
             passing.finished()
 
         def close(self) -> None:

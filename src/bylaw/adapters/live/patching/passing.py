@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from bylaw.adapters.live.current import current_run
 from bylaw.adapters.live.exchanges.base import Exchange
+from bylaw.adapters.live.values import one_line
 
 
 class Passing:
@@ -33,3 +35,13 @@ class Passing:
 
     def finished(self) -> None:
         self._exchange.end()
+
+
+@contextmanager
+def telling(exchange: Exchange) -> Iterator[None]:
+    """What breaks a stream off is told; that its reader stops reading is no failure."""
+    try:
+        yield
+    except Exception as error:
+        exchange.end(error=one_line(error))
+        raise

@@ -12,8 +12,8 @@ import io
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import current_run
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.live.listening import passage
 from bylaw.adapters.live.patching.bodies import body_bytes
 from bylaw.adapters.live.patching.carrying import UNKEPT, carry
 from bylaw.adapters.live.patching.passing import Passing
@@ -30,14 +30,14 @@ def _sync(original: Any) -> Any:
 
     @functools.wraps(original)
     def _make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
-        run = current_run()
-        if run is None:
+        through = passage()
+        if through is None:
             return original(pool, conn, method, url, *args, **kwargs)
         call = signature.bind(pool, conn, method, url, *args, **kwargs)
         call.apply_defaults()
         call.arguments["body"] = body_bytes(call.arguments["body"])
         library = _Urllib3(pool, call, lambda: original(*call.args, **call.kwargs))
-        return carry(run, library.outgoing, library)
+        return carry(through, library.outgoing, library)
 
     return _make_request
 

@@ -63,6 +63,7 @@ async def _pass_on(
     async for data in body:
         exchange.chunk(data)
         await connection.data(data)
+    exchange.end()  # all of it has come, and the agent must not know before whoever writes it down
     await connection.end()
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,7 +18,7 @@ from bylaw.adapters.live.proxy.http1 import HOP_BY_HOP, BadRequest, Connection, 
 from bylaw.adapters.live.proxy.routes import Route, route_of, token_of
 from bylaw.adapters.live.proxy.runs import ProxiedRun, Runs
 from bylaw.adapters.live.proxy.tunnel import relay
-from bylaw.adapters.live.proxy.upstream import UpstreamFailure, connect, fetch
+from bylaw.adapters.live.proxy.upstream import Reply, UpstreamFailure, connect, fetch
 from bylaw.adapters.live.scripted.upstream import ScriptedUpstream
 from bylaw.adapters.live.wire.base import json_reply
 from bylaw.model.contract import McpServer
@@ -158,7 +159,7 @@ class ChaosProxy:
             return await self._model(connection, request, route, run)
         if route.kind == "forward":
             outgoing = _outgoing(request, route.rest)
-            return await carry(_begin(run, outgoing), connection, fetch)
+            return await carry(self._begin(run, outgoing), connection, self._fetch)
         await connection.reply(json_reply(404, {"error": f"bylaw proxy: nothing is served at `{route.rest}`"}))
         return True
 
@@ -176,8 +177,15 @@ class ChaosProxy:
         path = route.rest
         if urlsplit(base).path.endswith("/v1"):
             path = path.removeprefix("/v1")  # an upstream may be given with its version, as SDKs do
-        across: Fetch = fetch if script is None else script.fetch
-        return await carry(_begin(run, _outgoing(request, base + path)), connection, across)
+        across: Fetch = self._fetch if script is None else script.fetch
+        return await carry(self._begin(run, _outgoing(request, base + path)), connection, across)
+
+    def _begin(self, run: ProxiedRun | None, request: Outgoing) -> Exchange:
+        """Outside of any run nothing is done to a request."""
+        return Exchange(request) if run is None else run.interceptor.begin(request)
+
+    def _fetch(self, request: Outgoing) -> AbstractAsyncContextManager[Reply]:
+        return fetch(request)
 
     # Tunnels
 
@@ -187,11 +195,11 @@ class ChaosProxy:
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             await connection.reply(json_reply(400, {"error": f"bylaw proxy: `{request.target}` is no address"}))
             return
-        if self.authority is not None:
+        if self.authority is not None and self._opens(host):
             await self._inside_tls(connection, host, int(port), token_of(request), self.authority)
             return
         try:
-            reader, writer = await connect(host, int(port), secure=False)
+            reader, writer = await self._connect(host, int(port))
         except UpstreamFailure as error:
             await connection.reply(json_reply(502, {"error": f"bylaw proxy: {error}"}))
             return
@@ -212,16 +220,21 @@ class ChaosProxy:
         try:
             await connection.writer.start_tls(context)
         except (OSError, TimeoutError):  # the agent does not trust the authority after all
-            if (run := self.runs.find(token)) is not None:
-                run.recorder.note("tls_refused", {"host": host})
+            self._refused(host, token)
             return
         address = f"https://{host}" if port == 443 else f"https://{host}:{port}"
         await self._serve(Connection(connection.reader, connection.writer), inside=(address, token))
 
+    def _opens(self, host: str) -> bool:
+        """Whether to look into the tunnels to a host."""
+        return True
 
-def _begin(run: ProxiedRun | None, request: Outgoing) -> Exchange:
-    """Outside of any run nothing is done to a request."""
-    return Exchange(request) if run is None else run.interceptor.begin(request)
+    def _refused(self, host: str, token: str | None) -> None:
+        if (run := self.runs.find(token)) is not None:
+            run.recorder.note("tls_refused", {"host": host})
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await connect(host, port, secure=False)
 
 
 def _outgoing(request: Request, url: str) -> Outgoing:

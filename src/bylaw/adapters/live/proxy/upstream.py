@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 import h11
@@ -67,13 +67,20 @@ class ServerReply:
         return event
 
 
+Connect: TypeAlias = Callable[[str, int, bool], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""to a host and port, in TLS or not; raises UpstreamFailure"""
+
+
 @asynccontextmanager
-async def fetch(request: Outgoing) -> AsyncIterator[Reply]:
-    """Send a request and read the head of its reply. Raises UpstreamFailure."""
+async def fetch(request: Outgoing, *, by: Connect | None = None) -> AsyncIterator[Reply]:
+    """Send a request and read the head of its reply; `by`: another way to the server. Raises UpstreamFailure."""
     parts = urlsplit(request.url)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
-    reader, writer = await connect(parts.hostname or "", port, secure=secure)
+    if by is None:
+        reader, writer = await connect(parts.hostname or "", port, secure=secure)
+    else:
+        reader, writer = await by(parts.hostname or "", port, secure)
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEADERS)
     reply = ServerReply(reader, writer, http)
     try:
@@ -91,13 +98,13 @@ async def connect(host: str, port: int, *, secure: bool) -> tuple[asyncio.Stream
     """Raises UpstreamFailure."""
     try:
         async with asyncio.timeout(CONNECT_PATIENCE):
-            return await asyncio.open_connection(host, port, ssl=_trust() if secure else None)
+            return await asyncio.open_connection(host, port, ssl=trust() if secure else None)
     except (OSError, TimeoutError, ValueError, UnicodeError) as error:
         raise UpstreamFailure(f"cannot connect to {host}:{port}: {str(error) or type(error).__name__}") from None
 
 
 @cache
-def _trust() -> ssl.SSLContext:
+def trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 

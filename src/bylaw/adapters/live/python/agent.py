@@ -25,7 +25,7 @@ from bylaw.adapters.live.python.tool_names import tool_names
 from bylaw.adapters.live.python.workers import Outcome, Workers
 from bylaw.adapters.live.recorder import Recorder
 from bylaw.adapters.live.reset import RESET_SECONDS, reset_by_function, reset_by_request
-from bylaw.adapters.live.seams import SEAMS
+from bylaw.adapters.live.seams import FRAMEWORKS, LIBRARIES
 from bylaw.adapters.live.tools.decorator import shown
 from bylaw.adapters.live.values import one_line
 from bylaw.model.contract import AgentSpec
@@ -62,8 +62,9 @@ class PythonAgent:
         self._while_started.enter_context(folder_first(self._folder))
         self._while_started.enter_context(_environment(self._spec.env))
         try:
-            SEAMS.open()
-            self._while_started.callback(SEAMS.close)
+            for seams in (FRAMEWORKS, LIBRARIES):
+                seams.open()
+                self._while_started.callback(seams.close)
             self._load()
         except BaseException:
             await self.stop()
@@ -163,7 +164,8 @@ class PythonAgent:
         return on_loop
 
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
-        SEAMS.refresh()
+        FRAMEWORKS.refresh()
+        LIBRARIES.refresh()
         plan: Plan
         if self._shows_model:
             plan, asked = Plan(injection), prompt

@@ -173,7 +173,7 @@ def _collect(blocks: dict[int, Json], told: Json) -> None:
 
 def _closed(held: Json) -> Json:
     partial_json = held.pop("partial")
-    if held.get("type") == "tool_use" and partial_json:
+    if str(held.get("type")).endswith("tool_use") and partial_json:
         try:
             held["input"] = msgspec.json.decode(partial_json)
         except (msgspec.DecodeError, RecursionError):

@@ -201,8 +201,9 @@ def _collect(choices: dict[int, Json], choice: Any) -> None:
     delta = choice.get("delta")
     if not isinstance(delta, dict):
         return
-    if isinstance(delta.get("content"), str):
-        held["message"]["content"] = (held["message"]["content"] or "") + delta["content"]
+    for key in ("content", "refusal", "reasoning_content"):
+        if isinstance(delta.get(key), str):
+            held["message"][key] = (held["message"].get(key) or "") + delta[key]
     for call in delta.get("tool_calls") or ():
         _collect_call(held["calls"], call)
 
@@ -216,10 +217,21 @@ def _collect_call(calls: dict[int, Json], call: Any) -> None:
     held["id"] = call.get("id") or held["id"]
     held["function"]["name"] = function.get("name") or held["function"]["name"]
     held["function"]["arguments"] += function.get("arguments") or ""
+    custom = call.get("custom")
+    if isinstance(custom, dict):
+        own = held.setdefault("custom", {"name": None, "input": ""})
+        own["name"] = custom.get("name") or own["name"]
+        own["input"] += custom.get("input") or ""
 
 
 def _closed(held: Json) -> Json:
     calls = held.pop("calls")
     if calls:
-        held["message"]["tool_calls"] = [calls[number] for number in sorted(calls)]
+        held["message"]["tool_calls"] = [_closed_call(calls[number]) for number in sorted(calls)]
     return {"finish_reason": None, **held}
+
+
+def _closed_call(held: Json) -> Json:
+    if "custom" not in held:
+        return held
+    return {"id": held["id"], "type": "custom", "custom": held["custom"]}

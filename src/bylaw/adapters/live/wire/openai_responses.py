@@ -184,6 +184,8 @@ def _collect(items: dict[int, Json], told: Json) -> None:
         if not blocks:
             blocks.append({"type": "output_text", "text": "", "annotations": []})
         blocks[-1]["text"] += str(told.get("delta") or "")
+    elif kind == "response.function_call_arguments.delta" and index in items:
+        items[index]["arguments"] = (items[index].get("arguments") or "") + str(told.get("delta") or "")
 
 
 def _item_events(index: int, item: Json) -> list[Json]:

@@ -15,6 +15,7 @@ from bylaw.adapters.importers.assembly.lane import SHARED_ID, Lane
 from bylaw.adapters.importers.assembly.sessions import sessions_of
 from bylaw.adapters.importers.assembly.survey import Survey
 from bylaw.adapters.importers.assembly.usage import read_usage
+from bylaw.adapters.importers.formats.bylaw.completeness import Completeness
 from bylaw.adapters.importers.formats.bylaw.from_lines import PLAIN, Origins, call_of, result_of
 from bylaw.adapters.importers.formats.bylaw.header import is_header
 from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
@@ -27,6 +28,7 @@ from bylaw.adapters.importers.formats.bylaw.wire import (
     ToolCallLine,
     ToolResultLine,
     TraceEndLine,
+    TraceStartLine,
     decode_draft,
     messages_in,
 )
@@ -43,6 +45,7 @@ class DraftedReader:
     def __init__(self, problems: Problems, header: Header, survey: Survey) -> None:
         self.header: dict[str, Any] = header.header
         self.complete = header.complete is True
+        self._completeness = Completeness(header)
         self._problems = problems
         self._second_look = SecondLook(problems)
         self._assembler = Assembler(problems)
@@ -56,7 +59,9 @@ class DraftedReader:
             try:
                 line = decode_draft(raw)
             except REFUSED:
-                again = None if self._is_first_line(raw) else self._second_look.line(place, raw, decode_draft)
+                if self._is_first_line(raw) or self._completeness.excuses(raw):
+                    continue
+                again = self._second_look.line(place, raw, decode_draft)
                 if again is None:
                     continue
                 line, raw = again
@@ -64,10 +69,16 @@ class DraftedReader:
         return self._assembler.take()
 
     def finish(self) -> list[Event]:
+        self.complete = self._completeness.is_complete
         return self._assembler.take_all()
 
     def notes(self) -> list[str]:
-        told = self._sessions.notes(), assembly_notes(self._assembler), self._second_look.notes()
+        told = (
+            self._completeness.notes(),
+            self._sessions.notes(),
+            assembly_notes(self._assembler),
+            self._second_look.notes(),
+        )
         return [*self._notes, *(note for notes in told for note in notes)]
 
     def _is_first_line(self, raw: bytes) -> bool:
@@ -77,8 +88,12 @@ class DraftedReader:
         return is_header(raw)
 
     def _line(self, line: Any, raw: bytes, place: int | Place) -> None:
+        if isinstance(line, TraceStartLine):
+            self._completeness.begins(line)
+            return
         if isinstance(line, TraceEndLine):
-            self.complete, self.header = line.complete, line.header or self.header
+            self._completeness.ends(line)
+            self.header = line.header or self.header
             self._notes.extend(line.notes)
             self._problems.carry(line.problems, line.skipped)
             return

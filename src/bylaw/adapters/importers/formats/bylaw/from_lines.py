@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from bylaw.adapters.importers.assembly.blocks import read_content
 from bylaw.adapters.importers.formats.bylaw.wire import (
@@ -74,11 +74,16 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
         at=line.at,
         source=source,
         model=line.model,
-        held_messages=None if messages is UNSET else Deferred(decode_list, messages),
+        held_messages=None if messages is UNSET else _deferred(messages),
         params=line.params,
-        held_tools=None if tools is UNSET else Deferred(decode_list, tools),
+        held_tools=None if tools is UNSET else _deferred(tools),
         metadata=line.metadata,
     )
+
+
+def _deferred(found: Raw | Deferred) -> Deferred:
+    """What stands on the line; what another format holds in a place of its own is deferred already."""
+    return found if isinstance(found, Deferred) else Deferred(decode_list, found)
 
 
 def response_of(

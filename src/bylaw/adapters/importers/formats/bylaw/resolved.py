@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from bylaw.adapters.importers.assembly.links import Links
+from bylaw.adapters.importers.formats.bylaw.completeness import Completeness
 from bylaw.adapters.importers.formats.bylaw.from_lines import PLAIN, Origins, call_of, request_of, response_of
 from bylaw.adapters.importers.formats.bylaw.header import is_header
 from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
@@ -17,6 +18,7 @@ from bylaw.adapters.importers.formats.bylaw.wire import (
     ResponseLine,
     ToolCallLine,
     TraceEndLine,
+    TraceStartLine,
     decode_resolved,
 )
 from bylaw.adapters.importers.formats.reader import report
@@ -48,6 +50,7 @@ class ResolvedReader:
     def __init__(self, problems: Problems, header: Header) -> None:
         self.header: dict[str, Any] = header.header
         self.complete = header.complete is True
+        self._completeness = Completeness(header)
         self._problems = problems
         self._file = problems.file
         self._second_look = SecondLook(problems)
@@ -66,32 +69,44 @@ class ResolvedReader:
     def read(self, block: Block) -> list[Event]:
         out = self._out = []
         for raw, place in block:
+            number = place if type(place) is int else placed(place).line
             try:
                 line = decode_resolved(raw)
             except REFUSED:
-                again = None if self._is_first_line(raw) else self._second_look.line(place, raw, decode_resolved)
+                if self._is_first_line(raw) or self._completeness.excuses(raw):
+                    continue
+                again = self._second_look.line(place, raw, decode_resolved)
                 if again is None:
                     continue
                 line, raw = again
-            if self._awaiting is not None and self._joins(self._awaiting, line, place):
-                continue
-            kind = type(line)
-            if kind is ResponseLine:
-                self._response(line, raw, place)
-            elif kind is RequestLine:
-                self._request(line, place)
-            else:
-                self._rest(line, place)
+            self._tell(line, raw, place, number)
+        return out
+
+    def tell(self, line: Line, raw: bytes, place: int | Place, number: int) -> list[Event]:
+        """The events that are settled after a line that was found elsewhere; `number` is that of the line."""
+        out = self._out = []
+        self._tell(line, raw, place, number)
         return out
 
     def finish(self) -> list[Event]:
         out = self._out = []
         if self._awaiting is not None:
             self._settle(self._awaiting)
+        self.complete = self._completeness.is_complete
         return out
 
     def notes(self) -> list[str]:
-        return [*self._notes, *self._second_look.notes()]
+        return [*self._notes, *self._completeness.notes(), *self._second_look.notes()]
+
+    def _tell(self, line: Line, raw: bytes, place: int | Place, number: int) -> None:
+        if self._awaiting is not None and self._joins(self._awaiting, line, place):
+            return
+        if isinstance(line, ResponseLine):
+            self._response(line, raw, place)
+        elif isinstance(line, RequestLine):
+            self._request(line, place, number)
+        else:
+            self._rest(line, place)
 
     def _is_first_line(self, raw: bytes) -> bool:
         """The header was read before; only the first line may be one."""
@@ -100,12 +115,12 @@ class ResolvedReader:
         self._begun = True
         return is_header(raw)
 
-    def _request(self, line: RequestLine, place: int | Place) -> None:
+    def _request(self, line: RequestLine, place: int | Place, number: int) -> None:
         request = request_of(line, self._origins.of(line, line.session), self._source(line, place))
         if self._previous is not None:
             self._leave_previous()
         self._previous = request
-        self._previous_line = placed(place).line
+        self._previous_line = number
         self._out.append(request)
 
     def _response(self, line: ResponseLine, raw: bytes, place: int | Place) -> None:
@@ -126,8 +141,12 @@ class ResolvedReader:
 
     def _rest(self, line: Line, place: int | Place) -> None:
         self._leave_previous()
+        if isinstance(line, TraceStartLine):
+            self._completeness.begins(line)
+            return
         if isinstance(line, TraceEndLine):
-            self.complete, self.header = line.complete, line.header or self.header
+            self._completeness.ends(line)
+            self.header = line.header or self.header
             self._notes.extend(line.notes)
             self._problems.carry(line.problems, line.skipped)
             return

@@ -111,8 +111,19 @@ class AnnotationLine(Line, tag="annotation", kw_only=True, gc=False):
     data: Any = None
 
 
+class TraceStartLine(Line, tag="trace_start", gc=False):
+    """Not an event: a recording begins here, the first of this file or one more that is added to it."""
+
+    recording: str | None = None
+    """what its last line calls it too"""
+    redacted: bool = True
+
+
 class TraceEndLine(Line, tag="trace_end", gc=False):
     """The last line: not an event, but what was known only when the trace had been read to its end."""
+
+    recording: str | None = None
+    """the one that ends here, in a file with several"""
 
     complete: bool = True
     header: dict[str, Any] = {}
@@ -123,7 +134,14 @@ class TraceEndLine(Line, tag="trace_end", gc=False):
 
 
 Rest: TypeAlias = (
-    SessionStartLine | SessionEndLine | ToolCallLine | ToolResultLine | MessageLine | AnnotationLine | TraceEndLine
+    SessionStartLine
+    | SessionEndLine
+    | ToolCallLine
+    | ToolResultLine
+    | MessageLine
+    | AnnotationLine
+    | TraceStartLine
+    | TraceEndLine
 )
 ResolvedLine: TypeAlias = RequestLine | ResponseLine | Rest
 
@@ -149,7 +167,7 @@ class DraftResponseLine(Line, tag="response", gc=False):
 DraftLine: TypeAlias = DraftRequestLine | DraftResponseLine | Rest
 
 KINDS = ("request", "response", "tool_call", "tool_result", "message", "annotation", "session_start", "session_end")
-ALL_KINDS = (*KINDS, "trace_end")
+ALL_KINDS = (*KINDS, "trace_start", "trace_end")
 
 decode_resolved = msgspec.json.Decoder(ResolvedLine).decode
 decode_draft = msgspec.json.Decoder(DraftLine).decode

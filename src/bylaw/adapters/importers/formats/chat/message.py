@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.adapters.importers.assembly.arguments import read_arguments
+from bylaw.adapters.importers.assembly.blocks import CALL_BLOCKS
 from bylaw.adapters.importers.formats.reader import a_type, near
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -64,6 +65,8 @@ def unwrap(message: Any) -> Any:
 
 
 def time_of(message: dict[str, Any]) -> str | float | None:
+    if message.keys().isdisjoint(_TIMES):
+        return None
     for key in _TIMES:
         value = message.get(key)
         if isinstance(value, (str, int, float)) and not isinstance(value, bool):
@@ -71,9 +74,13 @@ def time_of(message: dict[str, Any]) -> str | float | None:
     return None
 
 
-def text_field(message: dict[str, Any], *keys: str) -> str | None:
-    for key in keys:  # a loop, for this is asked several times a message
-        value = message.get(key)
+def text_field(message: dict[str, Any], key: str, *others: str) -> str | None:
+    """The first of these that is text. Mostly one key is asked for, several times a message."""
+    value = message.get(key)
+    if isinstance(value, str):
+        return value
+    for other in others:
+        value = message.get(other)
         if isinstance(value, str):
             return value
     return None
@@ -95,39 +102,44 @@ class Said(Struct):
 def said(message: dict[str, Any]) -> Said:
     """Content blocks of one shape, with `tool_calls` as blocks too. Null content is empty where calls are recorded."""
     content = message.get("content")
-    if content is not None and not isinstance(content, (str, list)):
-        raise Misshapen(f"`content` must be text or a list, not {a_type(content)}", ("content",))
-    blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-    if isinstance(content, list):
-        blocks = [_block(block) for block in content]
-    reasoning = message.get("reasoning_content")
-    if isinstance(reasoning, str):
-        blocks.insert(0, {"type": "thinking", "text": reasoning})
-    if isinstance(message.get("refusal"), str):
-        blocks.append({"type": "refusal", "refusal": message["refusal"]})
+    blocks: list[Any] = []
     out = Said(blocks, [], [])
-    for at, block in enumerate(blocks):
-        if isinstance(block, dict) and block.get("type") in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            if not isinstance(block.get("name"), str):
-                raise Misshapen("this call has no `name`", ("content", at))
-            out.uses.append(block)
-            out.arguments.append(read_arguments(block.get("input")))
-    for path, call in _calls(message):
-        _add_call(out, call, path)
+    if type(content) is list:
+        _add_blocks(out, blocks, content)
+    elif type(content) is str:
+        if content:
+            blocks.append({"type": "text", "text": content})
+    elif content is not None:
+        raise Misshapen(f"`content` must be text or a list, not {a_type(content)}", ("content",))
+    reasoning, refusal = message.get("reasoning_content"), message.get("refusal")
+    if type(reasoning) is str:
+        blocks.insert(0, {"type": "thinking", "text": reasoning})
+    if type(refusal) is str:
+        blocks.append({"type": "refusal", "refusal": refusal})
+    if message.get("tool_calls") is not None or message.get("function_call") is not None:
+        for path, call in _calls(message):
+            _add_call(out, call, path)
     if content is None and not blocks:
         out.blocks = None
     return out
 
 
-def _block(block: Any) -> Any:
-    if isinstance(block, str):
-        return {"type": "text", "text": block}
-    if isinstance(block, dict):
-        if block.get("type") == "output_text":
-            return {**block, "type": "text"}
-        if block.get("type") == "thinking" and "text" not in block:
-            return {"type": "thinking", "text": block.get("thinking"), **block}
-    return block
+def _add_blocks(out: Said, blocks: list[Any], content: list[Any]) -> None:
+    for block in content:
+        if type(block) is str:
+            block = {"type": "text", "text": block}
+        elif type(block) is dict and (kind := block.get("type")) != "text":
+            if kind == "output_text":
+                block = {**block, "type": "text"}
+            elif kind == "thinking" and "text" not in block:
+                block = {"type": "thinking", "text": block.get("thinking"), **block}
+            elif type(kind) is str and kind in CALL_BLOCKS:
+                if type(block.get("name")) is not str:
+                    raise Misshapen("this call has no `name`", ("content", len(blocks)))
+                given = block.get("input")
+                out.uses.append(block)
+                out.arguments.append((given, None) if type(given) is dict else read_arguments(given))
+        blocks.append(block)
 
 
 def _calls(message: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
@@ -142,12 +154,18 @@ def _calls(message: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
 
 def _add_call(out: Said, call: Any, path: Path) -> None:
     function = call.get("function", call.get("custom")) if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+    name = function.get("name") if isinstance(function, dict) else None
+    if function is None or not isinstance(name, str):
         raise Misshapen("this call has no function name", path)
-    arguments, raw = read_arguments(function.get("arguments", function.get("input")))
-    given = raw if arguments is None else arguments
-    block = {"type": "tool_use", "id": call.get("id"), "name": function["name"], "input": given}
-    assert out.blocks is not None
+    add_use(out, call.get("id"), name, function.get("arguments", function.get("input")))
+
+
+def add_use(out: Said, id: Any, name: str, recorded: Any) -> None:
+    """One more call, as a block."""
+    arguments, raw = read_arguments(recorded)
+    block = {"type": "tool_use", "id": id, "name": name, "input": raw if arguments is None else arguments}
+    if out.blocks is None:
+        out.blocks = []
     out.blocks.append(block)
     out.uses.append(block)
     out.arguments.append((arguments, raw))
@@ -156,15 +174,16 @@ def _add_call(out: Said, call: Any, path: Path) -> None:
 # Results, in any message
 
 
-def results_in(message: dict[str, Any]) -> Iterator[Result]:
+def results_in(message: dict[str, Any]) -> list[Result]:
     role, content = message.get("role"), message.get("content")
     if role in ("tool", "function"):
-        yield Result(text_field(message, "tool_call_id"), text_field(message, "name"), content, _flag(message))
-        return
+        return [Result(text_field(message, "tool_call_id"), text_field(message, "name"), content, _flag(message))]
+    found: list[Result] = []
     for block in content if isinstance(content, list) else ():
         kind = block.get("type") if isinstance(block, dict) else None
         if isinstance(kind, str) and kind.endswith("tool_result"):
-            yield Result(text_field(block, "tool_use_id"), None, block.get("content"), _flag(block))
+            found.append(Result(text_field(block, "tool_use_id"), None, block.get("content"), _flag(block)))
+    return found
 
 
 def _flag(message: dict[str, Any]) -> bool | None:

@@ -98,8 +98,9 @@ class ChatReader(ConversationReader):
     def _message(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
         source = record.locator(item_of(path))
         try:
-            self._warn_of_choices(record, message, path)
-            message = unwrap(message)
+            if type(message) is dict and "choices" in message:
+                self._warn_of_choices(record, message, path)
+                message = unwrap(message)
             if role_of(message) == ASSISTANT:
                 self._answer(conversation, record, message, path, source)
                 return
@@ -109,8 +110,8 @@ class ChatReader(ConversationReader):
         conversation.heard(message, source)
         self._results(conversation, message, source)
 
-    def _warn_of_choices(self, record: Record, message: Any, path: Path) -> None:
-        choices = message.get("choices") if type(message) is dict else None
+    def _warn_of_choices(self, record: Record, message: dict[str, Any], path: Path) -> None:
+        choices = message["choices"]
         if type(choices) is list and len(choices) > 1:
             text = f"only the first of {len(choices)} choices is read"
             record.warn(code="unread-content", message=text, path=(*path, "choices"))

@@ -1,7 +1,8 @@
-"""A session is a tree: a user may go back and take another way. Which lines stand on a way that was left?
+"""One look at all lines of a file before it is read: what only the whole file tells.
 
-The way that counts leads from the root to the last line. Off it stand also lines that do count: results of calls that
-ran in parallel, each below the line of its call, and further lines of a response that is on the way.
+A session is a tree, for a user may go back and take another way. What was done on the way that was left did happen, so
+every line counts, in the order of the file; only what a model was asked depends on the way. Not every fork is a way:
+results of calls that ran in parallel stand each below the line of its call.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Raw, Struct
 
+from bylaw.adapters.importers.formats.spans.times import moment
 from bylaw.adapters.importers.records.jsontext import REFUSED
 
 _SPOKEN = ("user", "assistant")
@@ -27,73 +29,125 @@ class _Skim(Struct, gc=False):
     parentUuid: str | None = None
     logicalParentUuid: str | None = None
     isSidechain: bool | None = None
+    requestId: str | None = None
+    timestamp: str | None = None
     message: _Message | None = None
+    toolUseResult: Raw = Raw()
+
+
+class _Answered(Struct, gc=False):
+    tool_use_id: str | None = None
+
+
+class _Started(Struct, gc=False):
+    agentId: str | None = None
 
 
 _skim = msgspec.json.Decoder(_Skim).decode
+_answered = msgspec.json.Decoder(list[_Answered]).decode
+_started = msgspec.json.Decoder(_Started).decode
 
 
 class Branches:
-    """What is known of a file's tree after one look at all of its lines."""
-
     def __init__(self, lines: Iterable[bytes]) -> None:
-        self._parents: dict[str, str | None] = {}
-        self._left: set[str] = set()
-        self._known_roots: dict[str, str] | None = None
-        spoken: list[tuple[str, str, str | None, bool]] = []
+        self.jumps: dict[str, str] = {}
+        """lines that do not follow the one before, each with the line that it follows"""
+        self.points: set[str] = set()
+        """lines that are followed so"""
+        self.repeated: set[int] = set()
+        """lines that stand in the file more than once, as hashes"""
+        self._parts: dict[str, int] = {}
+        """how many lines of each response are still to come, by the id of its message"""
+        self.callers: dict[str, str] = {}
+        """the call that started a subagent, by the id of the subagent"""
+        self.start: float | None = None
+        """the first time of the file"""
+        self._seen: set[int] = set()
+        self._near: dict[str, str | None] = {}
+        """the nearest line that somebody spoke at or above each"""
+        self._roots: dict[str, str] = {}
+        self._tail: set[str] = set()
+        """lines of the latest response, and of what was heard of its calls: what follows may follow any of them"""
+        self._answer: str | None = None
         for line in lines:
             try:
-                found = _skim(line)
+                self._look(_skim(line), line)
             except REFUSED:
                 continue  # told when the file is read
-            if found.uuid is None:
-                continue
-            self._parents[found.uuid] = found.parentUuid or found.logicalParentUuid
-            if found.type in _SPOKEN and not found.isSidechain:
-                message = found.message
-                result = message is not None and found.type == "user" and b"tool_result" in bytes(message.content)
-                spoken.append((found.uuid, found.type, None if message is None else message.id, result))
-        self._leave(spoken)
 
-    def is_left(self, uuid: str | None) -> bool:
-        """Whether a line stands on a way that was left."""
-        return uuid in self._left
+    def is_last(self, id: str) -> bool:
+        """Whether no further line belongs to a response. Asked once at each of its lines."""
+        left = self._parts[id] = self._parts.get(id, 0) - 1
+        return left <= 0
 
     def root_of(self, uuid: str) -> str:
-        """The first line of the tree that a line is part of."""
-        if self._known_roots is None:
-            self._known_roots = self._roots()
-        return self._known_roots.get(uuid, uuid)
+        """The first line of the subagent that a line is part of."""
+        return self._roots.get(uuid, uuid)
 
-    def _leave(self, spoken: list[tuple[str, str, str | None, bool]]) -> None:
-        followed = [parent for parent in self._parents.values() if parent is not None]
-        if len(followed) == len(set(followed)):
-            return  # no line has two that follow it
-        roots = self._roots()
-        kept: set[str] = set()
-        for leaf in {roots[uuid]: uuid for uuid, _, _, _ in spoken}.values():
-            step: str | None = leaf
-            while step is not None and step in self._parents and step not in kept:
-                kept.add(step)
-                step = self._parents[step]
-        responses = {message for uuid, kind, message, _ in spoken if uuid in kept and message is not None}
-        for uuid, _, message, result in spoken:  # parents stand before their children
-            if message in responses or (result and self._parents[uuid] in kept):
-                kept.add(uuid)
-        self._left = {uuid for uuid, _, _, _ in spoken if uuid not in kept}
+    def _look(self, found: _Skim, line: bytes) -> None:
+        if self.start is None and found.timestamp is not None:
+            self.start = moment(found.timestamp)[0]
+        uuid, parent, message, id = found.uuid, found.parentUuid, found.message, None
+        if uuid is not None and self._is_repeated(line):
+            return
+        if message is not None and found.type == "assistant":
+            id = message.id or found.requestId
+            if id is not None:
+                self._parts[id] = self._parts.get(id, 0) + 1
+        if uuid is None:
+            return
+        near = self._near.get(parent) if parent is not None else None
+        if not found.isSidechain and message is not None and found.type in _SPOKEN:
+            self._near[uuid] = uuid
+            self._follow(found, uuid, near, id, line)
+        elif self._near.get(uuid) != uuid:
+            self._near[uuid] = near
+        if found.isSidechain:
+            above = parent or found.logicalParentUuid
+            self._roots[uuid] = self._roots.get(above, uuid) if above is not None else uuid
+        if message is not None and found.toolUseResult and b'"agentId"' in line:
+            self._know_caller(found)
 
-    def _roots(self) -> dict[str, str]:
-        roots: dict[str, str] = {}
-        for uuid in self._parents:
-            path = [uuid]
-            seen = {uuid}
-            while path[-1] not in roots:
-                parent = self._parents[path[-1]]
-                if parent is None or parent not in self._parents or parent in seen:
-                    roots[path[-1]] = path[-1]
-                    break
-                path.append(parent)
-                seen.add(parent)
-            root = roots[path[-1]]
-            roots.update(dict.fromkeys(path, root))
-        return roots
+    def _is_repeated(self, line: bytes) -> bool:
+        mark = line_mark(line)
+        if mark in self._seen:
+            self.repeated.add(mark)
+            return True
+        self._seen.add(mark)
+        return False
+
+    def _follow(self, found: _Skim, uuid: str, near: str | None, id: str | None, line: bytes) -> None:
+        if found.type == "assistant":
+            goes_on, self._answer = id is not None and id == self._answer, id
+        else:
+            goes_on = b"tool_result" in line and bool(_results(found))
+        if goes_on:
+            self._tail.add(uuid)
+        else:
+            if near is not None and self._tail and near not in self._tail:
+                self.jumps[uuid] = near
+                self.points.add(near)
+            self._tail = {uuid}
+
+    def _know_caller(self, found: _Skim) -> None:
+        """A call of a subagent returns with the subagent's id."""
+        try:
+            agent = _started(found.toolUseResult).agentId
+        except REFUSED:
+            return
+        calls = _results(found)
+        if agent is not None and calls:
+            self.callers[agent] = calls[0]
+
+
+def line_mark(line: bytes) -> int:
+    return hash(line.strip())
+
+
+def _results(found: _Skim) -> list[str]:
+    """The calls that a line tells the results of."""
+    assert found.message is not None
+    try:
+        return [block.tool_use_id for block in _answered(found.message.content) if block.tool_use_id is not None]
+    except REFUSED:
+        return []  # text, which tells of none

@@ -1,36 +1,32 @@
 """Reads Claude Code's sessions, and what `claude --output-format stream-json` prints.
 
-Lines of subagents (`isSidechain`) belong to the session too, as runs of their own below it.
+Lines of subagents belong to the session too, as runs of their own below it, whether they stand in the session's file
+(`isSidechain`) or in files beside it.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
 from bylaw.adapters.importers.assembly.assembler import Assembler
-from bylaw.adapters.importers.assembly.blocks import read_content, unread_kinds
-from bylaw.adapters.importers.assembly.calls import calls_in
-from bylaw.adapters.importers.assembly.conversation import Answer, Conversation, Settings
-from bylaw.adapters.importers.assembly.lane import SHARED_ID
 from bylaw.adapters.importers.assembly.prefix import cut_note
-from bylaw.adapters.importers.assembly.usage import read_usage
 from bylaw.adapters.importers.formats.chat.message import Misshapen, results_in, role_of, said, text_field
-from bylaw.adapters.importers.formats.claude_code.branches import Branches
+from bylaw.adapters.importers.formats.claude_code.agents import Agents
+from bylaw.adapters.importers.formats.claude_code.branches import Branches, line_mark
+from bylaw.adapters.importers.formats.claude_code.companions import Companions, Part, part_of
+from bylaw.adapters.importers.formats.claude_code.folder import folder_of
+from bylaw.adapters.importers.formats.claude_code.outputs import Outputs
 from bylaw.adapters.importers.formats.claude_code.response import Pending, blocks_of
-from bylaw.adapters.importers.formats.reader import Record, a_type, assembly_notes, records_of
+from bylaw.adapters.importers.formats.claude_code.talk import Shared, Talk, remember
+from bylaw.adapters.importers.formats.claude_code.wire import KEPT, SPOKEN, Line, line_of, lines_of
+from bylaw.adapters.importers.formats.reader import Opened, Record, a_type, assembly_notes
 from bylaw.adapters.importers.formats.spans.times import moment
 from bylaw.adapters.importers.records.lines import Block
-from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Annotation, Event, Origin, ToolResult
 
-_SPOKEN = ("user", "assistant")
-_KEPT = ("summary", "system", "result")
-"""lines of these kinds become annotations; any other kind is the program's own and says nothing of the agent"""
 _SYNTHETIC = "<synthetic>"
 """the model of what the program itself put in, such as the text of an error"""
-_MOST_PROMPTS = 1000
+_CONTENT = (str, list)
 
 
 def claims(value: Any) -> bool:
@@ -39,232 +35,213 @@ def claims(value: Any) -> bool:
     if value["type"] == "summary":
         return "leafUuid" in value
     named = any(isinstance(value.get(key), str) for key in ("uuid", "sessionId", "session_id"))
-    return value["type"] in _SPOKEN and named and isinstance(value.get("message"), dict)
-
-
-class _Talk(Struct, eq=False):
-    """One agent's part of a session."""
-
-    conversation: Conversation
-    pending: Pending | None = None
-    heard_at: float | None = None
+    return value["type"] in SPOKEN and named and isinstance(value.get("message"), dict)
 
 
 class ClaudeCodeReader:
-    def __init__(self, problems: Problems, branches: Branches) -> None:
+    def __init__(self, opened: Opened) -> None:
         self.header: dict[str, Any] = {}
         self.complete = True
-        self._problems = problems
-        self._branches = branches
-        self._assembler = Assembler(problems)
-        self._talks: dict[Origin, _Talk] = {}
-        self._runs: dict[tuple[str, str], Origin] = {}
+        path = opened.source.path
+        self._problems = opened.problems
+        self._outputs = Outputs(None if path is None else folder_of(path))
+        self._part = part_of(path, Branches(opened.raw_records()), self._outputs)
+        self._companions = Companions(path, self._part, opened.problems)
+        self._assembler = Assembler(opened.problems)
+        self._agents = Agents()
+        self._shared = Shared(self._assembler)
+        self._talks: dict[str | Origin, Talk] = {}
+        """that of a session itself by its name alone, for that is asked at nearly every line"""
+        self._own: Talk | None = None
+        """the one that the latest line of the session's own file belongs to"""
         self._session = "1"
-        self._left = 0
-        self._cut = False
-        self._agents: dict[str, str] = {}
-        """the kind of subagent that was asked for, by the prompt or the id of the call that asked"""
+        self._jumps = self._repeats = 0
+        self._met: set[int] = set()
         self._called: dict[str, float] = {}
 
     def read(self, block: Block) -> list[Event]:
-        for record in records_of(block, self._problems):
-            self._line(record)
+        for record in lines_of(block, self._problems):
+            if self._companions.waiting:
+                self._catch_up(record)
+            self._line(record, self._part)
         return self._assembler.take()
 
     def finish(self) -> list[Event]:
+        if self._own is not None:
+            self._own.respond()
+        for record, part in self._companions.due(None):
+            self._line(record, part)
         for talk in self._talks.values():
-            self._respond(talk)
+            talk.respond()
             talk.conversation.end()
         return self._assembler.take_all()
 
     def notes(self) -> list[str]:
-        notes = [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
-        if self._left:
-            lines = "1 line stands" if self._left == 1 else f"{self._left:,} lines stand"
-            notes.append(f"{lines} on a branch that the user went back from: left out")
-        return notes
+        notes = [*(cut_note() if self._shared.cut else ()), *assembly_notes(self._assembler)]
+        if self._jumps:
+            times = "once" if self._jumps == 1 else f"{self._jumps:,} times"
+            notes.append(f"the user went back {times}: what ran before that counts too")
+        if self._repeats:
+            lines = "1 line stands" if self._repeats == 1 else f"{self._repeats:,} lines stand"
+            notes.append(f"{lines} in the file once more, and count once")
+        if not any(isinstance(key, str) for key in self._talks):
+            notes += self._agents.notes()
+        return [*notes, *self._companions.notes(), *self._outputs.notes()]
 
-    def _line(self, record: Record) -> None:
-        value = record.value
-        kind = value.get("type") if isinstance(value, dict) else None
-        if not isinstance(kind, str):
-            message = "a line has no `type`" if isinstance(value, dict) else f"a line is an object, not {a_type(value)}"
-            record.bad("wrong-type", message)
+    def _catch_up(self, record: Record) -> None:
+        """Subagents, up to a line of the session. They wait for the whole of a response: it may have started them."""
+        if self._own is not None and self._own.pending is not None:
             return
-        self._session = text_field(value, "sessionId", "session_id") or self._session
-        if kind in _SPOKEN:
-            self._spoken(record, value, kind)
-        elif kind in _KEPT:
-            self._kept(record, value, kind)
+        when = moment(line_of(record.value).timestamp)[0]
+        if when is None:
+            return
+        for line, part in self._companions.due(when):
+            self._line(line, part)
 
-    def _kept(self, record: Record, value: dict[str, Any], kind: str) -> None:
+    def _line(self, record: Record, part: Part) -> None:
+        line = record.value if type(record.value) is Line else line_of(record.value)
+        kind = line.type
+        if kind is None:
+            value, whole = record.value, isinstance(record.value, (Line, dict))
+            record.bad("wrong-type", "a line has no `type`" if whole else f"a line is an object, not {a_type(value)}")
+            return
+        session = line.session_id if line.sessionId is None else line.sessionId
+        if session:
+            self._session = session
+        if part.branches.repeated and self._is_repeated(record.raw, part):
+            return
+        if kind in SPOKEN:
+            self._spoken(record, line, kind, part)
+        elif kind in KEPT:
+            self._kept(record, line, kind, part)
+
+    def _is_repeated(self, line: bytes, part: Part) -> bool:
+        mark = line_mark(line)
+        if mark not in part.branches.repeated:
+            return False
+        again = mark in self._met
+        self._met.add(mark)
+        self._repeats += again
+        return again
+
+    def _kept(self, record: Record, line: Line, kind: str, part: Part) -> None:
+        value = record.value
         if kind == "summary" and not self._talks:  # of what another file holds
             self.header = {"summary": value.get("summary")}
             return
-        talk = self._talk(value)
+        talk = self._talk(line, part)
         label = text_field(value, "subtype") or kind
-        if label == "compact_boundary":  # what was said before is no longer before the model
-            self._respond(talk)
-            talk.conversation = Conversation(self._assembler, self._lane(talk), Settings(), bounded=True)
-        origin, at = talk.conversation.origin, text_field(value, "timestamp")
-        self._assembler.add(Annotation(origin=origin, at=at, source=record.locator(), label=label, data=value))
+        if label == "compact_boundary":
+            talk.respond()
+            talk.begin_afresh()
+        self._annotate(talk, record, line, label, value)
+
+    def _annotate(self, talk: Talk, record: Record, line: Line, label: str, data: Any) -> None:
+        self._assembler.add(Annotation(origin=talk.origin, at=line.at, source=record.locator(), label=label, data=data))
 
     # Messages
 
-    def _spoken(self, record: Record, value: dict[str, Any], kind: str) -> None:
-        if self._branches.is_left(text_field(value, "uuid")):
-            self._left += 1
-            return
-        message = value.get("message")
+    def _spoken(self, record: Record, line: Line, kind: str, part: Part) -> None:
+        message = line.message
         try:
-            if role_of(message) != kind:
-                raise Misshapen(f"a line of type `{kind}` has a message of another role", ("role",))
-            if not isinstance(message, dict) or not isinstance(message.get("content"), (str, list)):
-                raise Misshapen("a message has no `content`")
+            if type(message) is not dict or message.get("role") != kind or type(message.get("content")) not in _CONTENT:
+                raise _misshapen(message, kind)
+            talk = self._talk(line, part)
+            if part is self._part:
+                self._own = talk
             if kind == "assistant":
-                self._assistant(record, value, message)
+                self._assistant(record, line, message, talk, part)
             else:
-                self._user(record, value, message)
+                self._user(record, line, message, talk, part)
         except Misshapen as error:
             record.bad(error.code, error.message, ("message", *error.path), help=error.help)
+            return
+        points = part.branches.points
+        if points and line.uuid in points:
+            talk.reached.append(line.uuid)
 
-    def _assistant(self, record: Record, value: dict[str, Any], message: dict[str, Any]) -> None:
-        said(message)  # or the response could not be read as a whole, and nobody would know which line is to blame
-        talk = self._talk(value)
-        when, _ = moment(value.get("timestamp"))
+    def _assistant(self, record: Record, line: Line, message: dict[str, Any], talk: Talk, part: Part) -> None:
+        whole = {**message, "content": blocks_of(message)}
+        told = said(whole)  # now, or nobody would know which line of the response is to blame
+        when = moment(line.timestamp)[0]
         if message.get("model") == _SYNTHETIC:
-            self._respond(talk)
-            at, origin = text_field(value, "timestamp"), talk.conversation.origin
-            self._assembler.add(
-                Annotation(origin=origin, at=at, source=record.locator(), label="error", data=message.get("content"))
-            )
+            talk.respond()
+            self._annotate(talk, record, line, "error", message["content"])
             return
-        self._note_calls(message, when)
-        id = text_field(message, "id") or text_field(value, "requestId")
-        if talk.pending is not None and talk.pending.goes_on(id):
-            talk.pending.add(message, when)
-            return
-        self._respond(talk)
-        talk.pending = Pending(
-            record,
-            id,
-            {**message, "content": blocks_of(message)},
-            text_field(value, "timestamp"),
-            record.locator(),
-            talk.heard_at,
-            when,
-        )
+        if told.uses:
+            self._note_calls(whole, when, talk)
+        id = message.get("id")
+        id = id if id and type(id) is str else line.requestId
+        if id is not None and talk.pending is not None and talk.pending.id == id:
+            talk.pending.add(whole, when)
+        else:
+            self._follow(talk, record, line, part)
+            talk.pending = Pending(record, id, whole, told, line.at, record.locator(), talk.heard_at, when)
+        if id is None or part.branches.is_last(id):
+            talk.respond()
 
-    def _note_calls(self, message: dict[str, Any], when: float | None) -> None:
-        for block in blocks_of(message):
-            if not isinstance(block, dict) or block.get("type") != "tool_use":
-                continue
-            given, call_id = block.get("input"), block.get("id")
-            if when is not None and isinstance(call_id, str):
-                self._called[call_id] = when
-                if len(self._called) > _MOST_PROMPTS:
-                    del self._called[next(iter(self._called))]
-            wanted = given.get("subagent_type") if isinstance(given, dict) else None
-            if isinstance(given, dict) and isinstance(wanted, str):
-                for key in (given.get("prompt"), call_id):
-                    if isinstance(key, str):
-                        self._agents[key] = wanted
-                while len(self._agents) > _MOST_PROMPTS:
-                    del self._agents[next(iter(self._agents))]
+    def _note_calls(self, message: dict[str, Any], when: float | None, talk: Talk) -> None:
+        for block in message["content"]:
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                self._agents.called(block, talk.origin)
+                if when is not None and isinstance(call_id := block.get("id"), str):
+                    remember(self._called, call_id, when)
 
-    def _user(self, record: Record, value: dict[str, Any], message: dict[str, Any]) -> None:
-        talk = self._talk(value, message)
-        at, source = text_field(value, "timestamp"), record.locator()
-        when, _ = moment(at)
+    def _user(self, record: Record, line: Line, message: dict[str, Any], talk: Talk, part: Part) -> None:
+        at, source = line.at, record.locator()
+        when = moment(at)[0]
+        if when is not None:
+            talk.heard_at = when
         results = [
             ToolResult(
-                origin=talk.conversation.origin,
+                origin=talk.origin,
                 at=at,
                 source=source,
                 call_id=result.call_id,
-                content=result.content,
+                content=part.outputs.whole(result.content, line.toolUseResult),
                 is_error=result.is_error,
                 latency_ms=self._latency(result.call_id, when),
             )
-            for result in results_in(message)
+            for result in (results_in(message) if type(message["content"]) is list else ())
         ]
-        talk.heard_at = when if when is not None else talk.heard_at
-        if results and talk.pending is not None:
+        if talk.pending is not None and talk.pending.may_wait:
             talk.pending.heard.append((message, results, source))
             return
-        self._respond(talk)
-        self._hear(talk, message, results, source)
+        if results:
+            talk.respond()
+        else:
+            self._follow(talk, record, line, part)
+        talk.hear(message, results, source)
 
     def _latency(self, call_id: str | None, when: float | None) -> float | None:
         called = self._called.pop(call_id, None) if call_id is not None else None
         return None if called is None or when is None or when < called else round((when - called) * 1000, 3)
 
-    def _hear(self, talk: _Talk, message: Any, results: list[ToolResult], source: Any) -> None:
-        talk.conversation.heard(message, source)
-        for result in results:
-            talk.conversation.result(result)
+    def _follow(self, talk: Talk, record: Record, line: Line, part: Part) -> None:
+        """A line begins something new: it follows the one before, or one that the user went back to."""
+        if talk.pending is not None:
+            talk.respond()
+        if talk.reached:
+            talk.pass_points()
+        jumps = part.branches.jumps
+        back_to = jumps.get(line.uuid or "") if jumps else None
+        if back_to is not None:
+            self._jumps += 1
+            talk.go_back(back_to)
+            self._annotate(talk, record, line, "went_back", {"parentUuid": back_to})
 
-    def _respond(self, talk: _Talk) -> None:
-        """No line of the pending response follows."""
-        pending, talk.pending = talk.pending, None
-        if pending is None:
-            return
-        conversation, record, message = talk.conversation, pending.record, pending.message
-        told = said(message)
-        calls, shared = calls_in(
-            told.uses, conversation.origin, conversation.turn, pending.at, pending.source, told.arguments
-        )
-        for call_id in shared:
-            record.warn("duplicate-call-id", SHARED_ID.format(call_id))
-        content, text, _ = read_content(told.blocks)
-        for kind in unread_kinds(content):
-            record.warn("unread-content", f"a block of type `{kind}` is kept, and no rule looks into it")
-        usage, unread = read_usage(message.get("usage"), text_field(message, "model"))
-        for problem in unread:
-            record.warn("bad-usage", problem, ("message", "usage"))
-        conversation.answered(
-            Answer(
-                content=content,
-                text=text,
-                calls=calls,
-                at=pending.at,
-                source=pending.source,
-                model=text_field(message, "model"),
-                stop_reason=text_field(message, "stop_reason"),
-                latency_ms=pending.latency_ms,
-                usage=usage,
-            )
-        )
-        conversation.said({"role": "assistant", "content": message["content"]})
-        self._cut = self._cut or conversation.cut
-        for heard, results, source in pending.heard:
-            self._hear(talk, heard, results, source)
-
-    # Whose line it is
-
-    def _talk(self, value: dict[str, Any], message: dict[str, Any] | None = None) -> _Talk:
-        origin = self._origin(value, message)
-        talk = self._talks.get(origin)
+    def _talk(self, line: Line, part: Part) -> Talk:
+        key: str | Origin = self._session
+        if line.isSidechain or part.run is not None or line.parent_tool_use_id is not None:
+            key = self._agents.origin_of(line, self._session, part, self._part.branches.callers)
+        talk = self._talks.get(key)
         if talk is None:
-            conversation = Conversation(self._assembler, self._assembler.lane_for(origin), Settings(), bounded=True)
-            talk = self._talks[origin] = _Talk(conversation)
+            talk = self._talks[key] = Talk(Origin(key) if isinstance(key, str) else key, self._shared)
         return talk
 
-    def _lane(self, talk: _Talk) -> Any:
-        return self._assembler.lane_for(talk.conversation.origin)
 
-    def _origin(self, value: dict[str, Any], message: dict[str, Any] | None) -> Origin:
-        caller = text_field(value, "parent_tool_use_id")
-        if not value.get("isSidechain") and caller is None:
-            return Origin(self._session)
-        uuid = text_field(value, "uuid")
-        run = text_field(value, "agentId") or caller or (self._branches.root_of(uuid) if uuid is not None else "1")
-        known = self._runs.get((self._session, run))
-        if known is not None:
-            return known
-        prompt = (message or {}).get("content")
-        agent = self._agents.get(prompt) if isinstance(prompt, str) else None
-        agent = agent or (self._agents.get(caller) if caller is not None else None)
-        origin = Origin(self._session, run=run, parent_run=self._session, agent=agent)
-        self._runs[self._session, run] = origin
-        return origin
+def _misshapen(message: Any, kind: str) -> Misshapen:
+    """What is wrong with a message that is no message of this kind."""
+    if role_of(message) != kind:
+        return Misshapen(f"a line of type `{kind}` has a message of another role", ("role",))
+    return Misshapen("a message has no `content`")

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.adapters.importers.formats.otlp.wire import Export, LogRecord, WireSpan, decode_export, mapping, plain
-from bylaw.adapters.importers.formats.spans import genai, openinference
+from bylaw.adapters.importers.formats.otlp.wire import (
+    Export,
+    LogRecord,
+    WireSpan,
+    decode_export,
+    is_foreign,
+    mapping,
+    plain,
+)
+from bylaw.adapters.importers.formats.reader import report
+from bylaw.adapters.importers.formats.spans import genai, openinference, vercel
 from bylaw.adapters.importers.formats.spans.attributes import text
 from bylaw.adapters.importers.formats.spans.reader import SpanReader
 from bylaw.adapters.importers.formats.spans.span import Span
@@ -19,6 +28,8 @@ from bylaw.adapters.importers.records.lines import Block
 from bylaw.adapters.importers.records.place import Place, placed
 from bylaw.model.source import Locator
 
+KEEP_APART = "keep what other recorders wrote in a file of its own"
+
 
 def claims(value: Any) -> bool:
     return isinstance(value, dict) and any(
@@ -27,8 +38,10 @@ def claims(value: Any) -> bool:
 
 
 def interpret(span: Span) -> None:
-    """By whichever vocabulary the span speaks. A span may speak both, and then OpenInference's says its kind."""
-    if openinference.KIND in span.attributes or not genai.interpret(span):
+    """By whichever vocabulary the span speaks. Others than OpenTelemetry's may be mixed with it, and say more."""
+    if vercel.OPERATION in span.attributes and openinference.KIND not in span.attributes:
+        vercel.interpret(span)
+    elif openinference.KIND in span.attributes or not genai.interpret(span):
         openinference.interpret(span)
 
 
@@ -42,6 +55,8 @@ class OtlpReader(SpanReader):
                 if again is None:
                     continue
                 export = again[0]
+            if not export.resourceSpans and not export.resourceLogs and is_foreign(raw):
+                report(self._problems, place, raw, (), code="unknown-kind", message="this is no OTLP", help=KEEP_APART)
             self._add(export, place, len(raw))
 
     def interpret(self, span: Span) -> None:
@@ -51,7 +66,7 @@ class OtlpReader(SpanReader):
         spans = [
             span
             for resource in export.resourceSpans
-            for scope in (*resource.scopeSpans, *resource.instrumentationLibrarySpans)
+            for scope in resource.scopeSpans + resource.instrumentationLibrarySpans
             for span in scope.spans
         ]
         logs = [log for resource in export.resourceLogs for scope in resource.scopeLogs for log in scope.logRecords]

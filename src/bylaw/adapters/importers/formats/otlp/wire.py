@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 
 class AnyValue(Struct, gc=False):
@@ -93,8 +93,18 @@ class Export(Struct, gc=False):
 
 
 decode_export = msgspec.json.Decoder(Export).decode
+_SIGNALS = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles"))
 _MOST_LEVELS = 100
 """an attribute that is nested deeper than this is not looked into"""
+
+
+def is_foreign(raw: bytes) -> bool:
+    """Of a record that has neither spans nor logs: whether it is no OTLP. Metrics are, and so is an empty export."""
+    try:
+        signals = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.DecodeError:
+        return False
+    return bool(signals) and _SIGNALS.isdisjoint(signals)
 
 
 def plain(value: AnyValue | None, level: int = 0) -> Any:
@@ -117,7 +127,12 @@ def plain(value: AnyValue | None, level: int = 0) -> Any:
 
 
 def mapping(attributes: list[KeyValue]) -> dict[str, Any]:
-    return {item.key: plain(item.value) for item in attributes}
+    found: dict[str, Any] = {}
+    for item in attributes:
+        value = item.value
+        text = None if value is None else value.stringValue
+        found[item.key] = plain(value) if text is None else text
+    return found
 
 
 def _number(value: str | int) -> Any:

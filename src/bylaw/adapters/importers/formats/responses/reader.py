@@ -7,7 +7,7 @@ one. Responses are of one session where they name the same conversation, or each
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -34,8 +34,9 @@ from bylaw.adapters.importers.formats.responses.items import (
     messages_of,
     output_of,
 )
+from bylaw.adapters.importers.records.jsontext import Kept, decode_whole
 from bylaw.adapters.importers.records.problems import Problems
-from bylaw.model.events import Annotation, ToolResult
+from bylaw.model.events import Annotation, Deferred, ToolResult
 from bylaw.model.source import Locator
 
 _SAMPLED = 50
@@ -77,6 +78,8 @@ class _Saying(Struct, eq=False):
 
 
 class ResponsesReader(ConversationReader):
+    kept: ClassVar[Kept | None] = {"request": frozenset(("input",)), "response": frozenset(("input",))}
+
     def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
         super().__init__(problems, streamed)
         self._saying: _Saying | None = None
@@ -152,16 +155,15 @@ class ResponsesReader(ConversationReader):
         tools = response.get("tools")
         settings = Settings(params=params or None, tools=tools if isinstance(tools, list) and tools else None)
         conversation = Conversation(self._assembler, lane, settings, bounded=True)
-        for item in asked if isinstance(asked, list) else ():
-            if isinstance(item, dict) and text_field(item, "type") in HEARD:
-                known = lane.calls.get(output_of(item).call_id or "")
-                if known is not None and not known.answered:
-                    _tell(conversation, output_of(item), time_of(item), source)
-        messages = messages_of(asked)
-        orders = response.get("instructions")
-        if isinstance(orders, str):
-            messages = [{"role": "system", "content": orders}, *(messages or ())]
-        conversation.asked(messages, source)
+        if any(not known.answered for known in lane.calls.values()):
+            asked = decode_whole(asked)
+            for item in asked if isinstance(asked, list) else ():
+                if isinstance(item, dict) and text_field(item, "type") in HEARD:
+                    known = lane.calls.get(output_of(item).call_id or "")
+                    if known is not None and not known.answered:
+                        _tell(conversation, output_of(item), time_of(item), source)
+        orders = text_field(response, "instructions")
+        conversation.asked(None if asked is orders is None else Deferred(_messages, (orders, asked)), source)
         saying = _Saying(record, path, Given())
         for index, item in enumerate(response["output"]):
             try:
@@ -216,6 +218,13 @@ class ResponsesReader(ConversationReader):
 
     def _mark(self, conversation: Conversation, item: dict[str, Any], kind: str, source: Locator) -> None:
         self._assembler.add(Annotation(origin=conversation.origin, source=source, label=kind, data=item))
+
+
+def _messages(held: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
+    """What a response was asked: its instructions, and its input as it was recorded."""
+    orders, asked = held
+    messages = messages_of(decode_whole(asked))
+    return messages if orders is None else [{"role": "system", "content": orders}, *(messages or ())]
 
 
 def _say(saying: _Saying, item: dict[str, Any], kind: str) -> None:

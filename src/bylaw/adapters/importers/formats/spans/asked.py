@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bylaw.adapters.importers.formats.chat.message import Result, results_in
-from bylaw.adapters.importers.formats.spans.messages import chat_message, listed
+from bylaw.adapters.importers.formats.spans.attributes import Element
+from bylaw.adapters.importers.formats.spans.messages import chat_message, listed, pieces
 from bylaw.model.events import Deferred
 
 
@@ -25,7 +26,7 @@ class Asked:
         system: list[dict[str, Any]] | None = None,
         each: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        """`read` gets at what is recorded; `system` goes before it; `each` is done to each message."""
+        """`recorded` may still be JSON, `read` gets at it, `system` goes before it, `each` is done to each message."""
         self._recorded = recorded
         self._read = read
         self._system = system
@@ -35,16 +36,16 @@ class Asked:
         return Deferred(Asked.messages, self)
 
     def messages(self) -> list[dict[str, Any]] | None:
-        found = [message for one in self._listed() or () for message in self._converted(one)]
+        found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]
         return [*(self._system or ()), *found] or None
 
     def results(self, wanted: set[str]) -> tuple[list[Result], list[Result]]:
-        """The latest result of each of these calls, and those without an id since the last answer, in their order."""
+        """The latest result of each of these calls; where one lacks, also those without an id since the last answer."""
         by_id: dict[str, Result] = {}
         nameless: list[Result] = []
         answered = False
-        for one in reversed(self._listed() or ()):
-            for message in reversed(list(self._converted(one))):
+        for one in reversed(pieces(self._read_once()) or ()):
+            for message in reversed(self._converted(one)):
                 if message.get("role") == "assistant":
                     answered = True
                     if not wanted.isdisjoint(_ids(message)):
@@ -55,19 +56,18 @@ class Asked:
                         nameless += [] if answered else [result]
                     elif result.call_id in wanted:
                         by_id.setdefault(result.call_id, result)
-            if answered and len(by_id) == len(wanted):
-                break
+            if len(by_id) == len(wanted):
+                return list(by_id.values())[::-1], []  # no call is left that one without an id could be of
         return list(by_id.values())[::-1], nameless[::-1]
 
-    def _listed(self) -> list[Any] | None:
+    def _read_once(self) -> Any:
         if self._read is not None:
             self._recorded, self._read = self._read(self._recorded), None
-        if not isinstance(self._recorded, list):
-            self._recorded = listed(self._recorded)
-        return listed(self._recorded)
+        return self._recorded
 
-    def _converted(self, one: Any) -> Iterator[dict[str, Any]]:
-        return chat_message(one) if self._each is None else map(self._each, chat_message(one))
+    def _converted(self, one: Any) -> list[dict[str, Any]]:
+        found = chat_message(one.nested() if type(one) is Element else one)
+        return found if self._each is None else [self._each(message) for message in found]
 
 
 def _ids(message: dict[str, Any]) -> Iterator[str]:

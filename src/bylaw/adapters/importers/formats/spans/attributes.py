@@ -20,6 +20,36 @@ def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
     return _lists(tree) if tree else None
 
 
+class Element(dict[str, Any]):
+    """An element of a flattened list, still flattened itself."""
+
+    def nested(self) -> Any:
+        tree: dict[str, Any] = {}
+        for key, value in self.items():
+            _put(tree, key.split(".", _MOST_PARTS - 1), value)
+        return _lists(tree, 1)
+
+
+def elements(attributes: dict[str, Any], prefix: str) -> list[Element] | None:
+    """The list below `prefix`, for one who looks at few of its elements. None where it is no plain list of objects."""
+    start = prefix + "."
+    found: dict[str, Element] = {}
+    for key, value in attributes.items():
+        if key.startswith(start):
+            index, _, rest = key[len(start) :].partition(".")
+            if not rest or not index.isdigit() or not index.isascii():
+                return None
+            element = found.get(index)
+            if element is None:
+                element = found[index] = Element()
+            element[rest] = value
+    return None if prefix in attributes else [found[index] for index in sorted(found, key=_by_number)]
+
+
+def _by_number(index: str) -> tuple[int, str]:
+    return len(index.lstrip("0")), index.lstrip("0")
+
+
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
     for step in path[:-1]:
         below = tree.get(step)
@@ -36,26 +66,24 @@ def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
 def _lists(value: Any, level: int = 0) -> Any:
     if not isinstance(value, dict) or level > _MOST_PARTS:
         return value
-    if value and all(key.isascii() and key.isdigit() for key in value):
-        return [
-            _lists(value[key], level + 1)
-            for key in sorted(value, key=lambda key: (len(key.lstrip("0")), key.lstrip("0")))
-        ]
-    return {key: _lists(item, level + 1) for key, item in value.items()}
+    found = {key: _lists(item, level + 1) if type(item) is dict else item for key, item in value.items()}
+    first = next(iter(found), "")
+    if first.isdigit() and all(key.isdigit() and key.isascii() for key in found):
+        return [found[key] for key in sorted(found, key=_by_number)]
+    return found
 
 
 def first(attributes: dict[str, Any], *keys: str) -> Any:
     """The first of these that is there."""
     for key in keys:
-        value = attributes.get(key)
-        if value is not None:
+        if key in attributes and (value := attributes[key]) is not None:
             return value
     return None
 
 
 def text(attributes: dict[str, Any], *keys: str) -> str | None:
+    """The first of these that is text, and not empty."""
     for key in keys:
-        value = attributes.get(key)
-        if isinstance(value, str) and value:
+        if key in attributes and (value := attributes[key]) and isinstance(value, str):
             return value
     return None

@@ -22,6 +22,7 @@ class _Trace(Struct, eq=False):
 class Forest:
     def __init__(self) -> None:
         self._traces: dict[str, _Trace] = {}
+        self._latest: _Trace | None = None
         self._size = 0
         self._unnamed = 0
         self._released: set[int] = set()
@@ -62,11 +63,13 @@ class Forest:
         return [list(trace.spans.values()) for trace in traces.values()]
 
     def _touched(self, name: str, size: int) -> _Trace:
-        trace = self._traces.pop(name, None)
-        if trace is None:
-            trace = _Trace()
-            self.torn = self.torn or hash(name) in self._released
-        self._traces[name] = trace
+        trace = self._traces.get(name)
+        if trace is None or trace is not self._latest:
+            self._traces.pop(name, None)
+            if trace is None:
+                trace = _Trace()
+                self.torn = self.torn or hash(name) in self._released
+            self._traces[name] = self._latest = trace
         trace.size += size
         self._size += size
         return trace

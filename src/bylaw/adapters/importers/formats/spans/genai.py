@@ -26,16 +26,19 @@ _MESSAGE_EVENTS = {
 _CHOICE = "gen_ai.choice"
 _CONTENT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
-_PARAMS = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_tokens",
-    "stop_sequences",
-    "seed",
-    "frequency_penalty",
-    "presence_penalty",
-)
+_PARAMS = {
+    f"gen_ai.request.{name}": name
+    for name in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "stop_sequences",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+    )
+}
 
 
 def interpret(span: Span) -> bool:
@@ -92,7 +95,7 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
     reasons = parsed(attributes.get("gen_ai.response.finish_reasons"))
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
     told = (answer or {}).get("finish_reason")
-    params = {key: value for key in _PARAMS if (value := attributes.get(f"gen_ai.request.{key}")) is not None}
+    params = {_PARAMS[key]: attributes[key] for key in _PARAMS if attributes.get(key) is not None}
     tools = parsed(first(attributes, "gen_ai.tool.definitions"))
     return ModelCall(
         model=text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
@@ -114,7 +117,7 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[Asked | None, dict
         asked = unflatten(attributes, "gen_ai.prompt")
     if outputs is None:
         outputs = chat_messages(unflatten(attributes, "gen_ai.completion"), "assistant")
-    told, choice, reason = _message_events(span)
+    told, choice, reason = _message_events(span) if span.events else ([], None, None)
     asked = told or None if asked is None else asked
     orders: list[dict[str, Any]] | None = None
     if system is not None:

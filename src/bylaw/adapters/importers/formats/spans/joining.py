@@ -41,6 +41,8 @@ class Run(Struct, eq=False):
 
 def join(turns: list[Turn], runs: list[Run]) -> list[Run]:
     """Find each run's turn. Both are in the order of time. Returns the runs whose turn tells another story."""
+    if not runs:
+        return []
     open_calls = _Calls(turns)
     named = [run for run in runs if run.tool.call_id is not None]
     # Those with ids first, so that none without takes a call that is another's.

@@ -6,10 +6,13 @@ Known shapes: OpenAI's and Anthropic's own; OpenTelemetry's `parts`; LangChain's
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from bylaw.adapters.importers.assembly.arguments import read_arguments
+from bylaw.adapters.importers.records.jsontext import REFUSED, decode_whole
 
 _ROLES = {"ai": "assistant", "model": "assistant", "human": "user", "chat": "user", "function": "tool"}
 _CLASSES = {
@@ -21,7 +24,10 @@ _CLASSES = {
     "FunctionMessage": "tool",
 }
 _LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASSES)
+_AROUND = frozenset(("kwargs", "data"))
+"""what holds a message that has a role"""
 _TOLD = ("finish_reason", "stop_reason")
+_pieces = msgspec.json.Decoder(list[Raw]).decode
 
 
 def parsed(value: Any) -> Any:
@@ -39,35 +45,56 @@ def chat_messages(value: Any, role: str = "user") -> list[dict[str, Any]] | None
 
 def listed(value: Any) -> list[Any] | None:
     """The messages that are recorded, each as it is."""
-    value = parsed(value)
+    value = parsed(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
         held = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
         value = value if held is None else held
     if value is None:
         return None
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]  # LangChain's lists of lists: one list a prompt
-    return value if isinstance(value, list) else [value]
+    if not isinstance(value, list):
+        return [value]
+    only = decode_whole(value[0]) if len(value) == 1 else None
+    return only if isinstance(only, list) else value  # LangChain's lists of lists: one list a prompt
 
 
-def chat_message(value: Any, role: str = "user") -> Iterator[dict[str, Any]]:
+def pieces(value: Any) -> list[Any] | None:
+    """The same, where a list that is still JSON is only divided: for one who looks at few of them."""
+    if type(value) is Raw and bytes(value)[:1] != b"[":
+        value = decode_whole(value)  # text may hold JSON in its turn
+    found = _divided(value)
+    if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
+        found = _divided(found[0])
+    return listed(value) if found is None else found
+
+
+def _divided(value: Any) -> list[Raw] | None:
+    if type(value) is not Raw and (type(value) is not str or value.lstrip()[:1] != "["):
+        return None
+    try:
+        return _pieces(value)
+    except REFUSED:
+        return None
+
+
+def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     """One message; several where it carries the results of several calls."""
+    if type(value) is Raw:
+        value = decode_whole(value)
     if isinstance(value, str):
-        yield {"role": role, "content": value}
-        return
+        return [{"role": role, "content": value}]
     if not isinstance(value, dict):
-        return
-    value = _unwrapped(value)
-    known = value.get("role") if isinstance(value.get("role"), str) else None
-    known = _ROLES.get(known, known) if known is not None else role
+        return []
+    if "role" not in value or not value.keys().isdisjoint(_AROUND):
+        value = _unwrapped(value)
+    known = value.get("role")
+    known = _ROLES.get(known, known) if isinstance(known, str) else role
     if isinstance(value.get("parts"), list):
-        yield from _of_parts(value, known)
-        return
+        return _of_parts(value, known)
     message = {**value, "role": known}
     calls = value.get("tool_calls")
     if isinstance(calls, list):
         message["tool_calls"] = [_call(call) for call in calls]
-    yield message
+    return [message]
 
 
 def _is_list(value: Any) -> bool:
@@ -122,24 +149,26 @@ def _call(call: Any) -> Any:
     if isinstance(function, dict):
         return call
     name = function if isinstance(function, str) else call.get("name")
-    given = next((call[key] for key in ("args", "arguments", "input") if key in call), None)
+    given = call["args"] if "args" in call else call.get("arguments", call.get("input"))
     return {"id": call.get("id"), "function": {"name": name, "arguments": given}}
 
 
 # OpenTelemetry's parts
 
 
-def _of_parts(value: dict[str, Any], role: str) -> Iterator[dict[str, Any]]:
+def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
     blocks: list[Any] = []
     for part in value["parts"]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind in ("tool_call_response", "server_tool_call_response"):
-            yield _response(part)
+            messages.append(_response(part))
         else:
             blocks.append(_block(part, kind))
     if blocks or not value["parts"]:
         told = {key: value[key] for key in _TOLD if isinstance(value.get(key), str)}
-        yield {"role": role, "content": blocks, **told}
+        messages.append({"role": role, "content": blocks, **told})
+    return messages
 
 
 def _response(part: dict[str, Any]) -> dict[str, Any]:

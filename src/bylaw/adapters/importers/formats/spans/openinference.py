@@ -8,17 +8,21 @@ from msgspec import UNSET
 
 from bylaw.adapters.importers.assembly.arguments import read_arguments
 from bylaw.adapters.importers.formats.spans.asked import Asked
-from bylaw.adapters.importers.formats.spans.attributes import first, text, unflatten
+from bylaw.adapters.importers.formats.spans.attributes import elements, first, text, unflatten
 from bylaw.adapters.importers.formats.spans.messages import chat_messages, merged, parsed
 from bylaw.adapters.importers.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
 
 KIND = "openinference.span.kind"
+_ASKED = "llm.input_messages"
 _ROOTS = ("llm", "openinference", "input", "output", "tool", "tool_call", "session", "agent", "metadata")
 
 
 def flat(attributes: dict[str, Any]) -> dict[str, Any]:
     """Attributes with dotted keys, also where a store nested them."""
-    if not any(isinstance(attributes.get(root), dict) for root in _ROOTS):
+    for root in _ROOTS:
+        if root in attributes and isinstance(attributes[root], dict):
+            break
+    else:
         return attributes
     found: dict[str, Any] = {}
     waiting = [("", attributes)]
@@ -53,7 +57,12 @@ def interpret(span: Span) -> bool:
     return True
 
 
-def _model(attributes: dict[str, Any]) -> ModelCall:
+def _model(recorded: dict[str, Any]) -> ModelCall:
+    # What it was asked is most of what is recorded, and mostly not looked at.
+    attributes = {key: value for key, value in recorded.items() if not key.startswith(_ASKED)}
+    is_asked = len(attributes) < len(recorded) or any(
+        key.startswith(("llm.prompts", "input.value")) for key in attributes
+    )
     outputs = chat_messages(unflatten(attributes, "llm.output_messages"), "assistant")
     if outputs is None and isinstance(value := attributes.get("output.value"), str):
         outputs = chat_messages(_output(parsed(value), value), "assistant")
@@ -63,7 +72,7 @@ def _model(attributes: dict[str, Any]) -> ModelCall:
     answer = merged(outputs)
     return ModelCall(
         model=text(attributes, "llm.model_name"),
-        messages=Asked(attributes, read=_asked, each=_as_blocks) if _is_asked(attributes) else None,
+        messages=Asked(recorded, read=_asked, each=_as_blocks) if is_asked else None,
         params=params if isinstance(params, dict) and params else None,
         tools=tools,
         answer=None if answer is None else _as_blocks(answer),
@@ -72,12 +81,8 @@ def _model(attributes: dict[str, Any]) -> ModelCall:
     )
 
 
-def _is_asked(attributes: dict[str, Any]) -> bool:
-    return any(key.startswith(("llm.input_messages", "llm.prompts", "input.value")) for key in attributes)
-
-
 def _asked(attributes: dict[str, Any]) -> Any:
-    found = unflatten(attributes, "llm.input_messages")
+    found = elements(attributes, _ASKED) or unflatten(attributes, _ASKED)
     return _prompt(attributes) if found is None else found
 
 

@@ -95,8 +95,10 @@ def tokens(
     reasoning: Any = None,
 ) -> Usage | None:
     """Usage by the numbers themselves: a part that is larger than its whole was recorded beside it."""
+    if input is output is read is written is reasoning is None:
+        return None
     counts = [count_of(value) for value in (input, output, read, written, reasoning)]
-    if all(count is None for count in counts):
+    if counts == _NO_COUNTS:
         return None
     whole, out, cached, wrote, thought = counts
     beside = (cached or 0) + (wrote or 0)
@@ -107,8 +109,13 @@ def tokens(
     return Usage(whole, out, cached, wrote, thought, recorded)
 
 
+_NO_COUNTS = [None] * 5
+
+
 def count_of(value: Any) -> int | None:
     """A whole number of tokens, also where it was recorded as text."""
+    if value is None or (type(value) is int and value >= 0):
+        return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         return int(value)
     if isinstance(value, float) and value.is_integer():

@@ -46,11 +46,11 @@ class Telling:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
-            if isinstance(about, ModelCall):
+            if type(about) is ModelCall:
                 turn = Turn(span, when, about, self._said(span, about), origin)
                 self._turns.append(turn)
                 steps.append((when, _ANSWER, number, self._answer, turn))
-            elif isinstance(about, ToolRun):
+            elif type(about) is ToolRun:
                 run = Run(span, when, about, origin)
                 self._runs.append(run)
                 ended = when if span.end is None else max(span.end, when)
@@ -64,7 +64,8 @@ class Telling:
         for run in self._runs:
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
-        for *_, step, what in sorted(steps, key=lambda step: step[:3]):
+        steps.sort()  # no two are equal in their first three parts
+        for _, _, _, step, what in steps:
             step(what)
 
     # A model's span
@@ -133,7 +134,7 @@ class Telling:
 
     def _results_in(self, asked: Asked | None, lane: Lane, span: Span) -> None:
         """What the model is told of calls that nothing has told of yet."""
-        wanted = {call_id for call_id, known in lane.calls.items() if not known.answered}
+        wanted = {call_id for call_id, known in lane.calls.items() if not known.answered} if lane.calls else None
         if not wanted or asked is None:
             return
         found, nameless = asked.results(wanted)

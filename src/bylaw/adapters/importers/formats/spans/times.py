@@ -12,20 +12,19 @@ _DURATION = re.compile(r"(?:P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)
 
 def moment(value: Any) -> tuple[float | None, str | float | None]:
     """Seconds since 1970, and the time as recorded: text, or a number whose size tells its unit."""
-    if isinstance(value, bool) or value is None:
+    if isinstance(value, str):
+        if not (value.isdigit() and value.isascii() and len(value) < 24):
+            try:
+                return (seconds(value), value) if value else (None, None)
+            except (OverflowError, OSError):
+                return None, value
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
         return None, None
-    if isinstance(value, (int, float)):
-        found = _scaled(float(value))
-        return found, found
-    if not isinstance(value, str) or not value:
-        return None, None
-    if value.isascii() and value.isdigit() and len(value) < 24:
-        found = _scaled(float(value))
-        return found, found
     try:
-        return seconds(value), value
-    except (OverflowError, OSError):
-        return None, value
+        found = _scaled(float(value))
+    except OverflowError:  # an absurd number
+        return None, None
+    return found, found
 
 
 def nanoseconds(value: str | int | None) -> float | None:

@@ -22,6 +22,8 @@ class Tree:
         named = {span.session for span in spans if span.session is not None}
         self._only_session = next(iter(named)) if len(named) == 1 else None
         self._origins: dict[tuple[str, str | None, str | None], Origin] = {}
+        self._agents: dict[str | None, list[Span]] = {None: []}
+        """spans of agents from the nearest on, by the span that a span stands below"""
 
     def above(self, span: Span) -> Iterator[Span]:
         """The spans around one, from the nearest on."""
@@ -34,24 +36,35 @@ class Tree:
 
     def session_of(self, span: Span, fallback: str) -> str:
         """The session a span names, else one above it, else the only one of its trace; else the trace is one."""
+        if span.session:
+            return span.session
         named = (one.session for one in (span, *self.above(span)) if one.session is not None)
         return next(named, None) or self._only_session or span.trace or fallback
 
     def origin_of(self, span: Span, session: str) -> Origin:
         """The agent at work, and the one above it."""
-        agents = [one for one in (span, *self.above(span)) if isinstance(one.about, AgentRun)]
+        agents = self._agents_around(span)
         run = agents[0] if agents else None
-        key = (session, run.id if run is not None else None, None if run is not None else span.agent)
-        if key not in self._origins:
+        key = (session, None, span.agent) if run is None else (session, run.id, None)
+        origin = self._origins.get(key)
+        if origin is None:
             outer = agents[1] if len(agents) > 1 else None
-            self._origins[key] = Origin(
+            origin = self._origins[key] = Origin(
                 session,
                 run=key[1],
                 parent_run=None if outer is None else outer.id,
                 agent=_name(run) if run is not None else span.agent,
                 parent_agent=None if outer is None else _name(outer),
             )
-        return self._origins[key]
+        return origin
+
+    def _agents_around(self, span: Span) -> list[Span]:
+        """Spans below the same one are within the same agents, so these are looked for once."""
+        agents = self._agents.get(span.parent)
+        if agents is None:
+            agents = [one for one in self.above(span) if type(one.about) is AgentRun]
+            self._agents[span.parent] = agents
+        return [span, *agents] if type(span.about) is AgentRun else agents
 
     def _merge(self) -> None:
         """A model's span inside of a model's, or a tool's inside of the same tool's, is one call recorded twice.
@@ -60,6 +73,8 @@ class Tree:
         """
         inner: dict[str, list[Span]] = {}
         for span in self.spans:
+            if span.parent not in self._by_id:
+                continue
             if isinstance(span.about, ModelCall):
                 outer = next((one for one in self.above(span) if isinstance(one.about, (ModelCall, AgentRun))), None)
                 if outer is not None and outer is not span and isinstance(outer.about, ModelCall):
@@ -79,8 +94,11 @@ class Tree:
 
     def _fall_back(self) -> None:
         """An agent with no model's span below: what went into it and came out is all there is, so that is a turn."""
-        busy = {above.id for span in self.spans if isinstance(span.about, ModelCall) for above in self.above(span)}
-        lone = [span for span in self.spans if isinstance(span.about, AgentRun) and span.id not in busy]
+        agents = [span for span in self.spans if type(span.about) is AgentRun]
+        if not agents:
+            return
+        busy = {above.id for span in self.spans if type(span.about) is ModelCall for above in self.above(span)}
+        lone = [span for span in agents if span.id not in busy]
         for span in sorted(lone, key=lambda span: -sum(1 for _ in self.above(span))):
             assert isinstance(span.about, AgentRun)
             if span.about.whole is None or span.id in busy:
@@ -114,6 +132,8 @@ def _absorb_model(outer: ModelCall, inner: ModelCall) -> None:
 def _absorb_tool(outer: object, inner: ToolRun) -> bool:
     if not isinstance(outer, ToolRun) or outer.name != inner.name:
         return False
+    if None not in (outer.call_id, inner.call_id) and outer.call_id != inner.call_id:
+        return False  # a tool that calls itself
     if not outer.has_arguments:
         outer.arguments, outer.raw_arguments = inner.arguments, inner.raw_arguments
     if outer.result is UNSET:

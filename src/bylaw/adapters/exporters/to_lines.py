@@ -21,6 +21,7 @@ from bylaw.adapters.importers.formats.bylaw.wire import (
     ToolResultLine,
     UsageLine,
 )
+from bylaw.adapters.importers.records.jsontext import decode_list
 from bylaw.model.events import (
     Annotation,
     Deferred,
@@ -37,14 +38,14 @@ from bylaw.model.events import (
 from bylaw.model.source import Locator
 
 
-def line_of(event: Event, here: Locator) -> Line:
-    """The line of an event that will stand at `here`."""
+def line_of(event: Event, here: Locator | None) -> Line:
+    """The line of an event that will stand at `here`; None where a line does not say where it stands."""
     line = _fields_of(event)
     origin, source = event.origin, event.source
     line.session, line.run, line.parent_run = origin.session, origin.run, origin.parent_run
     line.agent, line.parent_agent = origin.agent, origin.parent_agent
     line.turn, line.at = event.turn, event.at
-    if source != here:
+    if here is None or source != here:
         line.source = None if source is None else LocatorLine(source.file, source.line, source.item)
     return line
 
@@ -112,12 +113,18 @@ def _usage(usage: Usage) -> UsageLine:
 
 
 def _raw(held: list[Any] | Deferred | None) -> Raw | UnsetType:
-    """Messages or tools as JSON. What is not decoded yet is decoded for this only, not to be kept."""
-    if isinstance(held, Deferred) and held.decode is not None:
+    """Messages or tools as JSON."""
+    if isinstance(held, Deferred) and held.decode is decode_list:
         undecoded = held.held
         if isinstance(undecoded, Raw) and b"\n" not in bytes(undecoded):
             return undecoded
-        held = held.decode() if undecoded is UNSET else held.decode(undecoded)
-    elif isinstance(held, Deferred):
-        held = held.get()
-    return UNSET if held is None else Raw(msgspec.json.encode(held))
+    found = undeferred(held)
+    return UNSET if found is None else Raw(msgspec.json.encode(found))
+
+
+def undeferred(held: list[Any] | Deferred | None) -> list[Any] | None:
+    """Messages or tools. What is not decoded yet is decoded for this only, not to be kept."""
+    if isinstance(held, Deferred) and held.decode is not None:
+        found: list[Any] | None = held.decode() if held.held is UNSET else held.decode(held.held)
+        return found
+    return held.get() if isinstance(held, Deferred) else held

@@ -1,0 +1,162 @@
+"""Traces out: in Bylaw's own format, or in one that other tools read. What is written is read back as it was.
+
+Each event is a line of Bylaw JSONL (`lines`, `to_lines`). In another format that line is carried along, less what the
+format's own places hold (`slot`); `importers/formats/restored` puts both together again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import chain
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
+
+from bylaw.adapters.exporters.destination import appearing
+from bylaw.adapters.exporters.names import EXPORTS, format_for
+from bylaw.model.conversion import Conversion
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Event
+from bylaw.model.ports import TraceSource
+from bylaw.model.trace import Trace
+
+if TYPE_CHECKING:
+    from bylaw.adapters.exporters.bylaw import TraceWriter
+
+__all__ = ["EXPORTS", "TraceWriter", "export_trace", "format_for", "write_trace"]
+
+
+class Writer(Protocol):
+    """Writes one trace, event by event."""
+
+    def write(self, event: Event) -> None: ...
+    def close(
+        self,
+        *,
+        complete: bool = True,
+        header: dict[str, Any] | None = None,
+        notes: Iterable[str] = (),
+        problems: Iterable[Diagnostic] = (),
+        skipped: int = 0,
+    ) -> None:
+        """Write what has waited, and what only the end can tell."""
+
+    def remarks(self) -> list[str]:
+        """What the user should know of what was written."""
+
+
+def export_trace(
+    trace: TraceSource, path: str | os.PathLike[str], *, to: str | None = None, overwrite: bool = False
+) -> Conversion:
+    """Write a trace in a format of `EXPORTS`, by default the one that the name asks for. `-` is standard output.
+
+    The file appears when it is whole; without events there is none. A trace that streams is not held in memory (in
+    `atif`: a session at a time). Raises InputError, FileExistsError, OSError.
+    """
+    path = os.fspath(path)
+    format = known_format(to, path)
+    events = iter(trace)
+    first = next(events, None)
+    if first is None:
+        return _conversion(trace, path, format, _Counts(), [])
+    counts, header = _Counts(), _header(trace)
+    with appearing(path, overwrite=overwrite) as file:
+        writer = _writer(format, path, file, trace)
+        for event in chain((first,), events):
+            counts.add(event)
+            writer.write(event)
+        writer.close(
+            complete=trace.complete,
+            header=None if _header(trace) == header else _header(trace),
+            notes=trace.notes,
+            problems=trace.problems,
+            skipped=trace.skipped,
+        )
+    return _conversion(trace, path, format, counts, writer.remarks())
+
+
+def known_format(to: str | None, path: str) -> str:
+    """Raises ValueError where there is no such format, or the name asks for none."""
+    found = format_for(path) if to is None else to
+    if found is None:
+        raise ValueError(f"path={path!r} does not say which format: give to= one of {', '.join(EXPORTS)}")
+    if found not in EXPORTS:
+        raise ValueError(f"to={found!r}: expected one of {', '.join(EXPORTS)}")
+    return found
+
+
+def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
+    """Write a trace as Bylaw JSONL; `.gz` and `.zst` compress it. One that streams is never held in memory."""
+    from bylaw.adapters.exporters.bylaw import TraceWriter
+
+    complete: bool | Literal["marked"] = trace.complete if isinstance(trace, Trace) else "marked"
+    header = _header(trace)
+    with TraceWriter(path, name=trace.name, format=trace.format, header=header, complete=complete) as writer:
+        writer.write_all(trace)
+        writer.close(
+            complete=trace.complete,
+            header=None if _header(trace) == header else _header(trace),
+            notes=trace.notes,
+            problems=trace.problems,
+            skipped=trace.skipped,
+        )
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.events = self.turns = 0
+        self._sessions: set[int] = set()
+        """hashes: a file may hold millions of sessions"""
+        self._latest = ""
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions)
+
+    def add(self, event: Event) -> None:
+        self.events += 1
+        self.turns += event.kind == "response"
+        session = event.origin.session
+        if session is not self._latest:
+            self._sessions.add(hash(session))
+            self._latest = session
+
+
+def _writer(format: str, path: str, file: IO[bytes], trace: TraceSource) -> Writer:
+    if format == "bylaw":
+        from bylaw.adapters.exporters.bylaw import TraceWriter
+
+        return TraceWriter(path, name=trace.name, format=trace.format, header=_header(trace), file=file)
+    if format == "atif":
+        from bylaw.adapters.exporters.atif.writer import AtifWriter
+
+        return AtifWriter(file, name=trace.name, format=trace.format, header=_header(trace))
+    from bylaw.adapters.exporters.otlp.writer import OtlpWriter
+
+    return OtlpWriter(file, name=trace.name, format=trace.format, header=_header(trace))
+
+
+def _conversion(trace: TraceSource, path: str, format: str, counts: _Counts, remarks: list[str]) -> Conversion:
+    return Conversion(
+        path=path,
+        format=format,
+        events=counts.events,
+        turns=counts.turns,
+        sessions=counts.sessions,
+        complete=trace.complete,
+        notes=(*trace.notes, *remarks),
+        problems=tuple(trace.problems),
+        skipped=trace.skipped,
+    )
+
+
+def _header(trace: TraceSource) -> dict[str, Any]:
+    header: dict[str, Any] = getattr(trace, "header", {})
+    return header
+
+
+def __getattr__(name: str) -> Any:
+    if name != "TraceWriter":
+        raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
+    from bylaw.adapters.exporters.bylaw import TraceWriter
+
+    return TraceWriter

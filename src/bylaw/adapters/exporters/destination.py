@@ -1,0 +1,86 @@
+"""Where a written trace goes: a file that appears whole or not at all, a pipe, standard output; packed by its name."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import secrets
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, cast
+
+STDOUT = "-"
+
+
+def open_packed(path: str) -> IO[bytes]:
+    """A file to write to, compressed where its name ends in `.gz` or `.zst`."""
+    if path.endswith(".gz"):
+        return cast(IO[bytes], gzip.open(path, "wb"))
+    if path.endswith(".zst"):
+        import zstandard
+
+        return cast(IO[bytes], zstandard.open(path, "wb"))
+    return open(path, "wb")
+
+
+@contextmanager
+def appearing(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
+    """What is written stands at `path` when all went well, and else nothing does. Raises FileExistsError, OSError.
+
+    Only a plain file is replaced: a device or a pipe is written through, and a link keeps pointing where it does.
+    """
+    if path == STDOUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    refuse_existing(path, overwrite=overwrite)
+    final = os.path.realpath(path)
+    if is_special(final):
+        with open(final, "wb") as out:
+            yield out
+        return
+    draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
+    try:
+        with _created(draft, path) as file, _packing(file, path) as out:
+            yield out
+        refuse_existing(path, overwrite=overwrite)
+        os.replace(draft, final)
+    except BaseException:
+        if os.path.exists(draft):
+            os.unlink(draft)
+        raise
+
+
+def refuse_existing(path: str, *, overwrite: bool) -> None:
+    if os.path.isdir(path):
+        raise IsADirectoryError(f"`{path}` is a folder")
+    if not overwrite and path != STDOUT and os.path.exists(path) and not is_special(path):
+        raise FileExistsError(f"`{path}` exists")
+
+
+def is_special(path: str) -> bool:
+    return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
+
+
+def _created(draft: str, path: str) -> IO[bytes]:
+    try:
+        return open(draft, "xb")
+    except OSError as problem:  # the user knows of no draft
+        raise OSError(problem.errno, problem.strerror, path) from None
+
+
+@contextmanager
+def _packing(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+    if path.endswith(".gz"):
+        # without a time and a name in it, the same trace gives the same bytes
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
+            yield cast(IO[bytes], packed)
+    elif path.endswith(".zst"):
+        import zstandard
+
+        with zstandard.ZstdCompressor().stream_writer(file, closefd=False) as writer:
+            yield cast(IO[bytes], writer)
+    else:
+        yield file

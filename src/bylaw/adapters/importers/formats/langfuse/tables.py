@@ -1,0 +1,78 @@
+"""Langfuse's blob export: a folder or a file for each table. `traces` and `scores` belong to `observations`.
+
+Only names are looked at here. `observations_v2` holds what both `traces` and `observations` do, and needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+_TABLE, _WHOLE = "observations", "observations_v2"
+_MOST_FILES = 10_000
+SUFFIXES = tuple(suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".csv") for packed in ("", ".gz", ".zst"))
+
+
+def is_table(path: str) -> bool:
+    """Whether a CSV file may be one of Langfuse's, by its name alone."""
+    return _table_of(path) in (_TABLE, _WHOLE)
+
+
+def beside(path: str, table: str) -> str | None:
+    """The file of another table that was written with this one; it may not be there."""
+    return _other(path, table) if _table_of(path) == _TABLE else None
+
+
+def all_beside(path: str, table: str) -> list[str]:
+    """All files of another table. One trace may have been written in one file and its observations in another."""
+    other = beside(path, table)
+    if other is None:
+        return []
+    folder = os.path.dirname(other)
+    if os.path.basename(folder) != table or os.path.islink(folder) or not os.path.isdir(folder):
+        return [other]
+    return [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MOST_FILES] if name.endswith(SUFFIXES)]
+
+
+def without_tables(names: Sequence[str]) -> list[str]:
+    """These files without those that are read together with another one of them."""
+    known = {os.path.abspath(name) for name in names}
+    places = {(_place(path), _table_of(path)) for path in known}
+    return [name for name in names if not _is_told(os.path.abspath(name), known, places)]
+
+
+def _is_told(path: str, known: set[str], places: set[tuple[str, str | None]]) -> bool:
+    table = _table_of(path)
+    if table == _TABLE:
+        return _other(path, _WHOLE) in known
+    return table in ("traces", "scores") and not {(_place(path), _TABLE), (_place(path), _WHOLE)}.isdisjoint(places)
+
+
+def _parts(path: str) -> tuple[str, str, str]:
+    """The folder around, the name of the folder, and the name of the file."""
+    folder, name = os.path.split(path)
+    return os.path.dirname(folder), os.path.basename(folder), name
+
+
+def _table_of(path: str) -> str | None:
+    _, folder, name = _parts(path)
+    return next((word for word in _candidates(folder, name) if word in (_TABLE, _WHOLE, "traces", "scores")), None)
+
+
+def _candidates(folder: str, name: str) -> Iterator[str]:
+    yield name.partition(".")[0]
+    yield folder
+
+
+def _place(path: str) -> str:
+    """Where an export lies: around the folders of its tables, or around its files."""
+    outer, _, name = _parts(path)
+    return os.path.dirname(path) if _table_of(name) is not None else outer
+
+
+def _other(path: str, table: str) -> str:
+    outer, _, name = _parts(path)
+    stem, dot, suffix = name.partition(".")
+    if stem == _table_of(path):
+        return os.path.join(os.path.dirname(path), table + dot + suffix)
+    return os.path.join(outer, table, name)

@@ -1,0 +1,71 @@
+"""The proxy between a recorded command and its models. It changes nothing, and looks only into what is a model's.
+
+Requests to the addresses in the child's environment and plain HTTP are heard by themselves. Of HTTPS it opens only the
+tunnels to hosts that are known to serve models, or that were named; every other tunnel passes unread and is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from fnmatch import fnmatchcase
+
+from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
+from bylaw.adapters.live.proxy.authority import Authority
+from bylaw.adapters.live.proxy.runs import ProxiedRun
+from bylaw.adapters.live.proxy.server import ChaosProxy
+from bylaw.adapters.live.proxy.upstream import Reply, fetch
+from bylaw.adapters.record.command.beyond import connect_beyond
+from bylaw.adapters.record.recording import Recording
+
+HOSTS = (
+    "api.openai.com",
+    "api.anthropic.com",
+    "*.openai.azure.com",
+    "*.services.ai.azure.com",
+    "api.deepseek.com",
+    "api.fireworks.ai",
+    "api.groq.com",
+    "api.mistral.ai",
+    "api.together.xyz",
+    "api.x.ai",
+    "generativelanguage.googleapis.com",
+    "openrouter.ai",
+)
+"""hosts that serve models in one of the formats that are recorded"""
+SESSION = "x-bylaw-session"
+"""a header by which a program can name the session of a request; it goes no further than the proxy"""
+
+
+class RecordingProxy(ChaosProxy):
+    def __init__(
+        self, recording: Recording, *, upstreams: Mapping[str, str], authority: Authority, hosts: tuple[str, ...]
+    ) -> None:
+        super().__init__(upstreams=upstreams, authority=authority)
+        self._recording = recording
+        self._hosts = (*HOSTS, *(host.lower() for host in hosts))
+        self.unread: Counter[str] = Counter()
+        """tunnels that were not opened, by host"""
+        self.refused: Counter[str] = Counter()
+        """those that were, and whose client did not trust the certificate"""
+
+    def _begin(self, run: ProxiedRun | None, request: Outgoing) -> Exchange:
+        session = request.headers.pop(SESSION, None)
+        return self._recording.listen(Exchange(request), session=session or None)
+
+    def _fetch(self, request: Outgoing) -> AbstractAsyncContextManager[Reply]:
+        return fetch(request, by=connect_beyond)
+
+    def _opens(self, host: str) -> bool:
+        opens = any(fnmatchcase(host.lower(), known) for known in self._hosts)
+        if not opens:
+            self.unread[host] += 1
+        return opens
+
+    def _refused(self, host: str, token: str | None) -> None:
+        self.refused[host] += 1
+
+    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await connect_beyond(host, port, False)

@@ -1,0 +1,149 @@
+"""One exchange with a model, listened to: nothing is changed or held back, and what passed is told when it is over."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming
+from bylaw.adapters.live.exchanges.bodies import is_stream, json_of, unpacked
+from bylaw.adapters.live.wire.base import Json, Wire
+from bylaw.adapters.live.wire.sse import read_events
+from bylaw.adapters.record.turns import Call, is_ended
+
+_RETRIES = "x-stainless-retry-count"
+"""the header in which the clients of both providers count"""
+_LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:completed|incomplete|failed))\n")
+"""how the event begins that ends a stream"""
+
+
+class HeardExchange(Exchange):
+    """Around whatever else happens to the exchange: all that a carrier asks is answered by `inner`."""
+
+    def __init__(self, inner: Exchange, wire: Wire, asked: Json, over: Callable[[HeardExchange, Call], None]) -> None:
+        # INVARIANT: the attributes of Exchange are those of `inner`, so they are not set here
+        self._inner = inner
+        self._wire = wire
+        self._asked = asked
+        self._over_with = over
+        self._began = time.time()
+        self._clock = time.perf_counter()
+        self._status: int | None = None
+        self._headers: dict[str, str] = {}
+        self._passed = bytearray()
+        self._ending = threading.Lock()
+        self._is_over = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def head(self, status: int, headers: dict[str, str]) -> None:
+        self._inner.head(status, headers)
+        self._status, self._headers = status, headers
+
+    def answer(self, reply: Incoming) -> Incoming:
+        answered = self._inner.answer(reply)
+        self._status, self._headers = answered.status, answered.headers
+        self._keep(answered.body[: self._inner.cut_after])
+        return answered
+
+    def chunk(self, data: bytes) -> None:
+        self._inner.chunk(data)
+        self._keep(data)
+        if self._is_last(data):
+            self.end()  # before its reader has it: who knows of an answer finds it in the file
+
+    def _keep(self, data: bytes) -> None:
+        if len(self._passed) <= MOST_KEPT:
+            self._passed += data
+
+    def end(self, *, error: str | None = None) -> None:
+        self._inner.end(error=error)
+        with self._ending:
+            if self._is_over:
+                return
+            self._is_over = True
+        self._over_with(self, self._heard(error))
+
+    def _is_last(self, data: bytes) -> bool:
+        """Whether nothing can follow this piece, as far as that can be told from it."""
+        length = self._headers.get("content-length", "")
+        if length.isascii() and length.isdigit():
+            return len(self._passed) == int(length)
+        if not data.endswith(b"\n\n"):
+            return False
+        event = self._passed.rfind(b"\n\n", 0, -2)
+        return _LAST.match(self._passed, 0 if event < 0 else event + 2) is not None
+
+    # What was heard
+
+    def _heard(self, error: str | None) -> Call:
+        given = self._inner.reply
+        if self._status is None and given is not None:  # a fault answered instead of the server
+            self._status, self._headers, self._passed = given.status, given.headers, bytearray(given.body)
+        reply, is_whole, unread = self._read()
+        retries = self._inner.request.headers.get(_RETRIES, "")
+        return Call(
+            wire=self._wire,
+            asked=self._asked,
+            reply=reply,
+            began=self._began,
+            ended=time.time(),
+            latency_ms=(time.perf_counter() - self._clock) * 1000,
+            is_whole=is_whole,
+            status=self._status,
+            error=error or unread,
+            attempt=int(retries) + 1 if retries.isascii() and retries.isdigit() else None,
+        )
+
+    def _read(self) -> tuple[Json | None, bool, str | None]:
+        """The answer, whether it is whole, and else what was read instead of one."""
+        if self._status is None:
+            return None, False, None
+        if len(self._passed) > MOST_KEPT:
+            return None, False, f"the answer is larger than {MOST_KEPT >> 20} MB"
+        body = unpacked(Incoming(self._status, self._headers, bytes(self._passed)))
+        if body is None:
+            encoding = self._headers.get("content-encoding", "")
+            return None, False, f"the answer is packed in a way that cannot be read: `{encoding[:50]}`"
+        if self._status >= 400:
+            return None, False, _error_in(body)
+        if is_stream(self._headers) or body.lstrip()[:6] in (b"data: ", b"event:"):
+            return self._read_stream(body)
+        reply = json_of(body)
+        if isinstance(reply, dict) and "error" in reply and not _is_answer(reply):
+            return None, False, _error_in(body)
+        return (reply, True, None) if isinstance(reply, dict) else (None, False, None)
+
+    def _read_stream(self, body: bytes) -> tuple[Json | None, bool, str | None]:
+        events = read_events(body)
+        reply = self._wire.collected(events)
+        told = next((event.data for event in events if _tells_error(event.json)), None)
+        error = None if told is None else _error_in(told.encode())
+        if reply is None:
+            return None, False, error
+        return reply, error is None and is_ended(self._wire, reply), error
+
+
+def _is_answer(reply: Json) -> bool:
+    """OpenAI's Responses have an `error` in every answer, which is mostly null."""
+    return any(key in reply for key in ("choices", "output", "content"))
+
+
+def _tells_error(told: Any) -> bool:
+    return isinstance(told, dict) and (told.get("type") == "error" or isinstance(told.get("error"), dict))
+
+
+def _error_in(body: bytes) -> str | None:
+    """What a provider says went wrong: `rate_limit_error: too many requests`."""
+    told = json_of(body)
+    error = told.get("error", told) if isinstance(told, dict) else None
+    if isinstance(error, dict):
+        parts = (error.get("type") or error.get("code"), error.get("message"))
+        text = ": ".join(part for part in parts if isinstance(part, str) and part)
+    else:
+        text = error if isinstance(error, str) else body.decode("utf-8", "replace")
+    return " ".join(text.split()) or None

@@ -1,0 +1,139 @@
+"""The file of a recording: whole lines, appended, by as many processes as like to.
+
+What belongs together is one `write` on a descriptor in append mode, so writers do not get into each other's lines and a
+kill leaves at most one torn line, at the end. Every writer holds a shared lock; whoever can have it alone knows that a
+torn line is nobody's any more, and takes it away. The first to come writes the header, alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header
+from bylaw.errors import BylawError
+
+_HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
+_BLOCK = 64 * 1024
+_PRIVATE = 0o600
+"""what an agent was told is its owner's business"""
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+
+class NotARecording(BylawError):
+    """The file holds something else, which must not be written over."""
+
+
+class RecordFile:
+    """Raises OSError where it cannot be opened, NotARecording where it must not be."""
+
+    def __init__(self, path: str, *, durable: bool = False) -> None:
+        if path.endswith((".gz", ".zst")):
+            raise NotARecording(f"a recording is written as plain JSON lines, not compressed: `{path}`")
+        self.path = path
+        self._durable = durable
+        self._lock = threading.RLock()
+        self._torn = False
+        """the last write stopped in the middle of a line"""
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, _PRIVATE)
+        try:
+            found = os.fstat(self._descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                raise NotARecording(f"`{path}` is not a regular file")
+            self.identity = (found.st_dev, found.st_ino)
+            """the same for every name of one file"""
+            self._prepare()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, lines: Sequence[Struct | dict[str, Any]]) -> None:
+        """Whole or not at all, as far as the system lets us know. Raises OSError."""
+        data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        with self._lock:
+            self._write(b"\n" + data if self._torn else data)
+            if self._durable:
+                os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            os.close(self._descriptor)
+
+    def _write(self, data: bytes) -> None:
+        written = os.write(self._descriptor, data)
+        if written == len(data):
+            self._torn = False
+            return
+        self._torn = not self._take_back(written)
+        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written", self.path)
+
+    def _take_back(self, written: int) -> bool:
+        """Cut a torn line off again; only where nobody else can have written behind it."""
+        end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
+        alone = _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if alone:
+            os.ftruncate(self._descriptor, end - written)
+        _locked(self._descriptor, fcntl.LOCK_SH)
+        return alone
+
+    # Opening
+
+    def _prepare(self) -> None:
+        while not self._is_begun():
+            if _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                self._mend()
+                if os.fstat(self._descriptor).st_size == 0:
+                    os.write(self._descriptor, _HEADER)
+            if not _locked(self._descriptor, fcntl.LOCK_SH) and os.fstat(self._descriptor).st_size == 0:
+                os.write(self._descriptor, _HEADER)  # a file system without locks
+        if _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            self._mend()
+        _locked(self._descriptor, fcntl.LOCK_SH)
+        size = os.fstat(self._descriptor).st_size
+        self._torn = os.pread(self._descriptor, 1, size - 1) != b"\n"
+
+    def _is_begun(self) -> bool:
+        """Whether it starts with the header of a recording. Raises NotARecording where it starts with anything else."""
+        first, newline, _ = os.pread(self._descriptor, _BLOCK, 0).partition(b"\n")
+        if not newline and _HEADER.startswith(first):
+            return False  # empty, or killed in its very first line
+        try:
+            header = msgspec.json.decode(first, type=Header)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            header = None
+        if header is None or header.bylaw != VERSION:
+            raise NotARecording(f"`{self.path}` exists and is no recording of Bylaw's; record to another file")
+        if header.resolved or header.complete != "marked":
+            raise NotARecording(f"`{self.path}` is a trace that is finished; record to another file")
+        return True
+
+    def _mend(self) -> None:
+        """Take away the line that somebody was killed in. INVARIANT: nobody else has the file open for writing."""
+        end = size = os.fstat(self._descriptor).st_size
+        while end:
+            start = max(0, end - _BLOCK)
+            at = os.pread(self._descriptor, end - start, start).rfind(b"\n")
+            if at >= 0:
+                end = start + at + 1
+                break
+            end = start
+        if end < size:
+            os.ftruncate(self._descriptor, end)
+
+
+def _locked(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES, *_NO_LOCKS):
+            return False
+        raise
+    return True

@@ -1,0 +1,87 @@
+"""Which recordings of this process hear a call.
+
+Code carries its recordings in a context variable, which tasks inherit; the threads it starts, and what it hands to a
+pool of threads, are given them too. Of several recordings to one file only the innermost writes, so that a call stands
+there once. A call whose code carries none, as in a thread that was there before, belongs to the outermost recording;
+where there are several of those nobody knows whose it is: each file gets it, in the session `unassigned`.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from bylaw.adapters.live.exchanges.base import Exchange
+from bylaw.adapters.live.listening import Listener, listen_with
+from bylaw.adapters.live.seams import LIBRARIES
+from bylaw.adapters.record.recording import Recording
+
+UNASSIGNED = "unassigned"
+_scope: ContextVar[tuple[Recording, ...]] = ContextVar("bylaw_recordings", default=())
+"""from the outermost to the innermost"""
+_roots: list[Recording] = []
+"""those that were begun inside no other"""
+_open: list[Recording] = []
+_lock = threading.Lock()
+
+
+def enter(recording: Recording) -> None:
+    """The code from here on is heard by the recording."""
+    around = _carried()
+    with _lock:
+        if not around:
+            _roots.append(recording)
+        _open.append(recording)
+        listen_with(_listeners, _handed_on)
+        LIBRARIES.open()
+    _scope.set((*around, recording))
+
+
+def leave(recording: Recording) -> None:
+    """May be called in another context than `enter`: a recording that is closed is passed over."""
+    _scope.set(tuple(one for one in _scope.get() if one is not recording))
+    with _lock:
+        if recording in _roots:
+            _roots.remove(recording)
+        _open.remove(recording)
+        if not _open:
+            listen_with(None, None)
+        LIBRARIES.close()
+
+
+def _carried() -> tuple[Recording, ...]:
+    return tuple(recording for recording in _scope.get() if recording.is_open)
+
+
+def _listeners() -> Sequence[Listener]:
+    carried = _carried()
+    if carried:
+        innermost = {recording.file.identity: recording for recording in carried}
+        return [recording.listen for recording in innermost.values()]
+    with _lock:
+        roots = {recording.file.identity: recording for recording in _roots}
+        if len(_roots) <= 1:
+            return [recording.listen for recording in roots.values()]
+    return [functools.partial(_unassigned, recording) for recording in roots.values()]
+
+
+def _unassigned(recording: Recording, exchange: Exchange) -> Exchange:
+    return recording.listen(exchange, session=UNASSIGNED)
+
+
+def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Also where nothing is carried: the thread it will run in may carry what another has left there."""
+    carried = _scope.get()
+
+    @functools.wraps(function, updated=())
+    def run(*args: Any, **kwargs: Any) -> Any:
+        token = _scope.set(carried)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _scope.reset(token)
+
+    return run

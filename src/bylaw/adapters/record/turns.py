@@ -1,0 +1,208 @@
+"""What one call to a model becomes in the file: a turn, the results that its request told, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Raw, Struct, json
+
+from bylaw.adapters.importers.formats.bylaw.wire import (
+    AnnotationLine,
+    DraftResponseLine,
+    Line,
+    RequestLine,
+    ToolResultLine,
+)
+from bylaw.adapters.importers.formats.chat.message import Misshapen, Result, results_in, said, text_field
+from bylaw.adapters.importers.formats.chat.reader import PARAMS
+from bylaw.adapters.importers.formats.responses.items import (
+    Given,
+    add_said,
+    inline_result,
+    is_said,
+    kind_of,
+    messages_of,
+)
+from bylaw.adapters.live.wire.base import Json, Wire
+
+_RESPONSES = "openai_responses"
+_ENDED = ("completed", "incomplete", "failed", "cancelled")
+"""how a response of OpenAI's stands that nothing is added to any more"""
+_LINKS = ("previous_response_id", "conversation")
+
+
+class Call(Struct, frozen=True):
+    """One attempt to ask a model, as it was heard."""
+
+    wire: Wire
+    asked: Json
+    reply: Json | None
+    """what the model answered, or as much of it as was read; None: no answer that can be read"""
+    began: float
+    ended: float
+    """seconds since 1970"""
+    latency_ms: float
+    is_whole: bool = True
+    """False: the answer was broken off"""
+    status: int | None = None
+    error: str | None = None
+    attempt: int | None = None
+    """1 is the first, where the client says so"""
+
+
+class Answer(Struct):
+    """What a model said, whatever it speaks."""
+
+    content: list[Any] | None
+    stop_reason: str | None
+    results: list[Result]
+    """of calls that the provider made itself"""
+    problem: str | None = None
+
+    @property
+    def call_ids(self) -> list[str]:
+        uses = (block for block in self.content or () if isinstance(block, dict) and "name" in block)
+        return [block["id"] for block in uses if isinstance(block.get("id"), str)]
+
+
+def lines_of(call: Call, known: set[str]) -> list[Line]:
+    """The lines of one call. `known` are the calls whose results were told already; it is brought up to date."""
+    messages = _messages(call)
+    told = [_result_line(result, call.began) for result in _news(messages, known)]
+    if call.reply is None:
+        return [*told, _note("model_error", call, {"error": call.error or "no answer that can be read"})]
+    answer = _answer(call)
+    known.difference_update(answer.call_ids)
+    lines = [*told, _request_line(call, messages), _response_line(call, answer)]
+    lines += [_result_line(result, call.ended) for result in answer.results]
+    if answer.problem is not None:
+        lines.append(_note("unreadable_answer", call, {"error": answer.problem}))
+    if not call.is_whole:
+        lines.append(_note("incomplete_response", call, {"error": call.error or "the agent stopped reading"}))
+    return lines
+
+
+# The request
+
+
+def _messages(call: Call) -> list[Any]:
+    if call.wire.name != _RESPONSES:
+        return call.wire.messages(call.asked)
+    orders = call.asked.get("instructions")
+    first = [{"role": "system", "content": orders}] if isinstance(orders, str) else []
+    return [*first, *(messages_of(call.asked["input"]) or ())]
+
+
+def _news(messages: list[Any], known: set[str]) -> Iterator[Result]:
+    """The results that this request is the first to tell: those behind the last message of the model's."""
+    last = max((at for at, one in enumerate(messages) if _role(one) == "assistant"), default=-1)
+    for message in messages[last + 1 :]:
+        for result in results_in(message) if isinstance(message, dict) else ():
+            if result.call_id is None or result.call_id not in known:
+                if result.call_id is not None:
+                    known.add(result.call_id)
+                yield result
+
+
+def _role(message: Any) -> Any:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _request_line(call: Call, messages: list[Any]) -> RequestLine:
+    asked, tools = call.asked, call.asked.get("tools")
+    params = {key: asked[key] for key in (*PARAMS, "max_output_tokens", "stream", "text") if key in asked}
+    own = asked.get("metadata")
+    metadata = {"provider": call.wire.name, **(own if isinstance(own, dict) else {})}
+    metadata |= {key: asked[key] for key in _LINKS if asked.get(key) is not None}
+    line = RequestLine(model=text_field(asked, "model"), params=params or None, metadata=metadata)
+    line.at = _time(call.began)
+    line.messages = Raw(json.encode(messages))
+    if isinstance(tools, list) and tools:
+        line.tools = Raw(json.encode(tools))
+    return line
+
+
+def _result_line(result: Result, at: float) -> ToolResultLine:
+    line = ToolResultLine(call_id=result.call_id, name=result.name, content=result.content, is_error=result.is_error)
+    line.at = _time(at)
+    return line
+
+
+# The response
+
+
+def _response_line(call: Call, answer: Answer) -> DraftResponseLine:
+    assert call.reply is not None
+    line = DraftResponseLine(
+        model=text_field(call.reply, "model"),
+        content=answer.content,
+        stop_reason=answer.stop_reason if call.is_whole else None,
+        latency_ms=round(call.latency_ms, 3),
+        usage=call.reply.get("usage"),
+    )
+    line.at = _time(call.ended)
+    return line
+
+
+def is_ended(wire: Wire, reply: Json) -> bool:
+    """Whether a streamed reply says why it ends."""
+    if wire.name == _RESPONSES:
+        return reply.get("status") in _ENDED
+    return text_field(wire.answer(reply), "finish_reason", "stop_reason") is not None
+
+
+def _answer(call: Call) -> Answer:
+    assert call.reply is not None
+    if call.wire.name == _RESPONSES:
+        return _of_items(call.reply)
+    message = call.wire.answer(call.reply)
+    reason = text_field(message, "finish_reason", "stop_reason")
+    try:
+        blocks = said(message).blocks
+    except Misshapen as error:
+        return Answer(None, reason, [], error.message)
+    return Answer(blocks, reason, list(results_in({"role": "assistant", "content": blocks})))
+
+
+def _of_items(reply: Json) -> Answer:
+    given, results, problem = Given(), [], None
+    output = reply.get("output")
+    for item in output if isinstance(output, list) else ():
+        try:
+            kind = kind_of(item)
+            if not is_said(item, kind):
+                given.blocks.append(item)
+                continue
+            add_said(item, kind, given)
+            result = inline_result(item, kind)
+        except Misshapen as error:
+            problem = error.message
+            continue
+        if result is not None:
+            results.append(result)
+    details = reply.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, dict) else None
+    return Answer(given.blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)
+
+
+# Whatever else there is to say
+
+
+def _note(label: str, call: Call, more: dict[str, Any]) -> AnnotationLine:
+    data = {
+        "provider": call.wire.name,
+        "model": text_field(call.asked, "model"),
+        "status": call.status,
+        "attempt": call.attempt,
+        "latency_ms": round(call.latency_ms, 3),
+        **more,
+    }
+    line = AnnotationLine(label=label, data={key: value for key, value in data.items() if value is not None})
+    line.at = _time(call.ended)
+    return line
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

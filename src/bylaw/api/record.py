@@ -1,0 +1,128 @@
+"""`bylaw.record`: what an agent in this process asks its models, and what they answer, written down as it happens."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any, TypeVar
+
+from bylaw.adapters.record import scope
+from bylaw.adapters.record.recording import Recording
+from bylaw.jobs.redaction.redactor import Redactor
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class record:
+    """Record every call to a model that is made inside, to a file that `bylaw check` reads.
+
+        with bylaw.record("run.jsonl"):
+            agent.run("refund order 17")
+
+    Calls by the clients of OpenAI (chat completions and Responses) and Anthropic (messages), and to any server that
+    speaks as these do, through httpx, requests, urllib3, http.client or aiohttp. Also `async with`, and
+    `@bylaw.record(…)` on a function, which records each of its calls. An existing recording is added to, by several
+    processes if need be.
+
+    `session`: what the turns belong to, such as the id of a conversation; without one, a session of its own. `agent`:
+    the name of the agent. `redact=False` writes secrets and personal data too; `patterns` are more of what must not be
+    written, each a name and an RE2 pattern. `durable` waits for the disk at every turn.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        session: str | None = None,
+        agent: str | None = None,
+        redact: bool = True,
+        patterns: Mapping[str, str] | None = None,
+        durable: bool = False,
+    ) -> None:
+        if patterns and not redact:
+            raise ValueError("patterns=… has no effect with redact=False")
+        for name, value in (("session", session), ("agent", agent)):
+            if value == "" or not isinstance(value, str | None):
+                raise ValueError(f"{name}={value!r}: expected text that is not empty")
+        self.path = os.fspath(path)
+        if not isinstance(self.path, str):
+            raise TypeError(f"path={path!r}: expected text or a path")
+        self._settings: dict[str, Any] = {
+            "session": session,
+            "agent": agent,
+            "redact": Redactor(patterns) if redact else None,
+            "durable": durable,
+        }
+        self._recording: Recording | None = None
+
+    @property
+    def session(self) -> str | None:
+        """The session of the turns; without one of your own it is known once the recording has begun."""
+        given: str | None = self._settings["session"]
+        return self._recording.session if self._recording is not None else given
+
+    @property
+    def turns(self) -> int:
+        """How many were written."""
+        return self._recording.turns if self._recording is not None else 0
+
+    @property
+    def errors(self) -> int:
+        """How often a model was asked and gave no answer."""
+        return self._recording.errors if self._recording is not None else 0
+
+    @property
+    def lost(self) -> int:
+        """How many turns could not be written; the file then says that it is not complete."""
+        return self._recording.lost if self._recording is not None else 0
+
+    def __enter__(self) -> record:
+        if self._recording is not None and self._recording.is_open:
+            raise RuntimeError("this recording has begun already; `bylaw.record(…)` once more begins another")
+        self._recording = Recording(self.path, **self._settings)
+        scope.enter(self._recording)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._recording is not None
+        scope.leave(self._recording)
+        self._recording.close(complete=kind is None)
+
+    async def __aenter__(self) -> record:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __call__(self, function: F) -> F:
+        """As a decorator: every call of the function is a recording of its own."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"`{function.__name__}` is a generator; use `with bylaw.record(…)` inside it")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def recorded_async(*args: Any, **kwargs: Any) -> Any:
+                with self._another():
+                    return await function(*args, **kwargs)
+
+            return recorded_async  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            with self._another():
+                return function(*args, **kwargs)
+
+        return recorded  # type: ignore[return-value]
+
+    def _another(self) -> record:
+        other = object.__new__(type(self))
+        other.path, other._settings, other._recording = self.path, self._settings, None
+        return other

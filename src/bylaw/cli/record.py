@@ -1,0 +1,129 @@
+"""`bylaw record`"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from bylaw.errors import BylawError, ExitCode
+
+if TYPE_CHECKING:
+    from bylaw.adapters.record.command.job import Recorded
+    from bylaw.adapters.record.recording import Recording
+
+_EXTRA = "recording a command needs the extra `record`: pip install 'bylaw[record]'"
+_SHOWN = 3
+
+
+@click.command(name="record", context_settings={"allow_interspersed_args": False})
+@click.option("--out", "-o", default="recording.jsonl", show_default=True, metavar="FILE", help="Where to; added to.")
+@click.option("--session", metavar="ID", help="What the turns belong to (default: a session of its own).")
+@click.option("--agent", metavar="NAME", help="The name of the agent.")
+@click.option(
+    "--redact/--no-redact", default=True, show_default=True, help="Write no secrets and personal data, or do."
+)
+@click.option("--pattern", "patterns", multiple=True, metavar="NAME=REGEX", help="More that must not be written (RE2).")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Look into HTTPS to this host too; `*` is any.")
+@click.option("--durable", is_flag=True, help="Wait for the disk at every turn.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    out: str,
+    session: str | None,
+    agent: str | None,
+    redact: bool,
+    patterns: tuple[str, ...],
+    hosts: tuple[str, ...],
+    durable: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Run a command and record what it asks its models, in any language and without touching its code.
+
+    Heard are OpenAI's chat completions and Responses, Anthropic's messages, and any server that speaks as these do. The
+    exit code is that of the command; where that is 0 and nothing was recorded, it is 3.
+    """
+    if not command:
+        raise click.UsageError("there is no command to record: bylaw record [OPTIONS] -- CMD...")
+    if shutil.which(command[0]) is None:
+        return _refuse(f"cannot start `{command[0]}`: there is no such command")
+    named = _patterns(patterns)
+    if named and not redact:
+        raise click.UsageError("--pattern has no effect with --no-redact")
+    try:
+        from bylaw.adapters.record.command.environment import addresses
+        from bylaw.adapters.record.command.job import record_command, was_killed
+        from bylaw.adapters.record.recording import Recording
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("h11", "trustme"):
+            raise
+        return _refuse(f"{_EXTRA} (`{missing.name}` is missing)")
+    from bylaw.jobs.redaction.redactor import BadPattern, Redactor
+
+    try:
+        redactor = Redactor(named) if redact else None
+        known = addresses(os.environ)
+        recording = Recording(out, session=session or None, agent=agent or None, redact=redactor, durable=durable)
+    except (BadPattern, BylawError) as problem:
+        return _refuse(str(problem))
+    except OSError as problem:
+        return _refuse(f"cannot record to `{out}`: {problem.strerror or problem}")
+    whole = False
+    try:
+        recorded = record_command(command, recording, known=known, hosts=hosts)
+        whole = not was_killed(recorded.status)
+    except OSError as problem:
+        return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
+    finally:
+        recording.close(complete=whole)
+    return _told(recording, recorded)
+
+
+def _patterns(given: tuple[str, ...]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for one in given:
+        name, equals, pattern = one.partition("=")
+        if not equals:
+            raise click.UsageError(f"--pattern `{one}`: expected NAME=REGEX")
+        if name in named:
+            raise click.UsageError(f"--pattern `{name}` is given twice")
+        named[name] = pattern
+    return named
+
+
+def _refuse(message: str) -> ExitCode:
+    _tell(f"error: {message}")
+    return ExitCode.BAD_INPUT
+
+
+def _tell(line: str) -> None:
+    from bylaw.report.terminal import printable
+
+    click.echo(printable(line), err=True)
+
+
+def _told(recording: Recording, recorded: Recorded) -> int:
+    turns = "1 turn" if recording.turns == 1 else f"{recording.turns:,} turns"
+    errors = f", {recording.errors:,} failed attempts" if recording.errors else ""
+    if recording.turns or recording.errors:
+        _tell(f"bylaw: recorded {turns}{errors} to {recording.file.path} (session {recording.session})")
+    else:
+        why = "none of it could be written" if recording.lost else "no call to a model was seen"
+        _tell(f"bylaw: NOTHING RECORDED to {recording.file.path}: {why}")
+    _hints(recording, recorded)
+    if recorded.status:
+        return recorded.status
+    if recording.lost:
+        return ExitCode.OUT_OF_REACH
+    return ExitCode.OK if recording.turns else ExitCode.NOTHING_CHECKED
+
+
+def _hints(recording: Recording, recorded: Recorded) -> None:
+    if recorded.unread and not recording.turns:
+        hosts = ", ".join(recorded.unread[:_SHOWN])
+        _tell(f"bylaw: HTTPS passed unread to {hosts}; `--host {recorded.unread[0]}` looks into it")
+    for host in recorded.refused[:_SHOWN]:
+        _tell(f"bylaw: the command does not trust the certificate shown for {host}")
+    if recording.lost:
+        _tell(f"bylaw: {recording.lost:,} turns could not be written: the recording is not complete")

@@ -1,0 +1,203 @@
+"""A timeline for programs: JSON lines, nothing folded. The first says what follows, the last what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
+from bylaw.model.ports import TraceSource
+from bylaw.model.timeline import (
+    Called,
+    Difference,
+    Entry,
+    EventEntry,
+    Input,
+    Known,
+    PairEntry,
+    Part,
+    RequestEntry,
+    SessionEntry,
+    SideBySide,
+    Totals,
+    TurnEntry,
+)
+from bylaw.report.json import diagnostic_as_json
+from bylaw.report.timeline import wording
+
+
+def trace_line(name: str, format: str | None) -> str:
+    return _line({"schema": "bylaw.inspect/1", "job": "inspect", "kind": "trace", "trace": name, "format": format})
+
+
+def entry_line(entry: Entry) -> str:
+    return _line(_entry(entry))
+
+
+def end_line(totals: Totals, source: TraceSource, *, exit_code: int) -> str:
+    """What the whole trace came to, and how it was read."""
+    told = [diagnostic_as_json(problem) for problem in source.problems]
+    read = {"complete": source.complete, "skipped": source.skipped, "notes": list(source.notes), "problems": told}
+    return _line({"kind": "end", **totals_fields(totals), **read, "exit_code": exit_code})
+
+
+def refusal_line(diagnostics: Sequence[Diagnostic], exit_code: int) -> str:
+    told = [diagnostic_as_json(problem) for problem in diagnostics]
+    return _line({"schema": "bylaw.inspect/1", "kind": "end", "diagnostics": told, "exit_code": exit_code})
+
+
+def totals_fields(totals: Totals) -> dict[str, Any]:
+    sums = ("input_tokens", "output_tokens", "cached_tokens", "all_tokens", "latency_ms", "cost")
+    return {
+        "events": totals.events,
+        "sessions": totals.sessions,
+        "turns": totals.turns,
+        "calls": totals.calls,
+        "failed": totals.failed,
+        "shown": totals.shown,
+        "agents": totals.agents,
+        "models": totals.models,
+        "tools": totals.tools,
+        **{name: _known(getattr(totals, name)) for name in sums},
+        "first": totals.first,
+        "last": totals.last,
+    }
+
+
+def _known(known: Known) -> dict[str, Any]:
+    return {"total": known.total if known.turns else None, "turns": known.turns}
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry, SessionEntry):
+        told = {"session": entry.session, "metadata": entry.metadata, "continued": entry.continued}
+        return {"kind": "session", **told}
+    if isinstance(entry, TurnEntry):
+        return {"kind": "turn", **_turn(entry)}
+    if isinstance(entry, RequestEntry):
+        request = entry.request
+        return {"kind": "request", "turn": request.turn, **_origin(request.origin), **_input(entry.input)}
+    assert isinstance(entry, EventEntry)
+    return {**_event(entry.event), **_origin(entry.event.origin), "depth": entry.depth}
+
+
+def _turn(entry: TurnEntry) -> dict[str, Any]:
+    response = entry.response
+    model = response.model or (response.request.model if response.request else None)
+    return {
+        "turn": entry.turn,
+        **_origin(entry.origin),
+        "depth": entry.depth,
+        "at": response.at,
+        "since": entry.since,
+        "model": model,
+        **_input(entry.input),
+        "thoughts": [_part(part) for part in entry.thoughts],
+        "text": response.text,
+        "calls": [_called(called) for called in entry.calls],
+        "other_calls": entry.other_calls,
+        "beside": [_event(event) for event in entry.beside],
+        "stop_reason": response.stop_reason,
+        "latency_ms": response.latency_ms,
+        "usage": None if response.usage is None else msgspec.to_builtins(response.usage),
+        "cost": entry.cost,
+        "source": _source(response),
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    return {"session": origin.session, "run": origin.run, "parent_run": origin.parent_run, "agent": origin.agent}
+
+
+def _input(told: Input) -> dict[str, Any]:
+    heard = [{"role": message.role, "parts": [_part(part) for part in message.parts]} for message in told.heard]
+    return {"heard": heard, "repeated": told.repeated, "dropped": told.dropped}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    fields = {name: getattr(part, name) for name in ("text", "name", "call_id", "value", "is_error")}
+    return {"kind": part.kind, **{name: value for name, value in fields.items() if value is not None}}
+
+
+def _called(called: Called) -> dict[str, Any]:
+    results = [_event(result) for result in called.results]
+    return {**_event(called.call), "parallel": called.parallel, "results": results}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    fields: dict[str, Any] = {"kind": event.kind, "turn": event.turn, "at": event.at, "source": _source(event)}
+    if isinstance(event, ToolCall):
+        names: tuple[str, ...] = ("name", "namespace", "call_id", "arguments", "raw_arguments", "group")
+    elif isinstance(event, ToolResult):
+        names = ("name", "call_id", "content", "is_error", "latency_ms")
+    elif isinstance(event, Message):
+        names = ("role", "content")
+    else:
+        names = ("label", "data") if isinstance(event, Annotation) else ("complete",)
+    assert isinstance(event, ToolCall | ToolResult | Message | Annotation | SessionEnd)
+    return {**fields, **{name: getattr(event, name) for name in names}}
+
+
+def _source(event: Event) -> str | None:
+    return None if event.source is None else str(event.source)
+
+
+# -- two traces --------------------------------------------------------------------------------------------------------
+
+
+def comparison_lines(report: SideBySide, exit_code: int) -> Iterator[str]:
+    first = report.first
+    yield _line(
+        {
+            "schema": "bylaw.inspect/1",
+            "job": "inspect",
+            "kind": "comparison",
+            "baseline": report.names[0],
+            "candidate": report.names[1],
+            "pairs": report.pairs,
+            "differing": report.differing,
+            "first_difference": None if first is None else _first(first, report),
+            "input_differs_at": report.input_differs_at,
+            "notes": list(report.notes),
+        }
+    )
+    for session in report.sessions:
+        yield _line({"kind": "session", "baseline": session.baseline, "candidate": session.candidate})
+        yield from (_line(_pair(pair)) for pair in session.pairs)
+    totals = [totals_fields(one) for one in report.totals]
+    yield _line({"kind": "end", "baseline": totals[0], "candidate": totals[1], "exit_code": exit_code})
+
+
+def _first(pair: PairEntry, report: SideBySide) -> dict[str, Any]:
+    told = wording.difference_line(pair.differences[0])
+    return {"turn": pair.turn, "session": report.first_session, "told": told, **_difference(pair.differences[0])}
+
+
+def _pair(pair: PairEntry) -> dict[str, Any]:
+    return {
+        "kind": "pair",
+        "turn": pair.turn,
+        "differences": [_difference(one) for one in pair.differences],
+        "baseline": None if pair.baseline is None else _turn(pair.baseline),
+        "candidate": None if pair.candidate is None else _turn(pair.candidate),
+    }
+
+
+def _difference(difference: Difference) -> dict[str, Any]:
+    names = ("aspect", "what", "baseline", "candidate", "call")
+    return {name: getattr(difference, name) for name in names}
+
+
+def _line(fields: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(fields).decode() + "\n"
+    except (ValueError, OverflowError, TypeError, RecursionError):
+        # lone surrogates and integers beyond 64 bits, which msgspec refuses
+        return json.dumps(fields, default=str) + "\n"

@@ -1,0 +1,267 @@
+"""One turn as blocks of lines that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from os.path import basename
+
+from msgspec import Struct
+
+from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
+from bylaw.model.timeline import Called, EventEntry, Heard, Input, Part, RequestEntry, TurnEntry
+from bylaw.report.terminal import printable
+from bylaw.report.timeline import figures
+from bylaw.report.timeline.lines import (
+    BOLD,
+    CYAN,
+    DIM,
+    GREEN,
+    INDENT,
+    PLAIN,
+    RED,
+    YELLOW,
+    Block,
+    Line,
+    Style,
+    indented,
+    labelled,
+    line,
+)
+from bylaw.report.timeline.text import cut, fit, fold, lay_out, one_line, width
+from bylaw.report.timeline.values import argument_lines, call_preview, pretty, preview, text_of
+
+_LINES = {"system": 1, "developer": 1, "user": 3, "assistant": 2}
+_ANSWER_LINES = 4
+_RESULT_LINES = 2
+_ROLES = {"user": GREEN, "assistant": DIM, "system": DIM, "developer": DIM}
+_LABELS = {"assistant": "earlier"}
+"""an answer that a request brings along must not look like the answer to it"""
+_FIRST, _LAST = 2, 5
+"""messages shown at both ends of an input that holds many"""
+
+
+class View(Struct, frozen=True):
+    """How much room there is, and whether to fold."""
+
+    width: int
+    full: bool = False
+
+    @property
+    def room(self) -> int:
+        """Beside the labels."""
+        return max(10, self.width - INDENT)
+
+    def text(self, text: str, lines: int) -> list[str]:
+        return list(lay_out(text, self.room)) if self.full else fold(text, self.room, lines)
+
+    def value(self, value: object, lines: int, name: str | None = None) -> list[str]:
+        """What a tool returned or a recorder noted, with a name before it."""
+        if self.full:
+            return [*([fit(name, self.room)] if name else ()), *lay_out(pretty(value), self.room)]
+        text, whole = text_of(value, self.room * lines * 2 + 80)
+        return fold(f"{name[:80]}: {text}" if name else text, self.room, lines, sized=whole)
+
+    def below(self, depth: int) -> View:
+        return View(max(INDENT + 10, self.width - 2 * depth), self.full)
+
+
+def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Block]:
+    """`model`: say which one it was."""
+    view = View(view.width, True).below(entry.depth) if entry.whole else view.below(entry.depth)
+    blocks = [Block("head", head(entry, view, model=model))]
+    blocks.append(Block("input", list(input_lines(entry.input, view))))
+    blocks.append(Block("thoughts", [one for part in entry.thoughts for one in part_lines("", part, view)]))
+    blocks.append(Block("text", _text(entry, view)))
+    for number, called in enumerate(entry.calls):
+        opening, going_on = _bracket(entry.calls, number)
+        blocks.append(Block(f"call {number}", list(_call_lines(called.call, opening, going_on, view))))
+        blocks.append(Block(f"result {number}", list(_results(called, going_on, view))))
+    blocks.append(Block("beside", list(_beside(entry, view))))
+    return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
+
+
+def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
+    """`turn 3 · agent ───── tokens · latency · cost · stop reason`, on two lines where one is too short."""
+    response = entry.response
+    named = f"turn {'–' if entry.turn is None else entry.turn}"
+    told = [response.origin.agent, (response.model or (response.request and response.request.model)) if model else None]
+    about = "".join(f" · {fit(one, view.width // 3)}" for one in told if one)
+    facts = [figures.tokens(response.usage), figures.latency(response.latency_ms), figures.money(entry.cost)]
+    facts.append(fit(response.stop_reason, 20) if response.stop_reason else "stop –")
+    if entry.since is not None:
+        facts.append(f"+{figures.clock(entry.since)}" if entry.since >= 0 else f"-{figures.clock(-entry.since)}")
+    meta = " · ".join(facts)
+    rule = view.width - width(named + about) - width(meta) - 2
+    start = ((named, BOLD), (about, CYAN if response.origin.agent else DIM))
+    more = _remark(_particulars(entry), view) if view.full else []
+    if rule >= 1:
+        return [line(*start, (f" {'─' * rule} ", DIM), (meta, DIM)), *more]
+    while len(facts) > 1 and width(" · ".join(facts)) > view.room:
+        facts.pop()
+    return [line(*start), line((" " * INDENT, PLAIN), (cut(" · ".join(facts), view.room), DIM)), *more]
+
+
+def _particulars(entry: TurnEntry) -> str:
+    """What only those who look closely want to know."""
+    response, usage = entry.response, entry.response.usage
+    counts = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
+    source = None if response.source is None else basename(str(response.source))
+    named = {"run": response.origin.run, "at": response.at, "source": source}
+    named |= {name.replace("_", " "): getattr(usage, name) for name in counts if usage is not None}
+    told = [f"{name} {value}" for name, value in named.items() if value is not None]
+    return printable(" · ".join(told))
+
+
+# -- what the model was told -------------------------------------------------------------------------------------------
+
+
+def input_lines(told: Input, view: View) -> Iterator[Line]:
+    if told.dropped:
+        yield from _remark(f"… {_messages(told.dropped)} of the history no longer sent", view)
+    if view.full and told.repeated:
+        yield from _remark(f"… {_messages(told.repeated)} shown before", view)
+    heard = told.heard
+    if view.full or len(heard) <= _FIRST + _LAST + 1:
+        yield from (one for message in heard for one in _message(message, view))
+        return
+    yield from (one for message in heard[:_FIRST] for one in _message(message, view))
+    yield from _remark(f"… {_messages(len(heard) - _FIRST - _LAST)} (`--full` shows them)", view)
+    yield from (one for message in heard[-_LAST:] for one in _message(message, view))
+
+
+def _message(message: Heard, view: View) -> Iterator[Line]:
+    label = message.role
+    if not message.parts:
+        yield from labelled(fit(label, 9), _ROLES.get(label, PLAIN), ["(empty)"], DIM)
+    for part in message.parts:
+        yield from part_lines(label, part, view)
+        label = ""
+
+
+def part_lines(role: str, part: Part, view: View) -> list[Line]:
+    style = _ROLES.get(role, PLAIN)
+    label = fit(_LABELS.get(role, role), 9)
+    if part.kind == "text":
+        texts = view.text(part.text or "", _LINES.get(role, _RESULT_LINES))
+        return labelled(label, style, texts, DIM if style is DIM else PLAIN)
+    if part.kind == "thinking":
+        return labelled(label or "thinking", DIM, view.text(part.text or "", 2), DIM)
+    if part.kind == "result":
+        return list(_result_lines(part.name, part.value, part.is_error, None, view, ""))
+    if part.kind == "call":
+        made = f"→ {part.name or '–'}({pretty(part.value) if view.full else preview(part.value, view.room)})"
+        return labelled(label, style, view.text(made, 1) if view.full else [one_line(made, view.room)])
+    texts = view.text(part.text, 2) if part.text else view.value(part.value, 1)
+    return labelled(label or fit(part.name or "other", 9), style, texts, DIM)
+
+
+def _remark(text: str, view: View) -> list[Line]:
+    return labelled("", DIM, [cut(text, view.room)] if text else [], DIM)
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+# -- what it did -------------------------------------------------------------------------------------------------------
+
+
+def _text(entry: TurnEntry, view: View) -> list[Line]:
+    text = entry.response.text
+    if text:
+        return labelled("assistant", CYAN, view.text(text, _ANSWER_LINES))
+    if entry.calls or entry.other_calls or entry.thoughts:
+        return []
+    return labelled("assistant", CYAN, ["–" if text is None else "(empty)"], DIM)
+
+
+def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
+    """What stands before a call and before its results: parallel calls are held together by a bracket."""
+    group = calls[number].parallel
+    if group is None:
+        return " ", " "
+    before = any(called.parallel == group for called in calls[:number])
+    after = any(called.parallel == group for called in calls[number + 1 :])
+    return ("├" if before else "╭") if after else "╰", "│" if after else " "
+
+
+def _results(called: Called, going_on: str, view: View) -> Iterator[Line]:
+    for result in called.results:
+        yield from _result_lines(None, result.content, result.is_error, result.latency_ms, view, going_on)
+
+
+def _call_lines(call: ToolCall, opening: str, going_on: str, view: View) -> Iterator[Line]:
+    name = fit(call.name, view.room)
+    if view.full:
+        about = [f"id {fit(call.call_id, 40)}", *([f"of {fit(call.namespace, 40)}"] if call.namespace else [])]
+        yield _row(opening, "→", YELLOW, ((name, BOLD), (cut(f"  {' · '.join(about)}", view.room - width(name)), DIM)))
+        shown = (piece for text in argument_lines(call) for piece in lay_out(text, view.room))
+        yield from (_row(going_on, "", PLAIN, ((text, PLAIN),)) for text in shown)
+        return
+    given = call_preview(call.arguments, call.raw_arguments, view.room * 2)
+    text = one_line(f"{name}({given})", view.room)
+    taken = min(len(name), len(text))
+    yield _row(opening, "→", YELLOW, ((text[:taken], BOLD), (text[taken:], PLAIN)))
+
+
+def _result_lines(
+    name: str | None, content: object, is_error: bool | None, took: float | None, view: View, going_on: str
+) -> Iterator[Line]:
+    mark, style = ("✗", RED) if is_error else ("←", DIM)
+    texts = view.value(content, _RESULT_LINES, name)
+    duration = "" if took is None else f"  {figures.latency(took)}"
+    for number, text in enumerate(texts):
+        end = duration if number == len(texts) - 1 and width(text + duration) <= view.room else ""
+        parts = ((text, Style(fg="red") if is_error else PLAIN), (end, DIM))
+        yield _row(going_on, mark if number == 0 else "", style, parts)
+
+
+def _row(bracket: str, mark: str, style: Style, parts: Sequence[tuple[str, Style]]) -> Line:
+    """`       ╭ →  …`: the bracket and the mark end where labels end."""
+    if not mark and not bracket.strip() and not any(text for text, _ in parts):
+        return Line("")
+    return line((f"{bracket:>7} ", DIM), (f"{mark:1}", style), ("  ", PLAIN), *parts)
+
+
+def _beside(entry: TurnEntry, view: View) -> Iterator[Line]:
+    if entry.other_calls:
+        yield from _remark(f"… {entry.other_calls:,} other call{'' if entry.other_calls == 1 else 's'}", view)
+    for event in entry.beside:
+        yield from event_lines(event, view)
+
+
+# -- what stands alone -------------------------------------------------------------------------------------------------
+
+
+def request_lines(entry: RequestEntry, view: View) -> list[Line]:
+    view = view.below(entry.depth)
+    agent = entry.request.origin.agent
+    about = f" · {fit(agent, view.width // 3)}" if agent else ""
+    style = BOLD if entry.input.heard else DIM
+    lines = [line(("request without a response", style), (about, CYAN)), *input_lines(entry.input, view)]
+    return indented(lines, entry.depth)
+
+
+def entry_lines(entry: EventEntry, view: View) -> list[Line]:
+    return indented(event_lines(entry.event, view.below(entry.depth)), entry.depth)
+
+
+def event_lines(event: Event, view: View) -> list[Line]:
+    if isinstance(event, ToolResult):
+        return list(_result_lines(_late(event), event.content, event.is_error, event.latency_ms, view, ""))
+    if isinstance(event, ToolCall):
+        return list(_call_lines(event, " ", " ", view))
+    if isinstance(event, Message):
+        label, style = fit(event.role, 9), CYAN if event.role == "assistant" else _ROLES.get(event.role, PLAIN)
+        return labelled(label, style, view.value(event.content, _LINES.get(event.role, _RESULT_LINES)))
+    if isinstance(event, SessionEnd):
+        return labelled("", YELLOW, fold("the recording of this session stopped early", view.room, 2), YELLOW)
+    if isinstance(event, Annotation):
+        alone = [fit(event.label, view.room)]
+        return labelled("·", DIM, alone if event.data is None else view.value(event.data, 1, event.label), DIM)
+    return labelled("·", DIM, [event.kind], DIM)
+
+
+def _late(result: ToolResult) -> str:
+    name = result.name or (result.call.name if result.call else None) or "–"
+    return name if result.turn is None else f"{name} (turn {result.turn})"

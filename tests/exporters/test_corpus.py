@@ -1,0 +1,37 @@
+"""Real traces, in every format and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bylaw.adapters.exporters import export_trace
+from bylaw.adapters.exporters.names import EXPORTS
+from bylaw.adapters.importers import find_traces, load_trace, open_trace
+
+pytestmark = pytest.mark.corpus
+
+
+@pytest.mark.parametrize("format", EXPORTS)
+def test_every_event_of_every_file_is_kept(data: Path, tmp_path: Path, format: str) -> None:
+    folders = ("formats/agentlog", "formats/claude-code", "formats/inspect", "formats/mcp", "formats/openinference")
+    names = find_traces([str(data / folder) for folder in (*folders, "agentdojo-gt", "tau-airline/*.gz")])
+    converted = 0
+    for number, name in enumerate(names):
+        trace = load_trace(name, skip_bad=True)
+        if export_trace(trace, tmp_path / f"{number}.gz", to=format).events:
+            back = load_trace(tmp_path / f"{number}.gz")
+            assert back.events == trace.events, name
+            assert (back.notes, back.problems, back.skipped) == (trace.notes, trace.problems, trace.skipped), name
+            converted += 1
+    assert converted > 70
+
+
+@pytest.mark.parametrize("format", EXPORTS)
+def test_a_large_one_streams_there_and_back(data: Path, tmp_path: Path, format: str) -> None:
+    source = data / "sopbench/events.jsonl.gz"
+    done = export_trace(open_trace(source), tmp_path / "t", to=format)
+    assert (done.turns, done.sessions) == (27658, 5584)
+    for event, back in zip(open_trace(source), open_trace(tmp_path / "t"), strict=True):
+        assert back == event

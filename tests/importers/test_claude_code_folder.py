@@ -1,0 +1,195 @@
+"""What lies beside a session's file: its subagents, and outputs that were too long for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bylaw.adapters.importers import find_traces, load_trace
+from bylaw.adapters.importers.formats.claude_code import outputs
+from bylaw.errors import InputError
+from tests.importers.support import calls, lines, responses, results, story
+from tests.importers.test_claude_code import line, returned, use
+
+STORED = "<persisted-output>\nOutput too large (1.2MB). Full output saved to: {}\n\nPreview (first 2KB):\nbegi"
+
+
+def session(folder: Path, *records: Any, name: str = "s1") -> Path:
+    path = folder / f"{name}.jsonl"
+    path.write_bytes(lines(*records))
+    return path
+
+
+def subagent(folder: Path, id: str, *records: Any, meta: str | None = None) -> Path:
+    path = folder / "s1" / "subagents" / f"agent-{id}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lines(*({**one, "isSidechain": True, "agentId": id} for one in records)))
+    if meta is not None:
+        path.with_suffix(".meta.json").write_text(meta)
+    return path
+
+
+OWN = [
+    line("user", "u1", None, "go", 1),
+    line("assistant", "a1", "u1", [use("c1", "Task", prompt="p", subagent_type="scout")], 2, message={"id": "m1"}),
+    line("assistant", "a2", "a1", [use("c2", "Task", prompt="q")], 4, message={"id": "m1"}),
+    line("user", "r1", "a1", [returned("c1", "found")], 10, toolUseResult={"agentId": "one"}),
+    line("user", "r2", "a2", [returned("c2", "fine")], 12, toolUseResult={"agentId": "two"}),
+    line("assistant", "a3", "r2", "done", 20, message={"id": "m2"}),
+]
+ONE = [
+    line("user", "x1", None, "p", 3),
+    line("assistant", "x2", "x1", [use("k1", "Agent", prompt="deeper", subagent_type="digger")], 5),
+    line("user", "x3", "x2", [returned("k1")], 9),
+    line("assistant", "x4", "x3", "found", 10),
+]
+TWO = [line("user", "y1", None, [{"type": "text", "text": "q"}], 5), line("assistant", "y2", "y1", "fine", 11)]
+DEEP = [line("user", "z1", None, "deeper", 6), line("assistant", "z2", "z1", "deep", 8)]
+
+
+def test_subagents_stand_where_they_were_started(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN)
+    subagent(tmp_path, "one", *ONE)
+    subagent(tmp_path, "two", *TWO, meta='{"agentType": "judge", "toolUseId": "c2"}')
+    subagent(tmp_path, "three", *DEEP, meta='{"agentType": "digger", "toolUseId": "k1", "spawnDepth": 2}')
+    trace = load_trace(path)
+    assert (trace.sessions, trace.notes, trace.problems) == (("s1",), (), ())
+    told = [
+        (r.text, r.origin.run, r.origin.parent_run, r.origin.agent, r.origin.parent_agent) for r in responses(trace)
+    ]
+    assert told == [
+        ("", None, None, None, None),
+        ("", "one", "s1", "scout", None),
+        ("deep", "three", "one", "digger", "scout"),
+        ("found", "one", "s1", "scout", None),
+        ("fine", "two", "s1", "judge", None),
+        ("done", None, None, None, None),
+    ]
+    assert [call.name for call in calls(trace)] == ["Task", "Task", "Agent"]
+    assert [result.content for result in results(trace)] == ["ok", "found", "fine"]
+    assert [call.group for call in calls(trace)][:2] == [0, 0]
+    sources = {r.text: r.source.file for r in responses(trace) if r.source is not None}
+    assert sources["fine"].endswith("agent-two.jsonl")
+
+
+def test_a_subagent_in_the_background_goes_on_beside_its_parent(tmp_path: Path) -> None:
+    path = session(
+        tmp_path,
+        line("user", "u1", None, "go", 1),
+        line("assistant", "a1", "u1", [use("c1", "Task", prompt="p")], 2),
+        line("user", "r1", "a1", [returned("c1", "started")], 3),
+        line("assistant", "a2", "r1", "meanwhile", 8),
+    )
+    subagent(
+        tmp_path, "one", line("user", "x1", None, "p", 3), line("assistant", "x2", "x1", "a", 5),
+        line("assistant", "x3", "x2", "b", 30),
+    )  # fmt: skip
+    assert [response.text for response in responses(load_trace(path))] == ["", "a", "meanwhile", "b"]
+
+
+def test_a_folder_holds_each_session_once(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN)
+    other = session(tmp_path, line("user", "u", None, "x"), line("assistant", "v", "u", "y"), name="s2")
+    inner = subagent(tmp_path, "one", *ONE, meta="{}")
+    outputs = tmp_path / "s1" / "tool-results"
+    outputs.mkdir()
+    (outputs / "big.json").write_text("{}")
+    assert find_traces([str(tmp_path)]) == [str(path), str(other)]
+    assert find_traces([str(tmp_path / "**" / "*.jsonl")]) == [str(path), str(other)]
+    assert find_traces([str(tmp_path / "s1" / "subagents")]) == [str(inner)]
+    assert find_traces([str(path), str(inner)]) == [str(path), str(inner)]  # the user says so
+    path.unlink()
+    assert str(inner) in find_traces([str(tmp_path)])
+    trace = load_trace(inner)
+    assert [r.origin.run for r in responses(trace)] == ["one", "one"]
+    assert trace.notes == ("only the part of a subagent is here: session `s1` has a file of its own",)
+
+
+def test_bad_lines_of_subagents_are_reported_in_their_own_file(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN, 7)
+    inner = subagent(tmp_path, "one", *ONE, meta="{not json")
+    inner.write_bytes(inner.read_bytes() + b'{"type": "assistant", "message": 5}\n{"oops\n')
+    with pytest.raises(InputError) as error:
+        load_trace(path)
+    found = [(os.path.basename(d.file or ""), d.span and d.span.line) for d in error.value.diagnostics]
+    assert sorted(found) == [("agent-one.jsonl", 5), ("agent-one.jsonl", 6), ("s1.jsonl", 7)]
+    trace = load_trace(path, skip_bad=True)
+    assert (trace.skipped, len(trace.turns)) == (3, 4)
+
+
+@pytest.mark.parametrize("meta", ["{not json", "[]", "", '{"agentType": "x"}' + " " * (1 << 16)])
+def test_a_description_of_a_subagent_that_cannot_be_read_is_told(tmp_path: Path, meta: str) -> None:
+    note = "`meta.json` of a subagent cannot be read: a subagent's kind, or the call that started it, may be missing"
+    path = session(tmp_path, *OWN)
+    inner = subagent(tmp_path, "one", *ONE, meta=meta)
+    subagent(tmp_path, "two", *TWO, meta='{"agentType": "judge"}')
+    trace = load_trace(path)
+    assert (trace.notes, trace.problems, len(trace.turns)) == ((f"1 {note}",), (), 5)
+    assert load_trace(inner).notes[1:] == (f"1 {note}",)
+    subagent(tmp_path, "two", *TWO, meta=meta)
+    assert [text.partition(" cannot")[0] for text in load_trace(path).notes] == ["2 `meta.json` of subagents"]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "agent-x.jsonl").write_bytes(lines(*ONE))
+    (away / "secret.txt").write_text("secret")
+    told = [returned("c1", STORED.format("secret.txt"))]
+    path = session(tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r", "a1", told))
+    (tmp_path / "s1" / "subagents").mkdir(parents=True)
+    (tmp_path / "s1" / "subagents" / "agent-x.jsonl").symlink_to(away / "agent-x.jsonl")
+    (tmp_path / "s1" / "tool-results").symlink_to(away)
+    trace = load_trace(path)
+    assert len(trace.turns) == 1
+    assert [result.content for result in results(trace)] == [STORED.format("secret.txt")]
+    assert [note.split(" is ")[0] for note in trace.notes[-2:]] == ["1 file of a subagent", "1 output"]
+
+
+@pytest.mark.parametrize("name", ["/home/x/.claude/p/s1/tool-results/big.txt", "C:\\x\\tool-results\\big.txt"])
+def test_long_outputs_are_read_from_their_files(tmp_path: Path, name: str) -> None:
+    path = session(
+        tmp_path,
+        line("assistant", "a1", None, [use("c1"), use("c2"), use("c3")]),
+        line("user", "r1", "a1", [returned("c1", STORED.format(name))]),
+        line("user", "r2", "a1", [returned("c2", [{"type": "text", "text": f"Output has been saved to {name}.\nx"}])]),
+        line("user", "r3", "a1", [returned("c3", "I saved to: /etc/passwd")]),
+        line("assistant", "a2", "r3", "done"),
+    )
+    stored = tmp_path / "s1" / "tool-results"
+    stored.mkdir(parents=True)
+    (stored / "big.txt").write_bytes(b"all of it \xff")
+    trace = load_trace(path)
+    whole = "all of it \ufffd"
+    assert [result.content for result in results(trace)] == [whole, whole, "I saved to: /etc/passwd"]
+    assert trace.notes == ()
+    shown = [event for event in trace.events if event.kind == "request"][-1]
+    assert "begi" in str(shown.messages)  # type: ignore[attr-defined]
+    assert "all of it" not in str(shown.messages)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["../../s2.jsonl", "..", "", "/etc/passwd", "x\0y", "gone.txt", "huge.txt", "pipe"])
+def test_only_files_of_the_sessions_own_folder_are_read(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outputs, "MOST", 10)
+    told = STORED.format(name)
+    path = session(
+        tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r1", "a1", [returned("c1", told)])
+    )
+    session(tmp_path, 1, name="s2")
+    stored = tmp_path / "s1" / "tool-results"
+    stored.mkdir(parents=True)
+    (stored / "huge.txt").write_text("x" * 11)
+    os.mkfifo(stored / "pipe")
+    trace = load_trace(path)
+    assert [result.content for result in results(trace)] == [told]
+    assert trace.notes[-1].startswith("1 output is cut short")
+
+
+def test_a_session_from_a_pipe_has_nothing_beside_it() -> None:
+    trace = load_trace(lines(*OWN))
+    assert story(trace)[-1] == "1 response done"

@@ -1,0 +1,81 @@
+"""The page as a terminal shows it: it fits, nothing steers the terminal, and what matters is on it."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from bylaw.model.events import Usage
+from bylaw.report.timeline.figures import tokens
+from bylaw.report.timeline.terminal import Page
+from bylaw.report.timeline.text import width
+from tests.inspect.support import controls, entries, everything, page
+from tests.support.build import trace
+
+HOSTILE = [
+    {
+        "text": "\x1b[31mred\x07 \u202e" + "漢字" * 300,
+        "session": "a\x1b[2J\nb",
+        "agent": "\x1bagent",
+        "stop": "\x1bstop",
+    },
+    {
+        "calls": [{"name": "rm\x1b[2J\n-rf", "args": {"\x1bkey": "\x1b]52;c;aGk=\x07" * 50}}],
+        "results": [{"of": 0, "content": {"\u202ek": "\x9b"}, "error": True}],
+        "session": "a\x1b[2J\nb",
+        "request": {"messages": [{"role": "\x1brole", "content": [{"type": "\x1btype", "x": "\x1b"}, 3, None]}]},
+    },
+    {"calls": [{"name": "x" * 5000, "raw": "y" * 5000}], "model": "\x1bmodel" * 50, "text": None},
+]
+
+
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("columns", [40, 61, 100, 200])
+@pytest.mark.parametrize("made", [everything(), trace(HOSTILE)], ids=["everything", "hostile"])
+def test_every_line_fits_and_steers_nothing(made: object, columns: int, full: bool) -> None:
+    shown = page(entries(made), width=columns, full=full)  # type: ignore[arg-type]
+    assert not controls(shown)
+    assert max(width(line) for line in shown.splitlines()) <= columns
+
+
+def test_colours_carry_nothing_that_is_lost_without_them() -> None:
+    made = Page(width=100)
+    coloured = "".join(made.entry(entry) for entry in entries(everything()))
+    assert "\x1b[" in coloured
+    assert click.unstyle(coloured) == page(entries(everything()))
+
+
+def test_unknown_is_a_dash_and_never_nothing() -> None:
+    shown = page(entries(trace([{"text": "hi"}])))
+    assert "– tok · – s · $ – · stop –" in shown
+    shown = page(entries(trace([{"text": "hi", "tokens": [0, 0], "latency": 0.0, "model": "gpt-4o"}])))
+    assert "0 → 0 tok · 0 ms · $0 · stop –" in shown
+
+
+def test_half_known_tokens() -> None:
+    assert tokens(Usage(7, None)) == "7 → – tok"
+    assert tokens(Usage(None, 7)) == "– → 7 tok"
+    assert tokens(Usage(recorded={"total_tokens": 9})) == "9 tok"
+
+
+def test_a_model_is_named_where_it_changes() -> None:
+    shown = page(entries(trace([{"model": "a"}, {"model": "a"}, {"model": "b"}])))
+    assert [line.split("─")[0].strip() for line in shown.splitlines() if line.startswith("turn")] == [
+        *("turn 0 · a", "turn 1", "turn 2 · b")
+    ]
+
+
+def test_a_long_input_shows_both_ends() -> None:
+    messages = [{"role": "user", "content": f"message {i}"} for i in range(20)]
+    shown = page(entries(trace([{"request": {"messages": messages}}])))
+    assert "message 1\n" in shown and "message 15\n" in shown
+    assert "message 7\n" not in shown
+    assert "… 13 messages (`--full` shows them)" in shown
+    assert "message 7\n" in page(entries(trace([{"request": {"messages": messages}}])), full=True)
+
+
+def test_in_full_arguments_keep_their_lines() -> None:
+    made = trace([{"calls": [{"name": "write", "args": {"path": "a.py", "text": "def f():\n    pass\n\nf()"}}]}])
+    shown = page(entries(made), full=True)
+    assert 'path: "a.py"' in shown
+    assert "text: |\n             def f():\n                 pass\n\n             f()\n" in shown

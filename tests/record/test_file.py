@@ -1,0 +1,255 @@
+"""The file: what may be recorded to, what is found after a kill, and what a disk that is full does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.adapters.record import file as record_file
+from bylaw.errors import BylawError
+from tests.record.asking import ask, openai_client, read, responses
+from tests.record.server import TEXT, Server
+
+AGENT = """
+import sys
+import bylaw
+import httpx
+
+url, path, name = sys.argv[1:4]
+with bylaw.record(path, session=name), httpx.Client(verify=False) as client:
+    number = 0
+    while True:
+        asked = [{"role": "user", "content": f"{name} {number} " + "\\u00e4\\u20ac" * int(sys.argv[4])}]
+        client.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": asked})
+        number += 1
+        print(number, flush=True)
+"""
+
+
+def test_an_existing_recording_is_added_to(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    for name in ("one", "two"):
+        with bylaw.record(path, session=name):
+            ask(server.url, "openai", name)
+    trace = read(path)
+    assert trace.complete and trace.sessions == ("one", "two")
+    assert [one.turn for one in responses(trace)] == [0, 1]
+    assert path.read_bytes().count(b'"bylaw"') == 1
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    with bylaw.record(tmp_path / "run.jsonl"):
+        assert stat.S_IMODE((tmp_path / "run.jsonl").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"dear diary", "is no recording of Bylaw's"),
+        (b"dear diary\n", "is no recording of Bylaw's"),
+        (b'{"messages": []}\n', "is no recording of Bylaw's"),
+        (b'{"bylaw":"trace/9","complete":"marked"}\n', "is no recording of Bylaw's"),
+        (b'{"bylaw":"trace/1","complete":"marked","resolved":true}\n', "is a trace that is finished"),
+        (b'{"bylaw":"trace/1"}\n', "is a trace that is finished"),
+    ],
+)
+def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(BylawError, match=message), bylaw.record(path):
+        pass
+    assert path.read_bytes() == content
+
+
+def test_a_path_that_cannot_be_written_fails_at_once(tmp_path: Path) -> None:
+    for path, error in [(tmp_path / "no" / "run.jsonl", FileNotFoundError), (tmp_path, IsADirectoryError)]:
+        with pytest.raises(error), bylaw.record(path):
+            pytest.fail("nothing runs")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "run.jsonl.gz", "run.jsonl.zst"):
+        with pytest.raises(BylawError), bylaw.record(tmp_path / name):
+            pytest.fail("nothing runs")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"session": ""}, "session=''"),
+        ({"agent": 7}, "agent=7"),
+        ({"redact": False, "patterns": {"a": "b"}}, "no effect"),
+        ({"patterns": {"order": "("}}, "pattern `order` is no regular expression that RE2 can run: missing"),
+        ({"patterns": {"order": r"(?=a)"}}, "invalid perl operator"),
+        ({"patterns": {"order": "a*"}}, "matches the empty text"),
+        ({"patterns": {"a]": "a"}}, "without `]`"),
+    ],
+)
+def test_bad_settings(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        bylaw.record(tmp_path / "run.jsonl", **keys)
+    assert not list(tmp_path.iterdir())
+
+
+# A disk that is full
+
+
+def test_a_write_that_fails_is_told_and_not_the_agents(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if b"two" in data or b"three" in data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    path = tmp_path / "run.jsonl"
+    with caplog.at_level(logging.ERROR, "bylaw"), bylaw.record(path) as recording:
+        ask(server.url, "openai", "one")
+        monkeypatch.setattr(record_file.os, "write", full)
+        assert ask(server.url, "openai", "two") == TEXT
+        assert ask(server.url, "openai", "three", streamed=True) == TEXT
+        monkeypatch.setattr(record_file.os, "write", write)
+        ask(server.url, "openai", "four")
+        assert (recording.turns, recording.lost) == (2, 2)
+    trace = bylaw.load_trace(path)
+    assert not trace.complete
+    assert "2 turns could not be written" in trace.notes
+    assert len(responses(trace)) == 2
+    told = [record.getMessage() for record in caplog.records]
+    assert "a turn cannot be recorded" in told[0] and "No space left" in told[0]
+    assert told[1].startswith("2 turns are missing")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_write_that_stops_half_way(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    write, path = os.write, tmp_path / "run.jsonl"
+    with bylaw.record(path):
+        second = [record_file.RecordFile(str(path)) for _ in range(others)]
+        monkeypatch.setattr(record_file.os, "write", lambda descriptor, data: write(descriptor, data[: len(data) // 2]))
+        ask(server.url, "openai", "one")
+        monkeypatch.setattr(record_file.os, "write", write)
+        ask(server.url, "openai", "two")
+        for one in second:
+            one.close()
+    trace = bylaw.load_trace(path, skip_bad=True)
+    assert not trace.complete
+    assert len(responses(trace)) == 1
+    assert trace.skipped == others  # alone, the torn line was taken away again
+
+
+def test_durable_waits_for_the_disk(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(record_file.os, "fsync", synced.append)
+    with bylaw.record(tmp_path / "a.jsonl"):
+        ask(server.url, "openai", "one")
+    assert not synced
+    with bylaw.record(tmp_path / "b.jsonl", durable=True):
+        ask(server.url, "openai", "one")
+    assert len(synced) == 3  # its beginning, the turn, its end
+
+
+# Kills
+
+
+def test_cut_at_every_byte(tmp_path: Path, server: Server) -> None:
+    """Wherever a kill stops the last write, what was finished before it is there and the rest is no mistake."""
+    path = tmp_path / "run.jsonl"
+    with bylaw.record(path, session="s"):
+        for number in range(2):
+            ask(server.url, "openai", f"häh € {number}")
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    first = len(b"".join(lines[:2]))
+    cut = tmp_path / "cut.jsonl"
+    for end in [*range(first, len(whole), 7), len(whole) - 1]:
+        cut.write_bytes(whole[:end])
+        trace = bylaw.load_trace(cut)
+        finished = sum(b'"kind":"response"' in line for line in whole[:end].splitlines() if line in whole.splitlines())
+        assert len(responses(trace)) == finished
+        assert not trace.complete or end == len(whole) - 1
+    for end in (5, first - 3, first + 20, len(whole) - 30):  # and it can be added to
+        cut.write_bytes(whole[:end])
+        with bylaw.record(cut, session="t"):
+            ask(server.url, "openai", "more")
+        added = bylaw.load_trace(cut)
+        assert not added.problems and added.sessions[-1] == "t"
+        assert added.complete == (end < first)
+
+
+def _storm(folder: Path, server: Server, *, rounds: int, writers: int, size: int, seed: int) -> None:
+    """Agents that record to one file, killed at any moment: every turn whose answer an agent had is in the file."""
+    chance, path = random.Random(seed), folder / "run.jsonl"
+    told: dict[str, int] = {}
+    for turn in range(rounds):
+        names = [f"a{turn}-{number}" for number in range(writers)]
+        agents = [
+            subprocess.Popen(
+                [sys.executable, "-c", AGENT, server.url, str(path), name, str(size)], stdout=subprocess.PIPE
+            )
+            for name in names
+        ]
+        for agent in agents:
+            assert agent.stdout is not None and agent.stdout.readline()
+        time.sleep(chance.uniform(0, 0.2))
+        for agent in chance.sample(agents, len(agents)):
+            agent.send_signal(signal.SIGKILL)
+        for name, agent in zip(names, agents, strict=True):
+            printed, _ = agent.communicate()
+            told[name] = 1 + printed.count(b"\n")
+    trace = bylaw.load_trace(path, skip_bad=True)
+    assert not trace.complete
+    kept: dict[str, int] = {}
+    for response in responses(trace):
+        kept[response.origin.session] = kept.get(response.origin.session, 0) + 1
+    for name, count in told.items():
+        assert kept.get(name, 0) >= count, (name, count, kept.get(name))
+
+
+def test_killed_at_any_moment(tmp_path: Path, server: Server) -> None:
+    _storm(tmp_path, server, rounds=2, writers=2, size=2000, seed=1)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("seed", range(4))
+def test_killed_at_any_moment_over_and_over(tmp_path: Path, server: Server, seed: int) -> None:
+    _storm(tmp_path, server, rounds=25, writers=3, size=random.Random(seed).choice([10, 5_000, 200_000]), seed=seed)
+
+
+def test_several_processes_begin_one_file(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    code = f"import bylaw\nfor _ in range(5):\n    with bylaw.record({str(path)!r}): pass\n"
+    agents = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
+    assert [agent.wait() for agent in agents] == [0] * 4
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line for line in lines if "bylaw" in line] == [lines[0]]
+    assert len(lines) == 1 + 4 * 5 * 2
+    assert read(path).complete
+
+
+def test_a_fork_records_too(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    with bylaw.record(path, session="s"), openai_client(server.url):
+        child = os.fork()
+        if child == 0:
+            try:
+                ask(server.url, "openai", "child")
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        ask(server.url, "openai", "parent")
+    assert len(responses(read(path))) == 2

@@ -1,0 +1,344 @@
+"""What must not be written is not, wherever it stands, and a rule can still ask for it."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bylaw
+from bylaw.adapters.record import recording
+from bylaw.jobs.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
+from bylaw.jobs.redaction.secrets import SECRETS
+from tests.record.asking import MODEL, PROVIDERS, ask, openai_client
+from tests.record.server import CARD, KEY, Server
+
+HERE = Path(__file__).parent
+FOUND = {
+    "card": "card number",
+    "email": "e-mail address",
+    "iban": "IBAN",
+    "phone": "phone number",
+    "ssn": "social security number",
+}
+PII = yaml.safe_load((HERE.parent / "contract" / "pii.yaml").read_text("utf-8"))
+HIDDEN = [
+    ("card", "4111 1111 1111 1111"),
+    ("card", "4111-1111-1111-1111"),
+    ("card", "5500000000000004"),
+    ("email", "jane.doe@example.com"),
+    ("email", "jürgen@müller.de"),
+    ("phone", "+44 20 7946 0958"),
+    ("phone", "(212) 555-0187"),
+    ("iban", "DE89 3704 0044 0532 0130 00"),
+    ("iban", "GB82WEST12345698765432"),
+    ("ssn", "123-45-6789"),
+    ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlLXhh"),
+    ("api key", KEY),
+    ("api key", "AKIAIOSFODNN7EXAMPLE"),
+    ("token", "Bearer abcdefghijklmnopqrstuvwx=="),
+    ("private key", "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nAAA=\n-----END RSA PRIVATE KEY-----"),
+    ("order", "ORD-4711"),
+]
+redact = Redactor({"order": r"ORD-\d+"})
+
+
+@pytest.mark.parametrize(("kind", "text"), HIDDEN)
+def test_each_kind_in_each_place(kind: str, text: str) -> None:
+    marker = f"[redacted: {kind}]"
+    assert redact(text) == marker
+    assert redact(f"Ä: {text}, ok €") == f"Ä: {marker}, ok €"
+    assert redact({"a": [{"b": f"x {text}"}], "n": 1}) == {"a": [{"b": f"x {marker}"}], "n": 1}
+    assert redact({text: 1}) == {marker: 1}
+    inside = json.dumps({"to": text, "n": 1, "deep": json.dumps([text])})
+    assert json.loads(redact(inside)) == {"to": marker, "n": 1, "deep": json.dumps([marker])}
+    assert text not in redact(inside[:-1])  # cut off, it is no JSON any more
+    both = redact(f"{text} {HIDDEN[0][1]}")
+    assert text not in both and HIDDEN[0][1] not in both
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PII.items() for text in texts])
+def test_what_contracts_find_is_what_is_hidden(kind: str, text: str) -> None:
+    """One list of it: the cases are those of `excludes_pii`."""
+    hidden = redact(text)
+    if kind == "none":
+        assert hidden == text
+    else:
+        assert any(f"[redacted: {own}]" in hidden for own, name in FOUND.items() if name == kind) or kind in SECRETS
+
+
+def test_secrets_by_their_names() -> None:
+    value = {"password": "hunter2", "db_password": "x", "max_tokens": 5, "api_key": "", "token_count": "7"}
+    assert redact(value) == {**value, "password": "[redacted: secret]", "db_password": "[redacted: secret]"}
+    assert redact('{"password": "hun\\"ter2", "a": ') == '{"password": "[redacted: secret]", "a": '
+    assert redact('call {"a": 1}') == 'call {"a": 1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DB_PASSWORD=%\nPORT=1",
+        "password: %",
+        "export OPENAI_API_KEY='%'",
+        "my password is %.",
+        "mysql --password % -h db",
+        "curl https://x.example/?access_token=%&page=2",
+        "postgres://bot:%@db:5432/shop",
+        'the answer was {"user": {"clientSecret": "%"}, "n": 1}',
+        '```json\n{"password": "%"}\n```',
+        "{'password': '%'}",
+        r"logged {\"api_key\": \"%\", \"n\": 1}",
+        "<password>%</password>",
+        '{"password": "%"',
+        '{"a": 1}\n{"refreshToken": "%"}',
+        '{"private_key": ["%"]}',
+    ],
+)
+def test_secrets_by_their_names_inside_a_text(text: str) -> None:
+    value = "hunter2-hunter"
+    hidden = redact(text.replace("%", value))
+    assert "hunter" not in hidden and "[redacted: secret]" in hidden
+    assert redact(hidden) == hidden
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "reset your password: click the link",
+        "the password is case-sensitive",
+        "def login(password: str, api_key: Optional[str] = None)",
+        "Client(api_key=api_key, password=settings.password, secret=os.environ['X'])",
+        "password=getpass.getpass()",
+        "max_tokens: 4096, token_count=1500",
+        "api_key=$OPENAI_API_KEY password=<your password> secret=***",
+        "PWD=/home/jane/project",
+        '{"properties": {"password": {"type": "string"}}, "required": ["password"]}',
+        '{"token": " the", "logprob": -0.1}',
+        "ALTER TABLE orders ADD CONSTRAINT pk_orders_customer_history PRIMARY KEY (id)",
+        "git clone git@github.com:org/repo.git",
+        "https://example.com:8080/a@b and http://localhost:3000",
+        "d437fdeb-c2ad-47e5-8960-475e6a4191a4 toolu_01A09q90qw90lq917835lq9",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709 9783161484100 4006381333931",
+        "6fd3322ff1643e1f8d4591058896030b4c99060eb9607e2299552665e72d91b1",  # with a card in it
+        "ce71dab22eb30ebfe55a5a4aa4bd7a7b7c2b7f8c7bde075ee83c592bcc999f38",  # and what would prove as an IBAN
+        "3601.4932628945826",
+        "[0.25, 1e300, 12345678.125]",
+    ],
+)
+def test_what_only_looks_like_a_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("card", "4111\u00a01111\u00a01111\u00a01111"),
+        ("card", "4111\u20131111\u20131111\u20131111"),
+        ("card", "4111.1111.1111.1111"),
+        ("iban", "de89370400440532013000"),
+        ("iban", "GB82-WEST-1234-5698-7654-32"),
+        ("email", "jane.doe%40example.com"),
+        ("phone", "+33\u00a06\u00a012\u00a034\u00a056\u00a078"),
+        ("token", "Authorization: Basic dXNlcjpwYXNzd29yZA=="),
+        ("private key", "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----"),
+        ("api key", "ASIAIOSFODNN7EXAMPLE"),
+        ("api key", "github_pat_" + "a1B2" * 12),
+        ("api key", "glpat-" + "a1B2" * 5),
+        ("api key", "hf_" + "aB" * 17),
+        ("api key", "npm_" + "a1B2" * 9),
+        ("api key", "sk_live_" + "a1B2" * 6),
+    ],
+)
+def test_other_ways_of_writing_it(kind: str, text: str) -> None:
+    assert redact(f"see {text} there") == f"see [redacted: {kind}] there"
+
+
+def test_numbers_under_the_names_of_secrets() -> None:
+    hidden = redact({"password": 12345678, "cvv": 123, "secret": True, "api_key": None, "refresh_token": [7]})
+    gone = "[redacted: secret]"
+    assert hidden == {"password": gone, "cvv": gone, "secret": True, "api_key": None, "refresh_token": [gone]}
+
+
+def test_numbers_that_are_cards() -> None:
+    assert redact({"card": 4111111111111111.0}) == {"card": "[redacted: card]"}
+    assert redact({"card": 4111111111111111, "at": 1700000000000}) == {"card": "[redacted: card]", "at": 1700000000000}
+    assert json.loads(redact('{"card": 4111111111111111}')) == {"card": "[redacted: card]"}
+
+
+def test_texts_without_anything_stay_as_they_are() -> None:
+    for text in ("", "{", '{"a":  1.50,\n "b": null}', "order 17 of 2024-01-02", "{not json}", "[1, 2", "x" * 5000):
+        assert redact(text) == text
+
+
+def test_keys_that_become_alike_stay_apart() -> None:
+    hidden = redact({"a@x.com": 1, "b@x.com": 2, "c@x.com": 3})
+    assert list(hidden.values()) == [1, 2, 3]
+    assert list(hidden) == ["[redacted: email]", "[redacted: email] 2", "[redacted: email] 3"]
+
+
+def test_what_overlaps_goes_as_one() -> None:
+    own = Redactor({"name": "jane", "all": "jane.doe@ex"})
+    assert own("to jane.doe@example.com now") == "to [redacted: email] now"
+    assert Redactor({"left": "abc", "right": "cde"})("xabcdey") == "x[redacted: left]y"
+
+
+def test_what_is_too_large_or_too_deep_is_left_out() -> None:
+    assert redact("x" * (LONGEST + 1)) == "[redacted: long text]"
+    deep: Any = "bottom"
+    for _ in range(MOST_DEPTH + 50):
+        deep = [deep]
+    assert "[redacted: deep value]" in json.dumps(redact(deep))
+    assert redact("[" * 100_000)[0] == "["
+
+
+def test_a_private_key_without_its_end() -> None:
+    cut = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw"
+    assert redact(f"see {cut}") == "see [redacted: private key]"
+    assert redact("-----BEGIN CERTIFICATE-----\nabc") == "-----BEGIN CERTIFICATE-----\nabc"
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(HIDDEN[:14]))
+def test_whatever_stands_around_it(before: str, after: str, hidden: tuple[str, str]) -> None:
+    """Between blanks and brackets it is always found; and redacting twice is redacting once."""
+    _, text = hidden
+    out = redact(f"{before} <{text}> {after}")
+    assert text not in out
+    assert redact(out) == out
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a@", "1 ", "+1", "GB82", "eyJ", '{"password": "', "-----BEGIN PRIVATE KEY-----", "[{", "de89 ", "a%40",
+        "password=", "secret is ", "--api-key ", "<secret>", "a://b:", "a://b:c@", '\\"secret\\": \\"', "4111.1111.",
+    ],
+)  # fmt: skip
+def test_hostile_texts_take_linear_time(unit: str) -> None:
+    import time
+
+    def taken(count: int) -> float:
+        text = (unit * count)[: len(unit) * count]
+        fresh = Redactor()
+        began = time.process_time()
+        fresh(text)
+        return time.process_time() - began
+
+    short = min(taken(4_000) for _ in range(3))
+    assert min(taken(32_000) for _ in range(2)) < 30 * max(short, 0.003)
+
+
+# In recordings
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_nothing_of_it_is_in_the_file(tmp_path: Path, server: Server, provider: str, streamed: bool) -> None:
+    """A stream is searched when it is whole: the server splits every event, and the words of a card."""
+    path = tmp_path / "run.jsonl"
+    with bylaw.record(path):
+        told = ask(server.url, provider, f"secret: my card is {CARD}, mail jane@example.com", streamed=streamed)
+        assert CARD in told and KEY in told  # the agent has it all
+    written = path.read_text()
+    assert CARD not in written and KEY not in written and "jane@" not in written
+    assert "Your card [redacted: card] and your key [redacted: api key]." in written
+    assert "my card is [redacted: card], mail [redacted: email]" in written
+
+
+def test_every_part_of_a_turn(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    asked: list[Any] = [
+        {"role": "system", "content": f"the key is {KEY}"},
+        {"role": "user", "content": [{"type": "text", "text": f"card {CARD}"}]},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "pay", "arguments": json.dumps({"password": "hunter2", "card": CARD})},
+                }
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": json.dumps({"iban": "DE89370400440532013000"})},
+    ]
+    tools: Any = [{"type": "function", "function": {"name": "pay", "description": "ask bob@example.com"}}]
+    with bylaw.record(path, patterns={"order": r"ORD-\d+"}), openai_client(server.url) as client:
+        client.chat.completions.create(
+            model=MODEL, messages=asked, tools=tools, metadata={"order": "ORD-77"}, user="jane@example.com"
+        )
+    written = path.read_text()
+    for secret in (KEY, CARD, "hunter2", "DE89", "bob@", "ORD-77", "jane@", "sk-1"):
+        assert secret not in written, secret
+    for kind in ("api key", "card", "secret", "iban", "email", "order"):
+        assert f"[redacted: {kind}]" in written
+
+
+@pytest.mark.parametrize("shown", range(30, 80, 5))
+def test_an_error_that_is_cut_in_the_middle_of_a_key(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, shown: int
+) -> None:
+    monkeypatch.setattr(recording, "MOST_OF_ERROR", shown)
+    with bylaw.record(tmp_path / "run.jsonl") as made, pytest.raises(openai.AuthenticationError):
+        ask(server.url, "openai", "status 401")
+    written = (tmp_path / "run.jsonl").read_text()
+    assert made.errors == 1 and '"model_error"' in written
+    assert KEY[:4] not in written
+
+
+def test_it_can_be_switched_off(tmp_path: Path, server: Server) -> None:
+    with bylaw.record(tmp_path / "run.jsonl", redact=False):
+        ask(server.url, "openai", f"card {CARD}")
+    written = (tmp_path / "run.jsonl").read_text()
+    assert f"card {CARD}" in written and '"redacted":false' in written
+
+
+def test_a_rule_asks_for_the_marker(tmp_path: Path, server: Server) -> None:
+    path, rules = tmp_path / "run.jsonl", tmp_path / "rules.yaml"
+    rules.write_text("""
+rules:
+  - {id: no-card-is-repeated, kind: forbidden_text, params: {text: "[redacted: card]"}}
+  - {id: looks-first, kind: must_call_before, params: {first: find_order, second: refund}}
+  - {id: short, kind: max_turns, params: {limit: 5}}
+""")
+    check = [sys.executable, "-m", "bylaw", "check", str(path), "--policy", str(rules), "--format", "json"]
+    with bylaw.record(path):
+        ask(server.url, "openai", "use the tool")
+    clean = json.loads(subprocess.run(check, capture_output=True, check=False).stdout)
+    with bylaw.record(path):
+        ask(server.url, "anthropic", "secret", streamed=True)
+    told = json.loads(subprocess.run(check, capture_output=True, check=False).stdout)
+    assert clean["exit_code"] == 0 and told["exit_code"] == 1
+    (finding,) = [one for one in told["findings"] if one["outcome"] == "violated"]
+    assert (finding["rule"], finding["turn"]) == ("no-card-is-repeated", 1)
+
+
+def test_random_values_come_through_whole() -> None:
+    """Whatever holds nothing to hide is written as it is."""
+    chance = random.Random(5)
+    words = ["order", "Bern", "4711", "2024-05-01", "é€", "null", "[x]", "{}", "a.b", "10.0.0.1", "v1.2.3"]
+
+    def value(depth: int) -> Any:
+        kind = chance.choice("sndlb" if depth < 4 else "snb")
+        if kind == "s":
+            return " ".join(chance.choices(words, k=chance.randrange(6)))
+        if kind == "l":
+            return [value(depth + 1) for _ in range(chance.randrange(4))]
+        if kind == "d":
+            return {"".join(chance.choices(string.ascii_letters, k=5)): value(depth + 1) for _ in range(3)}
+        return chance.choice([None, True, 0, 17, 2.5, -3])
+
+    for _ in range(300):
+        made = value(0)
+        assert redact(made) == made
+        assert redact(json.dumps(made)) == json.dumps(made)
