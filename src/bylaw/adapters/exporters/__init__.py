@@ -7,20 +7,19 @@ format's own places hold (`slot`); `importers/formats/restored` puts both togeth
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
 
 from bylaw.adapters.exporters.destination import appearing
 from bylaw.adapters.exporters.names import EXPORTS, format_for
 from bylaw.model.conversion import Conversion
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
 from bylaw.model.trace import Trace
 
 if TYPE_CHECKING:
     from bylaw.adapters.exporters.bylaw import TraceWriter
+    from bylaw.adapters.importers.formats.bylaw.wire import TraceEndLine
 
 __all__ = ["EXPORTS", "TraceWriter", "export_trace", "format_for", "write_trace"]
 
@@ -29,15 +28,7 @@ class Writer(Protocol):
     """Writes one trace, event by event."""
 
     def write(self, event: Event) -> None: ...
-    def close(
-        self,
-        *,
-        complete: bool = True,
-        header: dict[str, Any] | None = None,
-        notes: Iterable[str] = (),
-        problems: Iterable[Diagnostic] = (),
-        skipped: int = 0,
-    ) -> None:
+    def finish(self, end: TraceEndLine) -> None:
         """Write what has waited, and what only the end can tell."""
 
     def remarks(self) -> list[str]:
@@ -64,13 +55,7 @@ def export_trace(
         for event in chain((first,), events):
             counts.add(event)
             writer.write(event)
-        writer.close(
-            complete=trace.complete,
-            header=None if _header(trace) == header else _header(trace),
-            notes=trace.notes,
-            problems=trace.problems,
-            skipped=trace.skipped,
-        )
+        writer.finish(_end(trace, header))
     return _conversion(trace, path, format, counts, writer.remarks())
 
 
@@ -92,13 +77,20 @@ def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
     header = _header(trace)
     with TraceWriter(path, name=trace.name, format=trace.format, header=header, complete=complete) as writer:
         writer.write_all(trace)
-        writer.close(
-            complete=trace.complete,
-            header=None if _header(trace) == header else _header(trace),
-            notes=trace.notes,
-            problems=trace.problems,
-            skipped=trace.skipped,
-        )
+        writer.finish(_end(trace, header))
+
+
+def _end(trace: TraceSource, header: dict[str, Any]) -> TraceEndLine:
+    """`header`: as it was at the beginning; one that was known only when all was read is told again."""
+    from bylaw.adapters.importers.formats.bylaw.wire import TraceEndLine
+
+    return TraceEndLine(
+        complete=trace.complete,
+        header={} if _header(trace) == header else _header(trace),
+        notes=list(trace.notes),
+        problems=list(trace.problems),
+        skipped=trace.skipped,
+    )
 
 
 class _Counts:

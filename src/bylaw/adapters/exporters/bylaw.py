@@ -13,7 +13,6 @@ from msgspec import UNSET, UnsetType
 from bylaw.adapters.exporters.destination import open_packed
 from bylaw.adapters.exporters.lines import Lines
 from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header, Line, TraceEndLine
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
 
 
@@ -63,22 +62,15 @@ class TraceWriter:
         self._lines.release()
         self._file.flush()
 
-    def close(
-        self,
-        *,
-        complete: bool = True,
-        header: dict[str, Any] | None = None,
-        notes: Iterable[str] = (),
-        problems: Iterable[Diagnostic] = (),
-        skipped: int = 0,
-    ) -> None:
+    def close(self, *, complete: bool = True) -> None:
+        self.finish(TraceEndLine(complete=complete))
+
+    def finish(self, end: TraceEndLine) -> None:
+        """Close it, with all that only the end can tell. Once: closing it again does nothing."""
         if self._closed:
             return
         self._closed = True
         self._lines.release()
-        end = TraceEndLine(
-            complete=complete, header=header or {}, notes=list(notes), problems=list(problems), skipped=skipped
-        )
         if self._marked or end.header or end.notes or end.problems or end.skipped:
             self._put(end)
         if self._is_own:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import IO, Any
 
 import msgspec
@@ -14,7 +13,6 @@ from bylaw.adapters.exporters.slot import slot_of
 from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header, Line, TraceEndLine
 from bylaw.adapters.importers.formats.restored.slots import Slot
 from bylaw.adapters.importers.records.lines import MAX_RECORD
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Origin, SessionEnd, SessionStart
 
 MOST_LEVELS = 40
@@ -69,21 +67,10 @@ class AtifWriter:
     def write(self, event: Event) -> None:
         self._lines.write(event)
 
-    def close(
-        self,
-        *,
-        complete: bool = True,
-        header: dict[str, Any] | None = None,
-        notes: Iterable[str] = (),
-        problems: Iterable[Diagnostic] = (),
-        skipped: int = 0,
-    ) -> None:
+    def finish(self, end: TraceEndLine) -> None:
         self._lines.release()
         for name, session in self._sessions.items():
             self._end(name, session)
-        end = TraceEndLine(
-            complete=complete, header=header or {}, notes=list(notes), problems=list(problems), skipped=skipped
-        )
         self._own["end"] = slot_of(self._lines.number + 1, end, {})
         if self._last is not None:
             self._put(*self._last)

@@ -7,7 +7,6 @@ Calls that ran in parallel have the same parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import IO, Any
 
 import msgspec
@@ -20,7 +19,6 @@ from bylaw.adapters.exporters.slot import slot_of
 from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header, Line, TraceEndLine
 from bylaw.adapters.importers.formats.restored.slots import END, HEADER
 from bylaw.adapters.importers.records.lines import MAX_RECORD
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd, ToolCall, ToolResult
 
 MOST_BEHIND = 1024
@@ -43,23 +41,12 @@ class OtlpWriter:
     def write(self, event: Event) -> None:
         self._lines.write(event)
 
-    def close(
-        self,
-        *,
-        complete: bool = True,
-        header: dict[str, Any] | None = None,
-        notes: Iterable[str] = (),
-        problems: Iterable[Diagnostic] = (),
-        skipped: int = 0,
-    ) -> None:
+    def finish(self, end: TraceEndLine) -> None:
         self._lines.release()
         for draft in self._open.values():
             self._end(draft)
         for run in (*self._runs.over(), *self._runs.rest()):
             self._put(run.line())
-        end = TraceEndLine(
-            complete=complete, header=header or {}, notes=list(notes), problems=list(problems), skipped=skipped
-        )
         slot = slot_of(self._lines.number + 1, end, {})
         self._put(about_line({END: msgspec.json.encode([slot]).decode()}))
 

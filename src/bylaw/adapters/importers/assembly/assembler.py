@@ -128,15 +128,13 @@ class Assembler:
         return request if request.turn == self.turns else replace(request, turn=self.turns)
 
     def exchanged(self, lane: Lane, request: Request) -> Request:
-        """A request that its response is recorded with, with the turn's own index."""
-        if lane.open:
+        """A request of turn `self.turns` whose response is recorded with it, as it is told."""
+        if lane.open or lane.pending:
             self.request(lane, None, request)
             return self.answered(lane, None) or request
         self.requests += 1
-        if lane.pending:
-            self._imply(lane)
         lane.held = None
-        return request if request.turn == self.turns else replace(request, turn=self.turns)
+        return request
 
     def response(self, lane: Lane, record_id: str | None, response: Response) -> None:
         """A response was given. Its turn is `self.turns`, its request what `answered` returned."""
@@ -280,17 +278,15 @@ class Assembler:
         """Calls were recorded, and no response that issued them: there must have been one."""
         request, turn = self.answered(lane, None), self.turns
         waiting, lane.pending = lane.pending, []
-        first, call = waiting[0], None
-        if type(first) is ToolCall:
+        first = waiting[0]
+        response = Response(origin=first.origin, turn=turn, at=first.at, source=first.source, request=request)
+        if type(first) is ToolCall:  # nearly always, and mostly the only one
             call = replace(first, turn=turn, call_id=first.call_id or f"t{turn}.0")
-            del waiting[0]
-        made = () if call is None else (call,)
-        response = Response(
-            origin=first.origin, turn=turn, at=first.at, source=first.source, request=request, tool_calls=made
-        )
-        self.response(lane, None, response)
-        if call is not None:
+            self.response(lane, None, replace(response, tool_calls=(call,)))
             lane.calls[call.call_id].claimed = True
+            del waiting[0]
+        else:
+            self.response(lane, None, response)
         if waiting:
             lane.pending = waiting
             self._join_pending(lane)
