@@ -149,7 +149,7 @@ def test_another_version_is_refused() -> None:
         ({"kind": "request", "turn": "x"}, "wrong-type", "`turn` must be a number, not text"),
         ({"kind": "response", "session": 5}, "wrong-type", "`session` must be text, not a number"),
         ([], "wrong-type", "a record is an object, not a list"),
-        ({"bylaw": "trace/1"}, "wrong-type", "a record has no `kind`"),
+        ({"bylaw": "trace/1"}, "unknown-kind", "a second trace begins here"),
     ],
 )
 def test_bad_lines(head: dict[str, Any], bad: Any, code: str, message: str) -> None:

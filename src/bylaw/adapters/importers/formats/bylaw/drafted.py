@@ -17,8 +17,7 @@ from bylaw.adapters.importers.assembly.survey import Survey
 from bylaw.adapters.importers.assembly.usage import read_usage
 from bylaw.adapters.importers.formats.bylaw.completeness import Completeness
 from bylaw.adapters.importers.formats.bylaw.from_lines import PLAIN, Origins, call_of, result_of
-from bylaw.adapters.importers.formats.bylaw.header import is_header
-from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
+from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook, is_header
 from bylaw.adapters.importers.formats.bylaw.wire import (
     DraftRequestLine,
     DraftResponseLine,

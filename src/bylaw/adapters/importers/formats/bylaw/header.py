@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
+from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook, is_header
 from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header
 from bylaw.adapters.importers.formats.reader import report
 from bylaw.adapters.importers.formats.typed import explain
@@ -13,16 +13,6 @@ from bylaw.adapters.importers.records.place import Place
 from bylaw.adapters.importers.records.problems import Problems
 
 _decode = msgspec.json.Decoder(Header).decode
-
-
-def is_header(raw: bytes) -> bool:
-    if b'"bylaw"' not in raw:
-        return False
-    try:
-        value = decode_quickly(raw)
-    except REFUSED:
-        return False
-    return isinstance(value, dict) and "bylaw" in value
 
 
 def read_header(raw: bytes, place: int | Place, problems: Problems) -> Header:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from bylaw.adapters.importers.formats.bylaw.wire import ALL_KINDS, DraftLine, Header, ResolvedLine
 from bylaw.adapters.importers.formats.reader import near, report
 from bylaw.adapters.importers.formats.typed import second_look
+from bylaw.adapters.importers.records.jsontext import REFUSED, decode_quickly
 from bylaw.adapters.importers.records.place import Place
 from bylaw.adapters.importers.records.problems import Problems
 
@@ -36,6 +37,10 @@ class SecondLook:
 
     def line(self, place: int | Place, raw: bytes, decode: Callable[[bytes], R]) -> tuple[R, bytes] | None:
         """The line after all, without the keys nobody knows, or None where it is blank or was reported."""
+        if is_header(raw):
+            message, help = "a second trace begins here", "a file holds one trace: give each its own"
+            report(self._problems, place, raw, ("bylaw",), code="unknown-kind", message=message, help=help)
+            return None
         return second_look(place, self.without_unknown(place, raw), self._problems, decode, ALL_KINDS)
 
     def without_unknown(self, place: int | Place, raw: bytes) -> bytes:
@@ -63,6 +68,16 @@ class SecondLook:
     def notes(self) -> list[str]:
         more = self._unknown - MOST_UNKNOWN
         return [f"{more} more unknown keys are not listed"] if more > 0 else []
+
+
+def is_header(raw: bytes) -> bool:
+    if b'"bylaw"' not in raw:
+        return False
+    try:
+        value = decode_quickly(raw)
+    except REFUSED:
+        return False
+    return isinstance(value, dict) and "bylaw" in value
 
 
 def _known_keys(value: Any) -> tuple[str, ...] | None:

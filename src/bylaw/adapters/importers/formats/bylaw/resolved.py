@@ -9,8 +9,7 @@ from msgspec import UNSET, Struct
 from bylaw.adapters.importers.assembly.links import Links
 from bylaw.adapters.importers.formats.bylaw.completeness import Completeness
 from bylaw.adapters.importers.formats.bylaw.from_lines import PLAIN, Origins, call_of, request_of, response_of
-from bylaw.adapters.importers.formats.bylaw.header import is_header
-from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook
+from bylaw.adapters.importers.formats.bylaw.lookup import SecondLook, is_header
 from bylaw.adapters.importers.formats.bylaw.wire import (
     Header,
     Line,
