@@ -11,6 +11,7 @@ from bylaw.adapters.exporters import write_trace
 from bylaw.adapters.importers import load_trace, open_trace
 from bylaw.adapters.importers.formats.catalogue import CATALOGUE
 from bylaw.adapters.importers.records import compression
+from bylaw.errors import InputError
 from bylaw.model.events import Response, ToolResult
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
@@ -69,3 +70,17 @@ def test_any_line_may_be_missing_or_broken(data: bytes) -> None:
         broken = b"".join([*each[:index], each[index][: len(each[index]) // 2] + b"\n", *each[index + 1 :]])
         trace = load_trace(broken, format=format, skip_bad=True)
         assert (trace.skipped, len(trace.problems) >= 1) == (1, True)
+
+
+@everyone
+def test_nothing_read_as_another_format_is_told(data: bytes) -> None:
+    """Whatever a forced reader makes of a file of another format: it is never silence."""
+    own = load_trace(data).format
+    for format in CATALOGUE:
+        if format != own:
+            try:
+                trace = load_trace(data, format=format)
+            except InputError as problem:
+                assert problem.diagnostics
+            else:
+                assert trace.events

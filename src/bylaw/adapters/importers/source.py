@@ -36,6 +36,7 @@ class TraceStream:
         self._source = source
         self._layout = layout or sniff(source)
         self._reads_as = _known(format) if format is not None else _format_of(source, self._layout)
+        self._is_forced = format is not None
         self._skip_bad = skip_bad
         self._verify_ids = verify_ids
         self.name = name or source.name
@@ -64,12 +65,16 @@ class TraceStream:
         problems = Problems(self._source.name, skip_bad=self._skip_bad)
         records = Records(self._source, self._layout, problems)
         reader = reader_for(self._reads_as, self._source, self._layout, records, problems, verify_ids=self._verify_ids)
+        is_told = False
         for block in records.blocks():
             events = reader.read(block)
             if not problems.failed:  # else the file is read on only for the other bad records in it
+                is_told = is_told or bool(events)
                 yield from events
         events = reader.finish()
         problems.settle()
+        if self._is_forced and not is_told and not events and not problems.skipped:
+            _refuse_another(self._source, self._layout, self._reads_as)
         yield from events
         self.header = reader.header
         self.complete = reader.complete and not records.cut
@@ -119,6 +124,16 @@ def _format_of(source: Input, layout: Layout) -> str | None:
             )
         ]
     )
+
+
+def _refuse_another(source: Input, layout: Layout, format: str) -> None:
+    """Nothing was found by a reader that was asked for: is it the file's own?"""
+    found = detect(list(sample(source, layout)))
+    if found not in (None, format):
+        text = head_of(source)[0].decode(errors="replace").strip().partition("\n")[0]
+        message = f"`{source.name}` holds nothing that can be read as `{format}`"
+        help = f"it looks like `{found}`"
+        raise InputError([problem_at(source.name, 1, text, 0, code="unknown-format", message=message, help=help)])
 
 
 def _refuse_undecodable(source: Input, layout: Layout) -> None:
