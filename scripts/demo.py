@@ -13,6 +13,7 @@ ATTEMPT = '{"tool": "issue_refund", "arguments": {"order_id": "A-23", "amount": 
 STEPS = [
     ("Version 1 of a refund agent, three recorded conversations, five rules.", "check v1.jsonl --policy bylaw.yaml", 0),
     ("Version 2 has a friendlier prompt. Somewhere it lost a step.", "check v2.jsonl --policy bylaw.yaml", 1),
+    ("Where did they part? Both, side by side.", "inspect v1.jsonl v2.jsonl --session ticket-1043", 0),
     ("The same two versions compared: what changed, and what it broke.", "diff v1.jsonl v2.jsonl -p bylaw.yaml", 1),
     ("The same rule, asked before the call runs: it is blocked.", "guard decide --policy guard.yaml", 1),
     ("A typo in a rule is never a rule that silently passes.", "lint typo.yaml", 2),
