@@ -95,12 +95,12 @@ CONTRACT: dict[str, Any] = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "agents.py").write_text(AGENTS)
+    (tmp_path / "shop_agents.py").write_text(AGENTS)
     return tmp_path
 
 
 def _write(folder: Path, agent: str, **agent_fields: Any) -> None:
-    fields = {"type": "python", "endpoint": f"agents:{agent}", "timeout": 5000, **agent_fields}
+    fields = {"type": "python", "endpoint": f"shop_agents:{agent}", "timeout": 5000, **agent_fields}
     (folder / "bylaw.yaml").write_text(yaml.safe_dump({**CONTRACT, "agent": fields}, sort_keys=False))
 
 
@@ -203,10 +203,10 @@ def test_state(folder: Path) -> None:
     warning = "No reset_endpoint configured. Contract matrix cells may share state."
     _write(folder, "counting")
     assert warning in _bylaw(folder, "contract", "run", "--scenario", "calm").stdout
-    _write(folder, "counting", reset_function="agents:reset")
+    _write(folder, "counting", reset_function="shop_agents:reset")
     done = _bylaw(folder, "contract", "run", "--scenario", "calm")
     assert (done.returncode, warning in done.stdout) == (0, False)
-    _write(folder, "counting", reset_function="agents:bad_reset")
+    _write(folder, "counting", reset_function="shop_agents:bad_reset")
     code, report = _json(folder)
     assert code == 4
     assert "cannot reset" in report["stopped"]

@@ -118,7 +118,7 @@ def test_a_message_that_names_a_value_is_written_without_secrets(tmp_path: Path)
 def test_no_secret_is_shorter_than_what_is_searched(kind: str) -> None:
     """The shortest text that each pattern can match, by leaving out of it what may be left out."""
     shortest = {
-        "private key": "-----BEGIN PRIVATE KEY----------END PRIVATE KEY-----",
+        "private key": "-----BEGIN PRIVATE KEY-----",
         "jwt": "eyJ12345678.12345678.12345678",
         "api key": "xoxb-1234567890",
         "token": "bearer 1234567890123456",
@@ -188,3 +188,15 @@ def test_a_session_of_another_version_is_refused(state: bytes) -> None:
     assert re.search("session `default` was written by another version", decision.reason)
     with pytest.raises(StoreUnavailable):
         guarding.record("call", session="default")
+
+
+@pytest.mark.parametrize("field", ["tool", "agent", "run", "call_id"])
+def test_a_name_that_looks_like_a_secret_takes_no_arguments_with_it(field: str) -> None:
+    store = MemoryStore()
+    guarding = guard(LIMIT, store=store)
+    for arguments in ({"n": 5}, {"n": 5, "api_key": KEY}):
+        guarding.decide(attempt({"tool": "pay", "args": arguments, field: KEY}))
+    whole, cut = audit_rows(store)
+    assert KEY not in str(whole.data["attempt"]) and whole.data["attempt"]["arguments"] == {"n": 5}
+    assert (whole.data["unwritten"], whole.data["arguments_written"]) == (True, True)
+    assert cut.data["unwritten"] and "arguments_written" not in cut.data

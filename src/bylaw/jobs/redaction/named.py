@@ -17,7 +17,7 @@ NAMES = (
     r"|(?:access|auth|refresh|session|id)[_-]?token|authorization|cookie)"
 )
 """what secrets are called, whatever stands before"""
-ANYWHERE = rf"(?i:{NAMES})|://[^\s/@]*:[^\s/@]*@"
+ANYWHERE = rf'(?i:{NAMES}|"cv[vc]")|://[^\s/@]*:[^\s/@]*@'
 """found in every text in which `find_named` finds something"""
 _KEYS = re2.compile(rf"(?i)^(?:.*[_.-])?(?:{NAMES}|cvv|cvc)$")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -70,6 +70,8 @@ _CLEAR = tuple(
     for pattern in (
         rf'(?i){NAMES}"?\s*[:=]\s*"((?:[^"\\]|\\.)+)',
         rf"(?i){NAMES}'?\s*[:=]\s*'([^'\n]+)",
+        rf'(?i){NAMES}"\s*:\s*(-?\d[\d.]*)',  # JSON that cannot be read as such
+        r'(?i)"cv[vc]"\s*:\s*"?(\d{3,4})',
         rf'(?i){NAMES}\\+"\s*:\s*\\+"(.+?)(?:\\+"|$)',  # JSON inside of JSON
         rf"(?i)<(?:[\w.-]*[_.-])?{NAMES}>([^<>\s][^<>\n]*)</",
         r"""(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'`]*:([^\s/@"'`\[{<$*]+)@""",

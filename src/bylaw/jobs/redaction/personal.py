@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import re2
+
+from bylaw.jobs.redaction.found import Found
 
 NAMES = {
     "email": "e-mail address",
@@ -20,12 +21,6 @@ NAMES = {
     "card": "card number",
 }
 """the kinds, as markers and as reports call them"""
-
-
-class Found(NamedTuple):
-    kind: str
-    start: int
-    end: int
 
 
 def find_personal(text: str) -> Iterator[Found]:

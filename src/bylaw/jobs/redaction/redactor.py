@@ -14,19 +14,18 @@ from typing import Any
 import msgspec
 import re2
 
-from bylaw.jobs.redaction.named import find_named, names_a_secret
-from bylaw.jobs.redaction.personal import Found, find_personal, is_card
-from bylaw.jobs.redaction.secrets import PATTERNS, is_secret, marker, may_hold_secrets
+from bylaw.jobs.redaction.found import Found, marker, replaced, searchable
+from bylaw.jobs.redaction.named import names_a_secret
+from bylaw.jobs.redaction.personal import find_personal, is_card
+from bylaw.jobs.redaction.secrets import find_secrets, is_secret
 
-LONGEST = 1 << 24
+LONGEST = 1 << 22
 """characters of the longest text that is searched; longer ones are left out"""
 MOST_DEPTH = 200
 """what is nested deeper is left out"""
 _MOST_KNOWN = 1 << 14
 _SHORT = 64
 """characters of a text that is remembered as it is, and not by its digest"""
-_CUT_KEY = re2.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY[A-Z ]*-----[\s\S]*")
-"""a private key whose end is missing, as where an answer was broken off"""
 
 
 class BadPattern(ValueError):
@@ -78,7 +77,7 @@ class Redactor:
         if key in self._clean:
             return key
         name = self._searched(key)
-        if name == key and len(key) < _SHORT:
+        if name == key and len(key) < _SHORT and not _may_be_json(key):  # a value is read as JSON too
             self._know(key)
         return name
 
@@ -101,7 +100,7 @@ class Redactor:
         self._clean[name] = None
 
     def _read(self, text: str, depth: int) -> str:
-        if text.lstrip()[:1] in ("{", "["):
+        if _may_be_json(text):
             try:
                 inside = msgspec.json.decode(text)
             except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -112,47 +111,21 @@ class Redactor:
         return self._searched(text)
 
     def _searched(self, text: str) -> str:
-        found = sorted(self._found(text), key=lambda one: (one.start, -one.end))
-        if not found:
-            return text
-        parts, at = [], 0
-        for kind, start, end in _joined(found):
-            parts += [text[at:start], marker(kind)]
-            at = end
-        return "".join([*parts, text[at:]])
+        return replaced(text, self._found(searchable(text)))
 
     def _found(self, text: str) -> Iterator[Found]:
-        has_secrets = may_hold_secrets(text)
-        for patterns in (self._own, PATTERNS if has_secrets else {}):
-            for kind, pattern in patterns.items():
-                yield from (Found(kind, *found.span()) for found in pattern.finditer(text))
-        if has_secrets:
-            yield from (Found("secret", *span) for span in find_named(text))
-        if "-----BEGIN" in text:
-            yield from (Found("private key", *found.span()) for found in _cut_keys(text))
+        for kind, pattern in self._own.items():
+            yield from (Found(kind, *found.span()) for found in pattern.finditer(text))
+        yield from find_secrets(text)
         yield from find_personal(text)
+
+
+def _may_be_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[")
 
 
 def _digest(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def _cut_keys(text: str) -> Iterator[Any]:
-    last = text.rfind("-----BEGIN")
-    if "PRIVATE KEY" not in text[last:].partition("-----END")[2]:
-        yield from _CUT_KEY.finditer(text, last)
-
-
-def _joined(found: list[Found]) -> Iterator[Found]:
-    """Findings that overlap as one, of the kind that begins first; else a piece of one would stay behind."""
-    kind, start, end = found[0]
-    for one in found[1:]:
-        if one.start < end:
-            end = max(end, one.end)
-            continue
-        yield Found(kind, start, end)
-        kind, start, end = one
-    yield Found(kind, start, end)
 
 
 def _unused(name: str, taken: dict[Any, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
@@ -13,9 +14,21 @@ from bylaw.adapters.live.proxy.upstream import CONNECT_PATIENCE, UpstreamFailure
 _MOST_HEAD = 64 * 1024
 
 
-async def connect_beyond(host: str, port: int, secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def connect_beyond(host: str, port: int, secure: bool) -> Streams:
     """Raises UpstreamFailure."""
-    proxy = proxy_for(host, port, secure=secure)
+    return await _connect(host, port, proxy_for(host, port, secure=secure), secure=secure)
+
+
+async def tunnel_beyond(host: str, port: int) -> Streams:
+    """For a child's own HTTPS, which is not looked into: it goes the way of HTTPS, and the child does the TLS itself.
+    Raises UpstreamFailure."""
+    return await _connect(host, port, proxy_for(host, port, secure=True), secure=False)
+
+
+async def _connect(host: str, port: int, proxy: str | None, *, secure: bool) -> Streams:
     if proxy is None:
         return await connect(host, port, secure=secure)
     parts = urlsplit(proxy)

@@ -38,16 +38,18 @@ def run_child(command: Sequence[str], env: Mapping[str, str], *, signals: Signal
     Raises OSError where it cannot be started.
     """
     child = os.posix_spawnp(command[0], list(command), dict(env), setsigmask=signals, setsigdef=_RESTORED)
-    threading.Thread(target=_pass_on, args=(child,), daemon=True).start()
+    over = threading.Event()
+    threading.Thread(target=_pass_on, args=(child, over), daemon=True).start()
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    over.set()  # its number may be another process's from now on
     return status if status >= 0 else 128 - status
 
 
-def _pass_on(child: int) -> None:
-    while True:
+def _pass_on(child: int, over: threading.Event) -> None:
+    while not over.is_set():
         number, by_terminal = _next_signal()
-        if not by_terminal:
-            with suppress(ProcessLookupError):
+        if not by_terminal and not over.is_set():
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, number)
 
 

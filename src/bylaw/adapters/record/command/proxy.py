@@ -17,7 +17,7 @@ from bylaw.adapters.live.proxy.authority import Authority
 from bylaw.adapters.live.proxy.runs import ProxiedRun
 from bylaw.adapters.live.proxy.server import ChaosProxy
 from bylaw.adapters.live.proxy.upstream import Reply, fetch
-from bylaw.adapters.record.command.beyond import connect_beyond
+from bylaw.adapters.record.command.beyond import connect_beyond, tunnel_beyond
 from bylaw.adapters.record.recording import Recording
 
 HOSTS = (
@@ -31,7 +31,6 @@ HOSTS = (
     "api.mistral.ai",
     "api.together.xyz",
     "api.x.ai",
-    "generativelanguage.googleapis.com",
     "openrouter.ai",
 )
 """hosts that serve models in one of the formats that are recorded"""
@@ -68,4 +67,4 @@ class RecordingProxy(ChaosProxy):
         self.refused[host] += 1
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await connect_beyond(host, port, False)
+        return await tunnel_beyond(host, port)
