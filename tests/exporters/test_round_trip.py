@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bylaw.adapters.exporters import export_trace
 from bylaw.adapters.exporters.names import EXPORTS
 from bylaw.adapters.exporters.otlp import runs, writer
 from bylaw.adapters.importers import load_trace, open_trace
-from bylaw.model.events import Event
+from bylaw.model.events import Event, Origin, Response, ToolCall
 from bylaw.model.trace import Trace
 from tests import strategies
 from tests.exporters.support import refunds
@@ -58,6 +59,16 @@ def test_events_in_any_order_are_kept(format: str, parts: list[tuple[Event, ...]
 def test_the_same_event_twice_is_two_events(format: str) -> None:
     events = [event for event in refunds().events for _ in range(2)]
     assert there_and_back(Trace(name="t", events=tuple(events)), format).events == tuple(events)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_call_that_is_alike_but_not_the_same_is_another(format: str) -> None:
+    call = ToolCall(origin=Origin("s"), turn=0, name="f", call_id="c", arguments={"a": True})
+    alike = replace(call, arguments={"a": 1})
+    response = Response(origin=Origin("s"), turn=0, tool_calls=(call,))
+    back = there_and_back(Trace(name="t", events=(response, alike)), format).events
+    found = [one.arguments["a"] for event in back for one in getattr(event, "tool_calls", (event,))]
+    assert [repr(argument) for argument in found] == ["True", "1"]
 
 
 @given(parts=st.lists(strategies.events(), min_size=1, max_size=4))

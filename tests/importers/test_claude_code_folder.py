@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,34 @@ def test_a_folder_holds_each_session_once(tmp_path: Path) -> None:
     trace = load_trace(inner)
     assert [r.origin.run for r in responses(trace)] == ["one", "one"]
     assert trace.notes == ("only the part of a subagent is here: session `s1` has a file of its own",)
+
+
+def test_only_what_is_read_with_a_session_is_left_out(tmp_path: Path) -> None:
+    path = session(tmp_path, *OWN)
+    inner = subagent(tmp_path, "one", *ONE, meta="{}")
+    other = inner.with_name("other.jsonl")
+    other.write_bytes(lines(*TWO))
+    linked = inner.with_name("agent-two.jsonl")
+    linked.symlink_to(other)
+    nested = tmp_path / "s1" / "tool-results" / "deep" / "x.jsonl"
+    nested.parent.mkdir(parents=True)
+    nested.write_bytes(lines(*TWO))
+    assert sorted(find_traces([str(tmp_path)])) == sorted(map(str, (path, linked, other, nested)))
+    assert find_traces([str(inner), str(tmp_path / "*.jsonl")]) == [str(inner), str(path)]  # the user says so
+
+
+def test_hundreds_of_subagents_at_once_need_no_open_files(tmp_path: Path) -> None:
+    path = session(tmp_path, line("user", "u", None, "x", 1), line("assistant", "v", "u", "y", 50))
+    most = len(os.listdir("/dev/fd")) + 40
+    for number in range(most):
+        subagent(tmp_path, str(number), line("user", "a", None, "p", 2), line("assistant", "b", "a", "q" * 70_000, 40))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, before[1]))
+    try:
+        trace = load_trace(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(trace.turns) == most + 1
 
 
 def test_bad_lines_of_subagents_are_reported_in_their_own_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bylaw.adapters.importers import load_trace
-from bylaw.adapters.importers.formats.inspect_ai import chunks
+from bylaw.adapters.importers.formats.inspect_ai import attachments, chunks
 from bylaw.adapters.importers.records import archive
 from bylaw.errors import InputError
 from bylaw.model.trace import Trace
@@ -123,6 +123,25 @@ def test_attachments_and_pools_are_put_back() -> None:
         "ok",
         [{"type": "thinking", "reasoning": "hm", "text": "hm"}, {"type": "text", "text": "ok"}],
     )
+
+
+def test_attachments_are_put_back_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attachments, "MOST", 5_000)
+    name, text = f"attachment://{HASH}", "x" * 1000
+    told = [name, name, name, f"{name} {name} {name}", name, {"deep": [name]}, name]
+    asked = [{"role": "user", "content": name}, {"role": "user", "content": f"{name} {name}"}]
+    one = sample(
+        *(model(second, asked, {"content": "x"}) for second in range(1, 9)),
+        *(tool(second, f"c{second}", content) for second, content in enumerate(told, start=10)),
+        attachments={HASH: text},
+    )
+    trace = read(one, {**one, "id": 2})
+    expected = [text, text, text, f"{name} {name} {name}", text, {"deep": [text]}, name]
+    assert [result.content for result in results(trace)] == expected * 2
+    assert [(problem.code, problem.severity) for problem in trace.problems] == [("too-long", "warning")] * 2
+    # requests repeat what was said before: that counts once
+    contents = [[message["content"] for message in request.messages or ()] for request in requests(trace)]
+    assert contents == [[text, f"{text} {text}"]] * 16
 
 
 def test_references_out_of_range_and_attachments_that_are_gone() -> None:

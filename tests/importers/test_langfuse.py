@@ -241,6 +241,17 @@ def test_rows_that_hold_everything_need_no_other_file(tmp_path: Path) -> None:
     assert load_trace(whole).sessions == ("chat 9",)
 
 
+def test_tables_are_told_apart_by_what_they_hold(tmp_path: Path) -> None:
+    observations = write(tmp_path / "observations.jsonl", jsonl(*BARE))
+    traces = write(tmp_path / "traces.jsonl", jsonl(trace_row("t1", "x")))
+    named = [str(traces), str(observations)]
+    assert find_traces(named) == named  # the user says so
+    assert find_traces([str(tmp_path), str(traces)]) == [str(observations), str(traces)]
+    assert find_traces([str(tmp_path / "t*"), str(tmp_path / "o*")]) == [str(observations)]
+    write(traces, jsonl({"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}))
+    assert find_traces([str(tmp_path)]) == [str(observations), str(traces)]
+
+
 def test_traces_alone_say_that_they_are() -> None:
     trace = read(trace_row("t1", "chat 9"))
     assert (trace.format, trace.events) == ("langfuse", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,31 @@ def test_links_are_followed_and_loops_end(tmp_path: Path) -> None:
     (tmp_path / "traces" / "linked").symlink_to(tmp_path / "real")
     (tmp_path / "real" / "back").symlink_to(tmp_path / "traces")
     assert [Path(name).name for name in find_traces([str(tmp_path / "traces")])] == ["a.jsonl"]
+
+
+CHAT = json.dumps({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "hi"}]}) + "\n"
+
+
+def put(folder: Path, *names: str) -> list[str]:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CHAT)
+    return [str(folder / name) for name in names]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("observations.jsonl", "traces.jsonl"),
+        ("observations/o.jsonl", "traces/r.jsonl"),
+        ("observations/o.jsonl", "observations_v2/o.jsonl", "scores/s.jsonl"),
+        ("run1/subagents/agent-7.jsonl", "run1/subagents/other.jsonl", "run1/tool-results/x.json", "run1.jsonl"),
+        ("agent-7.jsonl", "agent-7.meta.json"),
+    ],
+)
+def test_no_file_is_left_out_for_its_name_alone(tmp_path: Path, names: tuple[str, ...]) -> None:
+    paths = put(tmp_path, *names)
+    assert sorted(find_traces([str(tmp_path)])) == sorted(paths)
+    assert sorted(find_traces([str(tmp_path / "**" / "*.json*")])) == sorted(paths)
+    assert find_traces(paths) == paths

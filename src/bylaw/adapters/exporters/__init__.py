@@ -36,12 +36,18 @@ class Writer(Protocol):
 
 
 def export_trace(
-    trace: TraceSource, path: str | os.PathLike[str], *, to: str | None = None, overwrite: bool = False
+    trace: TraceSource,
+    path: str | os.PathLike[str],
+    *,
+    to: str | None = None,
+    overwrite: bool = False,
+    like: str | None = None,
 ) -> Conversion:
     """Write a trace in a format of `EXPORTS`, by default the one that the name asks for. `-` is standard output.
 
     The file appears when it is whole; without events there is none. A trace that streams is not held in memory (in
-    `atif`: a session at a time). Raises InputError, FileExistsError, OSError.
+    `atif`: a session at a time). `like`: the file of the trace; whoever may not read it may not read this one either.
+    Raises InputError, FileExistsError, OSError.
     """
     path = os.fspath(path)
     format = known_format(to, path)
@@ -50,7 +56,7 @@ def export_trace(
     if first is None:
         return _conversion(trace, path, format, _Counts(), [])
     counts, header = _Counts(), _header(trace)
-    with appearing(path, overwrite=overwrite) as file:
+    with appearing(path, overwrite=overwrite, like=like) as file:
         writer = _writer(format, path, file, trace)
         for event in chain((first,), events):
             counts.add(event)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import IO, cast
 
 STDOUT = "-"
+_OWNERS, _ANYBODYS = 0o600, 0o666
 
 
 def open_packed(path: str) -> IO[bytes]:
@@ -26,10 +27,11 @@ def open_packed(path: str) -> IO[bytes]:
 
 
 @contextmanager
-def appearing(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
+def appearing(path: str, *, overwrite: bool, like: str | None = None) -> Iterator[IO[bytes]]:
     """What is written stands at `path` when all went well, and else nothing does. Raises FileExistsError, OSError.
 
     Only a plain file is replaced: a device or a pipe is written through, and a link keeps pointing where it does.
+    `like`: what it is made from; whoever may not read that may not read this either.
     """
     if path == STDOUT:
         yield sys.stdout.buffer
@@ -43,7 +45,7 @@ def appearing(path: str, *, overwrite: bool) -> Iterator[IO[bytes]]:
         return
     draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
     try:
-        with _created(draft, path) as file, _packing(file, path) as out:
+        with _created(draft, path, _mode(like)) as file, _packing(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
         os.replace(draft, final)
@@ -64,9 +66,16 @@ def is_special(path: str) -> bool:
     return os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode)
 
 
-def _created(draft: str, path: str) -> IO[bytes]:
+def _mode(like: str | None) -> int:
+    """Before the umask. Our own it stays in any case."""
+    if like is None or not os.path.exists(like):
+        return _ANYBODYS
+    return _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
+
+
+def _created(draft: str, path: str, mode: int) -> IO[bytes]:
     try:
-        return open(draft, "xb")
+        return open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode))
     except OSError as problem:  # the user knows of no draft
         raise OSError(problem.errno, problem.strerror, path) from None
 

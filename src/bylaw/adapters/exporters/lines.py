@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from msgspec import UNSET, UnsetType
 
+from bylaw.adapters.exporters.same import same
 from bylaw.adapters.exporters.to_lines import line_of
 from bylaw.adapters.importers.formats.bylaw.resolved import MOST_UNLINKED
 from bylaw.adapters.importers.formats.bylaw.wire import Line, RequestLine, ResponseLine, ToolCallLine
@@ -42,7 +43,7 @@ class Lines:
     def write(self, event: Event) -> None:
         held = self._held
         if held is not None:
-            if isinstance(event, ToolCall) and event == held.tool_calls[len(self._calls)]:
+            if isinstance(event, ToolCall) and _same_call(event, held.tool_calls[len(self._calls)]):
                 self._calls.append(held.tool_calls[len(self._calls)])
                 if len(self._calls) == len(held.tool_calls):
                     self.release()
@@ -107,3 +108,7 @@ class Lines:
             self._previous = None
             if len(self._unlinked) > MOST_UNLINKED:
                 del self._unlinked[next(iter(self._unlinked))]
+
+
+def _same_call(left: ToolCall, right: ToolCall) -> bool:
+    return left is right or (left == right and same(left.arguments, right.arguments))

@@ -1,14 +1,21 @@
-"""Which files are meant: names, folders, globs, and `-` for standard input."""
+"""Which files are meant: names, folders, globs, and `-` for standard input.
+
+Some files are parts of others, which are read with these. INVARIANT: a file that is left out for that is one that the
+reader of another one reads, by the content of that one, and none that the user named.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
-from bylaw.adapters.importers.formats.claude_code.folder import without_parts
-from bylaw.adapters.importers.formats.langfuse.tables import is_table, without_tables
-from bylaw.adapters.importers.records.opening import no_such_file
+from bylaw.adapters.importers.detect import detect
+from bylaw.adapters.importers.formats.claude_code.folder import parts_of
+from bylaw.adapters.importers.formats.langfuse.tables import is_table, told_by_others
+from bylaw.adapters.importers.records.layout import sample, sniff
+from bylaw.adapters.importers.records.opening import no_such_file, open_path
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 
@@ -31,7 +38,30 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
             problems.append(problem)
     if problems:
         raise InputError(problems)
-    return without_tables(list(found))
+    named, parts = set(patterns), _parts_among(found)
+    return [name for name in found if name in named or os.path.abspath(name) not in parts]
+
+
+def _parts_among(names: Iterable[str]) -> set[str]:
+    """Those of these files that are read together with another one of them, by their absolute paths."""
+    paths = {os.path.abspath(name) for name in names}
+    format_of = cache(_format_of)
+    found = told_by_others(paths, lambda path: format_of(path) == "langfuse")
+    for path in paths:
+        parts = paths.intersection(parts_of(path))
+        if parts and format_of(path) == "claude-code":
+            found |= parts
+    return found
+
+
+def _format_of(path: str) -> str | None:
+    if not os.path.isfile(path):
+        return None  # what comes through a pipe could not be read again
+    try:
+        source = open_path(path)
+        return detect(sample(source, sniff(source)))
+    except InputError:
+        return None  # told when it is read
 
 
 def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
@@ -46,7 +76,7 @@ def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
     if not glob.has_magic(pattern):
         return [], no_such_file(pattern)
     matches = sorted(glob.glob(pattern, recursive=True))
-    names = without_parts([name for match in matches for name in _matched(match)])
+    names = [name for match in matches for name in _matched(match)]
     return names, None if names else _no_traces(pattern, "glob")
 
 
@@ -63,7 +93,7 @@ def _in_folder(folder: str) -> list[str]:
         entered.add(os.path.realpath(where))
         folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
         found += [os.path.join(where, name) for name in names if _is_trace(where, name)]
-    return without_parts(sorted(found))
+    return sorted(found)
 
 
 def _is_trace(folder: str, name: str) -> bool:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from bylaw.adapters.exporters.atif.steps import Call, Result, Step, text_of
+from bylaw.adapters.exporters.same import same
 from bylaw.adapters.importers.assembly.arguments import read_arguments
 
 _OWN = ("assistant", "tool", "function")
@@ -29,18 +28,13 @@ class History:
         """How many messages the next request shares with the one before, the others, and the steps of those."""
         kept = 0
         for old, new in zip(self._messages, messages, strict=False):
-            if not _same(old, new):
+            if not same(old, new):
                 break
             kept += 1
         new = messages[kept:]
         steps = list(_steps(new, copied=not self._begun))
         self._messages, self._begun = messages, True
         return kept, new, steps
-
-
-def _same(old: Any, new: Any) -> bool:
-    """To the letter: for `==`, 1 and true are the same."""
-    return old is new or (bool(old == new) and msgspec.json.encode(old) == msgspec.json.encode(new))
 
 
 def _steps(messages: list[Any], *, copied: bool) -> Iterator[Step]:

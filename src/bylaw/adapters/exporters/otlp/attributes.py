@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from bylaw.adapters.exporters.otlp.messages import answered, asked, json_text, otel_tools
+from bylaw.adapters.exporters.same import same
 from bylaw.adapters.exporters.to_lines import undeferred
 from bylaw.adapters.importers.assembly.arguments import read_arguments
 from bylaw.adapters.importers.formats.restored.otlp import ARGUMENTS, INPUT, OUTPUT, RESULT, SYSTEM, TOOLS
@@ -75,17 +74,12 @@ def of_call(call: ToolCall) -> Told:
     }
     if call.raw_arguments is not None:
         told[ARGUMENTS] = call.raw_arguments
-        same = _same(read_arguments(call.raw_arguments)[0], call.arguments)
-        return told, {"raw_arguments": "text", **({"arguments": "json"} if same else {})}
+        is_read = same(read_arguments(call.raw_arguments)[0], call.arguments)
+        return told, {"raw_arguments": "text", **({"arguments": "json"} if is_read else {})}
     if call.arguments is None:
         return told, {}
     told[ARGUMENTS] = json_text(call.arguments)
     return told, {"arguments": "json"}
-
-
-def _same(left: Any, right: Any) -> bool:
-    """To the letter: for `==`, 1 and true are the same."""
-    return bool(left == right) and msgspec.json.encode(left) == msgspec.json.encode(right)
 
 
 def of_result(result: ToolResult) -> Told:

@@ -20,6 +20,7 @@ from bylaw.adapters.importers.assembly.lane import SHARED_ID
 from bylaw.adapters.importers.assembly.prefix import cut_note
 from bylaw.adapters.importers.formats.chat.message import Misshapen, text_field
 from bylaw.adapters.importers.formats.reader import Record, a_type, assembly_notes, records_of
+from bylaw.adapters.importers.formats.recent import remember
 from bylaw.adapters.importers.formats.responses.items import (
     HEARD,
     KINDS,
@@ -43,7 +44,6 @@ _KEPT = frozenset(("error", "turn_aborted", "context_compacted", "thread_rolled_
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens", "reasoning_output_tokens", "total_tokens")
 _KNOWN = frozenset(KINDS) - MARKS
 """items that are part of the talk"""
-_MOST_CALLS = 1000
 
 
 def claims(value: Any) -> bool:
@@ -189,7 +189,7 @@ class CodexReader:
         known = len(uses)
         add_said(item, kind, saying.given)
         if len(uses) > known and isinstance(call_id := uses[-1].get("id"), str):
-            _remember(self._called, call_id, when)
+            remember(self._called, call_id, when)
             self._answered.pop(call_id, None)
 
     def _respond(self) -> None:
@@ -228,7 +228,7 @@ class CodexReader:
             if call_id is not None and call_id in self._answered:
                 return
             if call_id is not None:
-                _remember(self._answered, call_id, None)
+                remember(self._answered, call_id, None)
             content, failed = _output(item.get("output"))
             talk.result(
                 ToolResult(
@@ -272,12 +272,6 @@ class CodexReader:
             read=last.get("cached_input_tokens"),
             reasoning=last.get("reasoning_output_tokens"),
         )
-
-
-def _remember(recent: dict[str, Any], key: str, value: Any) -> None:
-    recent[key] = value
-    if len(recent) > _MOST_CALLS:
-        del recent[next(iter(recent))]
 
 
 def _at(record: Record) -> str | None:

@@ -16,17 +16,19 @@ from bylaw.adapters.importers.formats.claude_code.branches import Branches
 from bylaw.adapters.importers.formats.claude_code.folder import (
     MOST_SUBAGENTS,
     agent_of,
+    description_of,
     folder_of,
     read_small,
     subagents_in,
 )
 from bylaw.adapters.importers.formats.claude_code.outputs import Outputs
+from bylaw.adapters.importers.formats.claude_code.reopened import open_often
 from bylaw.adapters.importers.formats.claude_code.wire import line_of, lines_of
 from bylaw.adapters.importers.formats.reader import Record
 from bylaw.adapters.importers.formats.spans.times import moment
 from bylaw.adapters.importers.records.jsontext import REFUSED, decode_quickly
 from bylaw.adapters.importers.records.layout import Layout, Records
-from bylaw.adapters.importers.records.opening import Input, open_path
+from bylaw.adapters.importers.records.opening import Input
 from bylaw.adapters.importers.records.problems import Problems
 
 _MOST_META = 1 << 16
@@ -66,7 +68,7 @@ class Companions:
             return
         files, self._passed = subagents_in(folder)
         for number, file in enumerate(files):
-            source = open_path(file)
+            source = open_often(file)
             part = part_of(file, Branches(_raw(source)), own.outputs)
             self._misdescribed += part.misdescribed
             start = math.inf if part.branches.start is None else part.branches.start
@@ -105,7 +107,7 @@ def part_of(path: str | None, branches: Branches, outputs: Outputs) -> Part:
     part = Part(branches, outputs, run)
     if path is None or run is None:
         return part
-    beside = path[: path.rindex(".jsonl")] + ".meta.json"
+    beside = description_of(path)
     told = _described(beside)
     if told is not None:
         part.agent, part.caller = text_field(told, "agentType"), text_field(told, "toolUseId")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 _PACKED = ("", ".gz", ".zst")
 _LINES = ".jsonl"
@@ -76,22 +76,21 @@ def is_folder(path: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def without_parts(names: Sequence[str]) -> list[str]:
-    """These files without those that are read as parts of a session that is among them, or describe such a part."""
-    known = {os.path.abspath(name) for name in names}
-    return [name for name in names if not _is_part(os.path.abspath(name), known)]
+def parts_of(path: str) -> list[str]:
+    """What is read together with a file of Claude Code's, be it a session's own or a subagent's."""
+    if agent_of(path) is not None:
+        return [description_of(path)]
+    folder = folder_of(path)
+    if folder is None or not is_folder(folder):
+        return []
+    subagents, _ = subagents_in(folder)
+    outputs = [entry.path for entry in _entries(os.path.join(folder, _OUTPUTS)) if entry.is_file(follow_symlinks=False)]
+    return [*subagents, *map(description_of, subagents), *outputs]
 
 
-def _is_part(path: str, known: set[str]) -> bool:
-    if path.endswith(".meta.json"):
-        beside = path.removesuffix(".meta.json") + _LINES
-        return agent_of(beside) is not None and any(beside + packed in known for packed in _PACKED)
-    parts = path.split(os.sep)
-    for at in range(len(parts) - 2, max(0, len(parts) - 2 - _MOST_LEVELS), -1):
-        if parts[at] in (_SUBAGENTS, _OUTPUTS):
-            session = os.sep.join(parts[:at]) + _LINES
-            return any(session + packed in known for packed in _PACKED)
-    return False
+def description_of(subagent: str) -> str:
+    """The file that tells of a subagent, beside the subagent's own; it may not be there."""
+    return subagent[: subagent.rindex(_LINES)] + ".meta.json"
 
 
 def _stem(name: str) -> str | None:

@@ -17,9 +17,10 @@ from bylaw.adapters.importers.formats.claude_code.companions import Companions, 
 from bylaw.adapters.importers.formats.claude_code.folder import folder_of
 from bylaw.adapters.importers.formats.claude_code.outputs import Outputs
 from bylaw.adapters.importers.formats.claude_code.response import Pending, blocks_of
-from bylaw.adapters.importers.formats.claude_code.talk import Shared, Talk, remember
+from bylaw.adapters.importers.formats.claude_code.talk import Shared, Talk
 from bylaw.adapters.importers.formats.claude_code.wire import KEPT, SPOKEN, Line, line_of, lines_of
 from bylaw.adapters.importers.formats.reader import Opened, Record, a_type, assembly_notes
+from bylaw.adapters.importers.formats.recent import remember
 from bylaw.adapters.importers.formats.spans.times import moment
 from bylaw.adapters.importers.records.lines import Block
 from bylaw.model.events import Annotation, Event, Origin, ToolResult

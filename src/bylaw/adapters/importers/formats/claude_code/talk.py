@@ -10,10 +10,10 @@ from bylaw.adapters.importers.assembly.assembler import Assembler
 from bylaw.adapters.importers.assembly.conversation import Conversation, Settings
 from bylaw.adapters.importers.assembly.prefix import Prefix
 from bylaw.adapters.importers.formats.claude_code.response import Pending, answer_of
+from bylaw.adapters.importers.formats.recent import remember
 from bylaw.model.events import Origin, ToolResult
 from bylaw.model.source import Locator
 
-_MOST_RECENT = 1000
 _SETTINGS = Settings()
 
 
@@ -77,9 +77,3 @@ class Talk:
         self.begin_afresh()
         for message in before.get() if before is not None else ():
             self.conversation.said(message)
-
-
-def remember(recent: dict[str, Any], key: str, value: Any) -> None:
-    recent[key] = value
-    if len(recent) > _MOST_RECENT:
-        del recent[next(iter(recent))]

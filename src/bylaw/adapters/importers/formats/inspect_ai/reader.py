@@ -6,9 +6,11 @@ still has each sample's messages. Calls of models inside of a scorer are the jud
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from bylaw.adapters.importers.formats.chat.reader import ChatReader
+from bylaw.adapters.importers.formats.inspect_ai.attachments import MOST
 from bylaw.adapters.importers.formats.inspect_ai.chunks import Chunks
 from bylaw.adapters.importers.formats.inspect_ai.events import spans_of
 from bylaw.adapters.importers.formats.inspect_ai.sample import Sample
@@ -19,6 +21,8 @@ from bylaw.adapters.importers.formats.spans.tree import Tree
 from bylaw.adapters.importers.records.archive import entry_names
 from bylaw.adapters.importers.records.layout import Layout
 from bylaw.adapters.importers.records.lines import Block
+from bylaw.adapters.importers.records.place import Place, problem_at
+from bylaw.adapters.importers.records.problems import Problems
 from bylaw.model.events import Annotation, Event, Origin, SessionStart
 
 _SAMPLES, _JOURNAL = "samples/", "_journal/"
@@ -86,7 +90,7 @@ class InspectReader(ChatReader):
             )
             return
         source = record.locator(_item(path))
-        sample = Sample(value, source)
+        sample = Sample(value, source, partial(_warn, self._problems, record.place))
         told = {"task_id": value["id"], "epoch": value.get("epoch"), "scores": value.get("scores")}
         metadata = {key: item for key, item in told.items() if item is not None}
         spans = spans_of(sample)
@@ -112,3 +116,8 @@ class InspectReader(ChatReader):
 
 def _item(path: tuple[str | int, ...]) -> str:
     return f".samples[{path[1]}]" if path else ""
+
+
+def _warn(problems: Problems, place: int | Place) -> None:
+    message = f"a sample names more than {MOST >> 20} MiB of attachments: the others are left as names"
+    problems.warn(problem_at(problems.file, place, "", 0, code="too-long", message=message, severity="warning"))

@@ -6,26 +6,26 @@ Long texts stand in `attachments` and are named `attachment://…` elsewhere. Ne
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from bylaw.adapters.importers.formats.inspect_ai.attachments import Attachments
 from bylaw.adapters.importers.formats.spans.asked import Asked
 from bylaw.adapters.importers.formats.spans.messages import chat_messages
 from bylaw.model.source import Locator
 
-_ATTACHMENT = re.compile(r"attachment://([0-9a-fA-F]{1,64})")
-_MOST_LEVELS = 50
 _MOST_REFERENCES = 1_000_000
 """messages that one request may name: ranges are cheap to write"""
 
 
 class Sample:
-    def __init__(self, value: dict[str, Any], source: Locator) -> None:
+    def __init__(self, value: dict[str, Any], source: Locator, warn: Callable[[], None]) -> None:
+        """`warn` is called when it names more of its attachments than are put back."""
         self.value = value
         self.source = source
-        attachments, data = value.get("attachments"), value.get("events_data")
-        self._attachments: dict[str, Any] = attachments if isinstance(attachments, dict) else {}
+        data = value.get("events_data")
+        texts = value.get("attachments")
+        self._told, self._asked = Attachments(texts, warn), Attachments(texts, warn, repeated=True)
         pool = data.get("messages") if isinstance(data, dict) else value.get("message_pool")
         pooled = enumerate(pool) if isinstance(pool, list) else pool.items() if isinstance(pool, dict) else ()
         self._pool: dict[int, Any] = dict(pooled)
@@ -49,36 +49,29 @@ class Sample:
         return self._named(refs) if isinstance(refs, list) else self.messages(self.value.get("messages")) or []
 
     def messages(self, value: Any) -> list[dict[str, Any]] | None:
-        found = chat_messages(self.resolved(value)) if isinstance(value, (list, str)) else None
-        return None if found is None else [_plain(message) for message in found]
+        return _messages(value, self._told)
 
     def asked(self, event: dict[str, Any]) -> Asked | None:
         """The input of a model, whether it stands there or in the pool."""
         given, refs = event.get("input"), event.get("input_refs")
         if given:
-            return Asked(given, each=self._plain) if isinstance(given, list) else Asked(given, read=self.messages)
-        return Asked(refs, read=self._named if isinstance(refs, list) else self.messages) if refs else None
+            return Asked(given, each=self._repeated) if isinstance(given, list) else Asked(given, read=self._input)
+        return Asked(refs, read=self._named if isinstance(refs, list) else self._input) if refs else None
 
-    def _plain(self, message: dict[str, Any]) -> dict[str, Any]:
-        return _plain(self.resolved(message) if self._attachments else message)
+    def resolved(self, value: Any) -> Any:
+        return self._told.put_back(value)
 
-    def resolved(self, value: Any, level: int = 0) -> Any:
-        """A value with its attachments; what is nested absurdly is left as it is."""
-        if isinstance(value, str):
-            return _ATTACHMENT.sub(self._attachment, value) if "attachment://" in value else value
-        if not self._attachments or level > _MOST_LEVELS:
-            return value
-        if isinstance(value, list):
-            return [self.resolved(item, level + 1) for item in value]
-        if isinstance(value, dict):
-            return {key: self.resolved(item, level + 1) for key, item in value.items()}
-        return value
+    def _repeated(self, message: dict[str, Any]) -> dict[str, Any]:
+        return _plain(self._asked.put_back(message))
+
+    def _input(self, value: Any) -> list[dict[str, Any]] | None:
+        return _messages(value, self._asked)
 
     def _named(self, refs: list[Any]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for index in self._indices(refs):
             if index not in self._pooled:
-                self._pooled[index] = self.messages([self._pool[index]]) or []
+                self._pooled[index] = self._input([self._pool[index]]) or []
             found += self._pooled[index]
         return found
 
@@ -93,9 +86,10 @@ class Sample:
             left -= len(named)
             yield from (index for index in named if index in self._pool)
 
-    def _attachment(self, match: re.Match[str]) -> str:
-        found = self._attachments.get(match[1])
-        return found if isinstance(found, str) else match[0]
+
+def _messages(value: Any, attachments: Attachments) -> list[dict[str, Any]] | None:
+    found = chat_messages(attachments.put_back(value)) if isinstance(value, (list, str)) else None
+    return None if found is None else [_plain(message) for message in found]
 
 
 def error_text(error: Any) -> str | None:

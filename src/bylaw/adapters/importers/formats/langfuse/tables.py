@@ -1,12 +1,13 @@
 """Langfuse's blob export: a folder or a file for each table. `traces` and `scores` belong to `observations`.
 
-Only names are looked at here. `observations_v2` holds what both `traces` and `observations` do, and needs neither.
+Only names are looked at here: what files hold is for the caller to tell. `observations_v2` holds what both `traces` and
+`observations` do, and needs neither.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Set
 
 _TABLE, _WHOLE = "observations", "observations_v2"
 _MOST_FILES = 10_000
@@ -34,18 +35,21 @@ def all_beside(path: str, table: str) -> list[str]:
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MOST_FILES] if name.endswith(SUFFIXES)]
 
 
-def without_tables(names: Sequence[str]) -> list[str]:
-    """These files without those that are read together with another one of them."""
-    known = {os.path.abspath(name) for name in names}
-    places = {(_place(path), _table_of(path)) for path in known}
-    return [name for name in names if not _is_told(os.path.abspath(name), known, places)]
+def told_by_others(paths: Set[str], is_langfuse: Callable[[str], bool]) -> set[str]:
+    """Those of these files that are read together with another one of them, both being Langfuse's by their content."""
+    tables: dict[tuple[str, str | None], list[str]] = {}
+    for path in paths:
+        tables.setdefault((_place(path), _table_of(path)), []).append(path)
+    return {path for path in paths if any(map(is_langfuse, _tellers(path, paths, tables))) and is_langfuse(path)}
 
 
-def _is_told(path: str, known: set[str], places: set[tuple[str, str | None]]) -> bool:
-    table = _table_of(path)
+def _tellers(path: str, paths: Set[str], tables: dict[tuple[str, str | None], list[str]]) -> list[str]:
+    table, place = _table_of(path), _place(path)
     if table == _TABLE:
-        return _other(path, _WHOLE) in known
-    return table in ("traces", "scores") and not {(_place(path), _TABLE), (_place(path), _WHOLE)}.isdisjoint(places)
+        return [whole] if (whole := _other(path, _WHOLE)) in paths else []
+    if table in ("traces", "scores"):
+        return [*tables.get((place, _TABLE), ()), *tables.get((place, _WHOLE), ())]
+    return []
 
 
 def _parts(path: str) -> tuple[str, str, str]:
