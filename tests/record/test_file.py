@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
@@ -11,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,10 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.record import file as record_file
+from bylaw.adapters.record import scope
+from bylaw.adapters.record.recording import Recording
 from bylaw.errors import BylawError
 from tests.record.asking import ask, openai_client, read, responses
 from tests.record.server import TEXT, Server
@@ -53,6 +58,25 @@ def test_an_existing_recording_is_added_to(tmp_path: Path, server: Server) -> No
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     with bylaw.record(tmp_path / "run.jsonl"):
         assert stat.S_IMODE((tmp_path / "run.jsonl").stat().st_mode) == 0o600
+
+
+def test_what_is_made_of_it_is_only_for_its_owner_too(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    with bylaw.record(path):
+        ask(server.url, "openai", "one")
+    bylaw.convert(path, tmp_path / "api.atif.json")
+    command = [sys.executable, "-m", "bylaw", "convert", str(path), str(tmp_path / "cli.atif.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    path.chmod(0o444)
+    bylaw.convert(path, tmp_path / "open.atif.json")
+    modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.glob("*.atif.json")}
+    assert modes == {"api.atif.json": 0o600, "cli.atif.json": 0o600, "open.atif.json": 0o644 & ~_umask() | 0o600}
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @pytest.mark.parametrize(
@@ -150,6 +174,34 @@ def test_a_write_that_stops_half_way(
     assert not trace.complete
     assert len(responses(trace)) == 1
     assert trace.skipped == others  # alone, the torn line was taken away again
+
+
+def test_what_another_wrote_behind_a_torn_line_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    own, write = record_file.RecordFile(str(path)), os.write
+
+    def overtaken(descriptor: int, data: bytes) -> int:
+        written = write(descriptor, data[:5])
+        with path.open("ab") as other:  # by a process that is gone when the line is to be taken back
+            other.write(b'{"kind":"annotation"}\n')
+        return written
+
+    monkeypatch.setattr(record_file.os, "write", overtaken)
+    with pytest.raises(OSError, match="only 5 of"):
+        own.append([{"kind": "annotation", "label": "own"}])
+    monkeypatch.setattr(record_file.os, "write", write)
+    own.close()
+    assert path.read_bytes().endswith(b'{"kin{"kind":"annotation"}\n')
+
+
+def test_a_torn_first_line_where_locks_do_not_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b'{"byl')
+    monkeypatch.setattr(record_file, "_locked", lambda descriptor, how: False)
+    monkeypatch.setattr(record_file, "_TRIES", 3)
+    with pytest.raises(BylawError, match="torn in its first line"), bylaw.record(path):
+        pass
+    assert path.read_bytes() == b'{"byl'
 
 
 def test_durable_waits_for_the_disk(tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,3 +305,68 @@ def test_a_fork_records_too(tmp_path: Path, server: Server) -> None:
         os.waitpid(child, 0)
         ask(server.url, "openai", "parent")
     assert len(responses(read(path))) == 2
+
+
+def _ends_in_time(child: int) -> bool:
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        if os.waitpid(child, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
+
+
+def test_a_fork_while_others_hold_the_locks(tmp_path: Path, server: Server) -> None:
+    path = tmp_path / "run.jsonl"
+    with bylaw.record(path, session="s") as opened:
+        recording = opened._recording
+        assert recording is not None
+        held, go_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with scope._lock, recording._lock, recording.file._lock:
+                held.set()
+                go_on.wait(60)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            try:
+                ask(server.url, "openai", "child")
+            finally:
+                os._exit(0)
+        try:
+            assert _ends_in_time(child)
+        finally:
+            go_on.set()
+            holder.join()
+    assert len(responses(read(path))) == 1
+
+
+def test_a_fork_has_its_own_place_and_leaves_what_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    monkeypatch.chdir(tmp_path)
+    recording = Recording("run.jsonl", session="s")
+    asked = Outgoing("POST", "http://127.0.0.1/v1/chat/completions", {}, b'{"model": "m", "messages": []}')
+    passing = recording.listen(Exchange(asked))
+    monkeypatch.chdir("/")
+    child = os.fork()
+    if child == 0:
+        try:
+            passing.end(error="in the child")
+            os.lseek(recording.file._descriptor, 0, os.SEEK_SET)
+            fcntl.flock(recording.file._descriptor, fcntl.LOCK_UN)
+        finally:
+            os._exit(0)
+    before = os.lseek(recording.file._descriptor, 0, os.SEEK_CUR)
+    os.waitpid(child, 0)
+    assert os.lseek(recording.file._descriptor, 0, os.SEEK_CUR) == before > 0
+    with path.open("rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    passing.end(error="in the parent")
+    recording.close()
+    assert (recording.errors, path.read_text().count("in the child")) == (1, 0)

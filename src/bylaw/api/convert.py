@@ -35,4 +35,5 @@ def convert(
     known_format(to, str(path))
     source = open_trace(trace, format=format, skip_bad=skip_bad) if isinstance(trace, (str, PathLike)) else trace
     chosen = Chosen(source, sessions) if sessions else source
-    return export_trace(chosen, path, to=to, overwrite=overwrite)
+    like = str(trace) if isinstance(trace, (str, PathLike)) else None
+    return export_trace(chosen, path, to=to, overwrite=overwrite, like=like)

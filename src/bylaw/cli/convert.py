@@ -160,7 +160,7 @@ def _convert(
     try:
         with shown(open_trace(name, format=trace_format, skip_bad=skip_bad)) as source:
             chosen = Chosen(source, sessions) if sessions else None
-            done = export_trace(chosen or source, target, to=format, overwrite=force)
+            done = export_trace(chosen or source, target, to=format, overwrite=force, like=name)
     except InputError as problem:
         show_on_stderr(problem.diagnostics)
         return ExitCode.BAD_INPUT

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from bylaw.adapters.live.current import LiveRun, current_run, is_aside
 from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.live.tools.decorator import names_being_called
+from bylaw.adapters.live.wire import wire_at
 
 Listener: TypeAlias = Callable[[Exchange], Exchange]
 Listeners: TypeAlias = Callable[[], Sequence[Listener]]
@@ -59,11 +60,16 @@ class Passage:
             time.sleep(seconds)
 
 
-def passage() -> Passage | None:
-    """None where nobody has a part in what the code now running does."""
+def passage(method: str, url: str) -> Passage | None:
+    """None where nobody has a part in this request of the code now running: it is then sent as if we were not here.
+
+    A run has a part in every request, a listener only in those that may go to a model.
+    """
     if is_aside():
         return None
     run = current_run()
     who = _listening.listeners
+    if run is None and (who is None or wire_at(method, url) is None):
+        return None
     listeners = () if who is None else who()
     return Passage(run, listeners) if run is not None or listeners else None

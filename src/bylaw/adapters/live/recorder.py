@@ -54,7 +54,7 @@ class Recorder:
     def __init__(self, run: str, prompt: str) -> None:
         self.run = run
         self.prompt = prompt
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a reply that is thrown away may be ended by the garbage collector, anywhere
         self._told: list[ModelTurn | Called | Returned | Noted] = []
         self._tokens = 0
 

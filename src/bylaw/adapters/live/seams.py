@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,7 +19,9 @@ from types import ModuleType
 from typing import Any
 
 from bylaw.adapters.live.patching.patches import Patches
+from bylaw.adapters.live.values import one_line
 
+_log = logging.getLogger("bylaw")
 _HERE = "bylaw.adapters.live"
 _FRAMEWORKS = {
     "agents.models.interface": f"{_HERE}.frameworks.openai_agents_models",
@@ -47,6 +50,8 @@ class Seams:
         self._lock = threading.RLock()
         self._users = 0
         self._patches = Patches()
+        self._unpatched: set[str] = set()
+        """modules whose patch failed right after their import"""
         self._finder = _LateImports(self)
 
     def open(self) -> None:
@@ -54,7 +59,11 @@ class Seams:
             self._users += 1
             if self._users == 1:
                 sys.meta_path.insert(0, self._finder)
-            self.refresh()
+            try:
+                self.refresh()
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         with self._lock:
@@ -71,9 +80,25 @@ class Seams:
                 self.patch(name, module)
 
     def patch(self, name: str, module: ModuleType) -> None:
+        """All of the module or nothing."""
         with self._lock:
-            if self._users:
+            if not self._users:
+                return
+            before = len(self._patches)
+            try:
                 importlib.import_module(self.places[name]).patch(module, self._patches)
+            except BaseException:
+                self._patches.undo(down_to=before)
+                raise
+
+    def patch_imported(self, name: str, module: ModuleType) -> None:
+        """The import is the agent's own, and does not fail where only our patch does."""
+        try:
+            self.patch(name, module)
+        except Exception as error:
+            if name not in self._unpatched:
+                self._unpatched.add(name)
+                _log.error("`%s` cannot be listened to, so its calls are not seen: %s", name, one_line(error))
 
 
 class _LateImports(importlib.abc.MetaPathFinder):
@@ -112,7 +137,7 @@ class _Patching(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
-        self._seams.patch(self._name, module)
+        self._seams.patch_imported(self._name, module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +16,7 @@ from bylaw.adapters.record.turns import Call, is_ended
 
 _RETRIES = "x-stainless-retry-count"
 """the header in which the clients of both providers count"""
+_COUNT = re.compile(r"[0-9]{1,9}")
 _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:completed|incomplete|failed))\n")
 """how the event begins that ends a stream"""
 
@@ -23,19 +24,20 @@ _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:compl
 class HeardExchange(Exchange):
     """Around whatever else happens to the exchange: all that a carrier asks is answered by `inner`."""
 
-    def __init__(self, inner: Exchange, wire: Wire, asked: Json, over: Callable[[HeardExchange, Call], None]) -> None:
+    def __init__(
+        self, inner: Exchange, wire: Wire, asked: Json, over: Callable[[HeardExchange, str | None], None]
+    ) -> None:
         # INVARIANT: the attributes of Exchange are those of `inner`, so they are not set here
         self._inner = inner
         self._wire = wire
         self._asked = asked
-        self._over_with = over
+        self._over = deque([over])
+        """whoever takes it tells that the exchange is over; without a lock, which a fork might leave held"""
         self._began = time.time()
         self._clock = time.perf_counter()
         self._status: int | None = None
         self._headers: dict[str, str] = {}
         self._passed = bytearray()
-        self._ending = threading.Lock()
-        self._is_over = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -62,17 +64,21 @@ class HeardExchange(Exchange):
 
     def end(self, *, error: str | None = None) -> None:
         self._inner.end(error=error)
-        with self._ending:
-            if self._is_over:
-                return
-            self._is_over = True
-        self._over_with(self, self._heard(error))
+        self.finish(error=error)
+
+    def finish(self, *, error: str | None = None) -> None:
+        """For whoever listens it is over, whatever the exchange itself still does."""
+        try:
+            over = self._over.pop()
+        except IndexError:
+            return
+        over(self, error)
 
     def _is_last(self, data: bytes) -> bool:
         """Whether nothing can follow this piece, as far as that can be told from it."""
         length = self._headers.get("content-length", "")
         if length.isascii() and length.isdigit():
-            return len(self._passed) == int(length)
+            return length == str(len(self._passed))  # a number of any size, as a server may send, is not read
         if not data.endswith(b"\n\n"):
             return False
         event = self._passed.rfind(b"\n\n", 0, -2)
@@ -80,7 +86,8 @@ class HeardExchange(Exchange):
 
     # What was heard
 
-    def _heard(self, error: str | None) -> Call:
+    def heard(self, error: str | None) -> Call:
+        """An answer may be of any shape, so reading it may raise anything."""
         given = self._inner.reply
         if self._status is None and given is not None:  # a fault answered instead of the server
             self._status, self._headers, self._passed = given.status, given.headers, bytearray(given.body)
@@ -96,7 +103,7 @@ class HeardExchange(Exchange):
             is_whole=is_whole,
             status=self._status,
             error=error or unread,
-            attempt=int(retries) + 1 if retries.isascii() and retries.isdigit() else None,
+            attempt=int(retries) + 1 if _COUNT.fullmatch(retries) else None,
         )
 
     def _read(self) -> tuple[Json | None, bool, str | None]:

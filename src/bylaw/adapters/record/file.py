@@ -12,6 +12,7 @@ import fcntl
 import os
 import stat
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,9 @@ _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
 _BLOCK = 64 * 1024
 _PRIVATE = 0o600
 """what an agent was told is its owner's business"""
+_TRIES = 1000
+"""to begin a file, a millisecond apart"""
+_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -40,10 +44,11 @@ class RecordFile:
             raise NotARecording(f"a recording is written as plain JSON lines, not compressed: `{path}`")
         self.path = path
         self._durable = durable
+        self._place = os.path.abspath(path)
         self._lock = threading.RLock()
         self._torn = False
         """the last write stopped in the middle of a line"""
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, _PRIVATE)
+        self._descriptor = os.open(path, _FLAGS | os.O_CREAT, _PRIVATE)
         try:
             found = os.fstat(self._descriptor)
             if not stat.S_ISREG(found.st_mode):
@@ -63,6 +68,19 @@ class RecordFile:
             if self._durable:
                 os.fsync(self._descriptor)
 
+    def reopen(self) -> None:
+        """In a forked child, so that it shares no place and no lock with its parent, unless the file is gone."""
+        self._lock = threading.RLock()
+        try:
+            own = os.open(self._place, _FLAGS)
+        except OSError:
+            return
+        found = os.fstat(own)
+        if (found.st_dev, found.st_ino) == self.identity:
+            os.dup2(own, self._descriptor, inheritable=False)
+            _locked(self._descriptor, fcntl.LOCK_SH)
+        os.close(own)
+
     def close(self) -> None:
         with self._lock:
             os.close(self._descriptor)
@@ -79,6 +97,7 @@ class RecordFile:
         """Cut a torn line off again; only where nobody else can have written behind it."""
         end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         alone = _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = alone and os.fstat(self._descriptor).st_size == end  # whoever wrote behind it may be gone again
         if alone:
             os.ftruncate(self._descriptor, end - written)
         _locked(self._descriptor, fcntl.LOCK_SH)
@@ -87,13 +106,18 @@ class RecordFile:
     # Opening
 
     def _prepare(self) -> None:
-        while not self._is_begun():
+        for _ in range(_TRIES):
+            if self._is_begun():
+                break
             if _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
                 self._mend()
                 if os.fstat(self._descriptor).st_size == 0:
                     os.write(self._descriptor, _HEADER)
             if not _locked(self._descriptor, fcntl.LOCK_SH) and os.fstat(self._descriptor).st_size == 0:
                 os.write(self._descriptor, _HEADER)  # a file system without locks
+            time.sleep(0.001)
+        else:
+            raise NotARecording(f"`{self.path}` is torn in its first line; record to another file")
         if _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             self._mend()
         _locked(self._descriptor, fcntl.LOCK_SH)

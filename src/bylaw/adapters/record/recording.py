@@ -7,8 +7,10 @@ the recording says that it is not complete; where even that cannot be written, i
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +22,15 @@ from bylaw.adapters.live.values import one_line
 from bylaw.adapters.live.wire import model_call
 from bylaw.adapters.record.exchange import HeardExchange
 from bylaw.adapters.record.file import RecordFile
+from bylaw.adapters.record.ids import hide_ids
 from bylaw.adapters.record.turns import Call, lines_of
 from bylaw.errors import BylawError
 
 _log = logging.getLogger("bylaw")
 _MOST_KNOWN = 10_000
+_MOST_SESSIONS = 1_000
+_PATIENCE = 10.0
+"""seconds that the end of a recording waits for turns that other threads are writing"""
 MOST_OF_ERROR = 500
 """characters of what an error says"""
 _OURS = ("kind", "at", "session", "agent")
@@ -57,19 +63,30 @@ class Recording:
         self._owns_session = session is None
         self._agent = agent
         self._redact = redact
-        self._lock = threading.RLock()  # a reply that is thrown away may be ended by the garbage collector, anywhere
-        self._listing = threading.Lock()
         self._known: dict[str, set[str]] = {}
         """by session: the calls whose results were told"""
-        self._under_way: set[HeardExchange] = set()
+        self._is_closing = False
         self._ends: set[str] = set()
         """sessions that end with the recording"""
+        self._start()
         self.file = RecordFile(path, durable=durable)
         try:
             self.file.append([TraceStartLine(recording=self.id, redacted=redact is not None)])
         except BaseException:
             self.file.close()
             raise
+        _all.add(self)
+
+    def _start(self) -> None:
+        # One lock, and re-entrant: a reply that is thrown away may be ended by the garbage collector, anywhere.
+        self._lock = threading.Condition(threading.RLock())
+        self._under_way: set[HeardExchange] = set()
+        """until what was heard is written"""
+
+    def begin_in_child(self) -> None:
+        """Called in a forked child, by its only thread; what was under way is the parent's to write."""
+        self._start()
+        self.file.reopen()
 
     def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
         """The exchange, heard where it is one with a model; `session`: other than that of the recording."""
@@ -80,19 +97,23 @@ class Recording:
             return exchange
         if asked is None:
             return exchange
-        heard = HeardExchange(exchange, *asked, lambda one, call: self._over(one, call, session or self.session))
-        with self._listing:
-            self._under_way.add(heard)
-        return heard
+        heard = HeardExchange(exchange, *asked, lambda one, error: self._over(one, error, session or self.session))
+        self._under_way.add(heard)
+        if not self._is_closing:  # asked after it was added: whoever closes sees it, or is seen here
+            return heard
+        with self._lock:
+            self._settled(heard)
+        return exchange
 
     def close(self, *, complete: bool = True) -> None:
         """End it; calls still under way are written as far as they came."""
-        with self._listing:
-            waiting = list(self._under_way)
-        for heard in waiting:
-            heard.end(error="the recording ended first")
+        self._is_closing = True
+        for heard in list(self._under_way):
+            heard.finish(error="the recording ended first")
         with self._lock:
+            self._lock.wait_for(lambda: not self._under_way, timeout=_PATIENCE)
             self.is_open = False
+            self.lost += len(self._under_way)
         whole = complete and not self.lost
         notes = [f"{self.lost} turns could not be written"] if self.lost else []
         ends: list[Line] = [SessionEndLine(session=session, complete=whole) for session in sorted(self._ends)]
@@ -104,22 +125,29 @@ class Recording:
             _log.error("%d turns are missing from the recording `%s`", self.lost, self.file.path)
         self.file.close()
 
-    def _over(self, heard: HeardExchange, call: Call, session: str) -> None:
-        with self._listing:
-            self._under_way.discard(heard)
-        with self._lock:
-            if not self.is_open:
-                return
-            try:
-                self._write(call, session)
-            except Exception as error:
-                self._failed(error)
+    def _over(self, heard: HeardExchange, error: str | None, session: str) -> None:
+        if heard not in self._under_way:
+            return  # begun before a fork
+        try:
+            call = heard.heard(error)
+            with self._lock:
+                if self.is_open:
+                    self._write(call, session)
+                self._settled(heard)
+        except BaseException as problem:
+            with self._lock:
+                self._failed(problem)
+                self._settled(heard)
+            if not isinstance(problem, Exception):
+                raise
+
+    def _settled(self, heard: HeardExchange) -> None:
+        """INVARIANT: under the lock in which it was counted; the end counts as lost what is still under way."""
+        self._under_way.discard(heard)
+        self._lock.notify_all()
 
     def _write(self, call: Call, session: str) -> None:
-        known = self._known.setdefault(session, set())
-        if len(known) > _MOST_KNOWN:
-            known.clear()
-        lines = lines_of(self._shortened(call), known)
+        lines = lines_of(self._shortened(call), self._known_in(session))
         for line in lines:
             line.session, line.agent = session, self._agent
         self.file.append(lines if self._redact is None else [self._redacted(line) for line in lines])
@@ -129,6 +157,14 @@ class Recording:
             self.errors += 1
         else:
             self.turns += 1
+
+    def _known_in(self, session: str) -> set[str]:
+        known = self._known[session] = self._known.pop(session, set())  # the last used is the last to go
+        if len(self._known) > _MOST_SESSIONS:
+            del self._known[next(iter(self._known))]
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        return known
 
     def _shortened(self, call: Call) -> Call:
         """What must not be written goes before the rest is cut: half of a key is not known as one."""
@@ -140,17 +176,34 @@ class Recording:
     def _redacted(self, line: Line) -> Any:
         assert self._redact is not None
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(line))
+        hide_ids(plain, self._redact)
         kept = {key: plain[key] for key in _OURS if key in plain}
         return {**self._redact(plain), **kept}
 
-    def _failed(self, error: Exception) -> None:
-        self.lost += 1
-        if self.lost == 1:
+    def _failed(self, error: BaseException) -> None:
+        with self._lock:
+            if not self.is_open:
+                return  # its end has counted it
+            self.lost += 1
+            is_first = self.lost == 1
+        if is_first:
             _log.error(
                 "a turn cannot be recorded in `%s`, and the recording will say that it is not complete: %s",
                 self.file.path,
                 one_line(error),
             )
+
+
+_all: weakref.WeakSet[Recording] = weakref.WeakSet()
+
+
+def _begin_in_child() -> None:
+    for recording in list(_all):
+        if recording.is_open:
+            recording.begin_in_child()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def _is_text(value: str) -> bool:

@@ -9,6 +9,7 @@ where there are several of those nobody knows whose it is: each file gets it, in
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -29,14 +30,18 @@ _lock = threading.Lock()
 
 
 def enter(recording: Recording) -> None:
-    """The code from here on is heard by the recording."""
+    """The code from here on is heard by the recording, which is closed where that cannot be."""
+    try:
+        LIBRARIES.open()
+    except BaseException:
+        recording.close(complete=False)
+        raise
     around = _carried()
     with _lock:
         if not around:
             _roots.append(recording)
         _open.append(recording)
         listen_with(_listeners, _handed_on)
-        LIBRARIES.open()
     _scope.set((*around, recording))
 
 
@@ -85,3 +90,12 @@ def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
             _scope.reset(token)
 
     return run
+
+
+def _free_lock() -> None:
+    """In a forked child: the thread that held it is not there."""
+    if _lock.locked():
+        _lock.release()
+
+
+os.register_at_fork(after_in_child=_free_lock)

@@ -16,7 +16,7 @@ from bylaw.adapters.live.current import aside
 from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming, Outgoing
 from bylaw.adapters.live.listening import passage
 from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import UNKEPT, acarry
+from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, pause
 from bylaw.adapters.live.patching.passing import Passing, telling
 from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.patching.raw import raw_chunk, raw_head, raw_reply
@@ -37,7 +37,7 @@ def _async(original: Any) -> Any:
 
     @functools.wraps(original)
     async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
-        through = passage()
+        through = passage(str(method).upper(), _address(session, str_or_url))
         if through is None or _nowhere.get() is not None:
             return await original(session, method, str_or_url, **kwargs)
         signature.bind(session, method, str_or_url, **kwargs)  # a call that does not fit is the agent's own mistake
@@ -73,13 +73,11 @@ class _Aiohttp:
 
     @property
     def outgoing(self) -> Outgoing:
-        from yarl import URL
-
-        url = self._session._build_url(self._url) if hasattr(self._session, "_build_url") else URL(self._url)
+        url = _built_url(self._session, self._url)
         params = self._kwargs.get("params")
         headers = self._session._prepare_headers(self._kwargs.get("headers"))
         return Outgoing(
-            self._method,
+            self._method.upper(),
             str(url.update_query(params) if params else url),
             {name.lower(): value for name, value in headers.items()},
             self._body(),
@@ -151,19 +149,18 @@ class _Aiohttp:
         passing = Passing(exchange, aiohttp.ServerDisconnectedError())
 
         async def pump() -> None:
-            await asyncio.sleep(exchange.first_byte_delay)
             try:
                 with telling(exchange):
+                    await pause(exchange.first_byte_delay)
                     async for data in reply.content.iter_any():
                         for piece in passing.pieces(data):
                             nowhere.data_received(raw_chunk(piece))
+                        await nowhere.transport.is_read.wait()
             except aiohttp.ClientError:
                 nowhere.connection_lost(None)
             else:
                 nowhere.data_received(b"0\r\n\r\n")
-                passing.finished()
             finally:
-                exchange.end()  # also where the agent has stopped reading
                 reply.release()
 
         nowhere.transport.task = asyncio.ensure_future(pump())
@@ -185,6 +182,12 @@ class _Transport(asyncio.Transport):
     task: asyncio.Future[None] | None = None
     _closing = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_read = asyncio.Event()
+        """not set while more has come than the agent has read"""
+        self.is_read.set()
+
     def is_closing(self) -> bool:
         return self._closing
 
@@ -202,10 +205,10 @@ class _Transport(asyncio.Transport):
     abort = close
 
     def pause_reading(self) -> None:
-        pass
+        self.is_read.clear()
 
     def resume_reading(self) -> None:
-        pass
+        self.is_read.set()
 
 
 def _protocol() -> Any:
@@ -215,6 +218,20 @@ def _protocol() -> Any:
     protocol.connection_made(_Transport())
     protocol.force_close()  # it must never return to the pool of connections
     return protocol
+
+
+def _built_url(session: Any, url: Any) -> Any:
+    from yarl import URL
+
+    return session._build_url(url) if hasattr(session, "_build_url") else URL(url)
+
+
+def _address(session: Any, url: Any) -> str:
+    """Where a request goes; empty where aiohttp will refuse to send it."""
+    try:
+        return str(_built_url(session, url))
+    except Exception:  # it is raised again where the agent's own call is made
+        return ""
 
 
 def _call_after_headers(protocol: Any, then: Any) -> None:

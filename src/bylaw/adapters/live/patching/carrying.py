@@ -62,7 +62,7 @@ def carry(passage: Passage, request: Outgoing, library: SyncLibrary) -> Any:
             with aside():
                 reply = library.send(exchange.request)
                 if not exchange.buffers:
-                    return library.watched(reply, exchange)
+                    return library.watched(reply, exchange) if is_met(exchange) else reply
                 answer = exchange.answer(library.read(reply))
         else:
             answer = exchange.reply
@@ -79,17 +79,17 @@ def carry(passage: Passage, request: Outgoing, library: SyncLibrary) -> Any:
 async def acarry(passage: Passage, request: Outgoing, library: AsyncLibrary) -> Any:
     exchange = passage.begin(request)
     try:
-        await asyncio.sleep(bounded(exchange.delay, library))
+        await pause(bounded(exchange.delay, library))
         give_up(exchange, library)
         if exchange.reply is None:
             with aside():
                 reply = await library.send(exchange.request)
                 if not exchange.buffers:
-                    return await library.watched(reply, exchange)
+                    return await library.watched(reply, exchange) if is_met(exchange) else reply
                 answer = exchange.answer(await library.read(reply))
         else:
             answer = exchange.reply
-        await asyncio.sleep(bounded(exchange.first_byte_delay, library))
+        await pause(bounded(exchange.first_byte_delay, library))
         give_up_late(exchange, library)
         built = await library.build(answer, exchange.cut_after)
     except BaseException as error:
@@ -97,6 +97,17 @@ async def acarry(passage: Passage, request: Outgoing, library: AsyncLibrary) -> 
         raise
     exchange.end()
     return built
+
+
+def is_met(exchange: Exchange) -> bool:
+    """Whether anybody has a part in it: else the reply stays the library's own."""
+    return type(exchange) is not Exchange
+
+
+async def pause(seconds: float) -> None:
+    """Nothing is asked of asyncio where there is nothing to wait for: the agent may run on another loop."""
+    if seconds > 0:
+        await asyncio.sleep(seconds)
 
 
 def bounded(delay: float, library: Library) -> float:

@@ -18,7 +18,7 @@ from bylaw.adapters.live.current import aside
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
 from bylaw.adapters.live.listening import Passage, passage
 from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import bounded, give_up, give_up_late
+from bylaw.adapters.live.patching.carrying import bounded, give_up, give_up_late, is_met
 from bylaw.adapters.live.patching.passing import Passing
 from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.patching.raw import raw_reply
@@ -44,12 +44,12 @@ def _request(original: Any) -> Any:
     def request(
         self: Any, method: str, url: str, body: Any = None, headers: Any = None, *, encode_chunked: bool = False
     ) -> None:
-        through = passage()
+        through = passage(method, url)
         headers = {} if headers is None else headers
         if through is None:
             original(self, method, url, body, headers, encode_chunked=encode_chunked)
             return
-        body = body_bytes(body)
+        body = body.encode("iso-8859-1") if isinstance(body, str) else body_bytes(body)  # as http.client does
         exchange = through.begin(_outgoing(self, method, url, body, headers))
         _pending[self] = _Pending(through, exchange, method)
         if exchange.fails is not None or exchange.reply is not None:
@@ -92,7 +92,7 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
     else:
         reply = original(connection)
         if not exchange.buffers:
-            return _watched(reply, exchange)
+            return _watched(reply, exchange) if is_met(exchange) else reply
         headers = {name.lower(): value for name, value in reply.getheaders()}
         answer = exchange.answer(Incoming(reply.status, headers, reply.read()))
     pending.passage.wait(bounded(exchange.first_byte_delay, library))
@@ -159,6 +159,15 @@ class _WatchedResponse(http.client.HTTPResponse):
 
     def readline(self, limit: int = -1) -> bytes:  # type: ignore[override]  # as http.client itself has it
         return self._told(super().readline, limit)
+
+    def readinto(self, buffer: Any, /) -> int:
+        room, fill = memoryview(buffer).cast("B"), super().readinto
+        return len(self._told(lambda _size: bytes(room[: fill(room)]), None))
+
+    def close(self) -> None:
+        """Also called when the agent lets go of it."""
+        self._passing.finished()
+        super().close()
 
     def _told(self, read: Any, size: int | None) -> bytes:
         if self._is_inside:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
 from bylaw.adapters.live.listening import passage
-from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, carry
+from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, carry, pause
 from bylaw.adapters.live.patching.passing import Passing, telling
 from bylaw.adapters.live.patching.patches import Patches
 
@@ -24,7 +23,7 @@ def patch(module: Any, patches: Patches) -> None:
 def _sync(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     def handle_request(transport: Any, request: Any) -> Any:
-        through = passage()
+        through = passage(request.method, str(request.url))
         if through is None:
             return original(transport, request)
         request.read()
@@ -36,7 +35,7 @@ def _sync(module: Any, original: Any) -> Any:
 def _async(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     async def handle_async_request(transport: Any, request: Any) -> Any:
-        through = passage()
+        through = passage(request.method, str(request.url))
         if through is None:
             return await original(transport, request)
         await request.aread()
@@ -160,16 +159,14 @@ def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Excepti
             with telling(exchange):
                 for data in inner:
                     yield from passing.pieces(data)
-            passing.finished()
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             passing = Passing(exchange, broken)
-            await asyncio.sleep(exchange.first_byte_delay)
+            await pause(exchange.first_byte_delay)
             with telling(exchange):
                 async for data in inner:
                     for piece in passing.pieces(data):
                         yield piece
-            passing.finished()
 
         def close(self) -> None:
             exchange.end()
@@ -178,5 +175,8 @@ def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Excepti
         async def aclose(self) -> None:
             exchange.end()
             await inner.aclose()
+
+        def __del__(self) -> None:
+            exchange.end()  # nobody has read it, and nobody will
 
     return Watched()

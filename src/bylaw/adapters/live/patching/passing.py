@@ -39,9 +39,11 @@ class Passing:
 
 @contextmanager
 def telling(exchange: Exchange) -> Iterator[None]:
-    """What breaks a stream off is told; that its reader stops reading is no failure."""
+    """The exchange ends here. What breaks a stream off is told; that its reader stops reading is no failure."""
     try:
         yield
     except Exception as error:
         exchange.end(error=one_line(error))
         raise
+    finally:
+        exchange.end()

@@ -26,8 +26,12 @@ class Patches:
             self._undo.append((owner, name, _ABSENT))
             setattr(owner, name, value)
 
-    def undo(self) -> None:
-        while self._undo:
+    def __len__(self) -> int:
+        return len(self._undo)
+
+    def undo(self, *, down_to: int = 0) -> None:
+        """Puts back what was replaced last, until so many are left."""
+        while len(self._undo) > down_to:
             owner, name, original = self._undo.pop()
             if original is _ABSENT:
                 delattr(owner, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ def _sync(original: Any) -> Any:
 
     @functools.wraps(original)
     def _make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
-        through = passage()
+        through = passage(method, url)
         if through is None:
             return original(pool, conn, method, url, *args, **kwargs)
         call = signature.bind(pool, conn, method, url, *args, **kwargs)
@@ -109,14 +110,16 @@ class _Urllib3:
 
     def watched(self, reply: Any, exchange: Exchange) -> Any:
         """Reads of the underlying stream are told; a body that was read already is told at once."""
-        exchange.head(reply.status, {name.lower(): value for name, value in reply.headers.items()})
+        headers = {name.lower(): value for name, value in reply.headers.items()}
         source = getattr(reply, "_fp", None)
-        if self._call.get("preload_content") or source is None:
+        if self._call.get("preload_content") or source is None:  # `data` is not packed any more
+            exchange.head(reply.status, {name: value for name, value in headers.items() if name not in UNKEPT})
             exchange.chunk(reply.data)
             exchange.end()
         else:
+            exchange.head(reply.status, headers)
             reply._fp = _Watched(source, exchange)
-            reply.release_conn = _ending(reply.release_conn, exchange)
+            reply.release_conn = _ending(reply, exchange)
         return reply
 
 
@@ -138,12 +141,14 @@ def _read_timeout(pool: Any, timeout: Any) -> float | None:
     return read if isinstance(read, int | float) else None
 
 
-def _ending(release: Callable[[], None], exchange: Exchange) -> Callable[[], None]:
+def _ending(reply: Any, exchange: Exchange) -> Callable[[], None]:
     """A reply is over at the latest when its connection goes back to the pool."""
+    release = weakref.WeakMethod(reply.release_conn)  # the reply will hold this function: it must not hold itself
 
     def release_conn() -> None:
         exchange.end()
-        release()
+        if (go_on := release()) is not None:
+            go_on()
 
     return release_conn
 

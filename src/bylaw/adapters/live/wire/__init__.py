@@ -19,12 +19,20 @@ from bylaw.adapters.live.wire.openai_responses import OpenAiResponses
 WIRES: tuple[Wire, ...] = (OpenAiChat(), OpenAiResponses(), AnthropicMessages())
 
 
+def wire_at(method: str, url: str) -> Wire | None:
+    """The format that requests to this place have where they are to a model; None where they cannot be."""
+    if method != "POST":
+        return None
+    try:
+        path = urlsplit(url).path.rstrip("/")
+    except ValueError:  # an address that leads nowhere
+        return None
+    return next((wire for wire in WIRES if path.endswith(wire.path)), None)
+
+
 def model_call(request: Outgoing) -> tuple[Wire, Json] | None:
     """The format and the JSON of a request to a model; None for any other request."""
-    if request.method != "POST":
-        return None
-    path = urlsplit(request.url).path.rstrip("/")
-    wire = next((wire for wire in WIRES if path.endswith(wire.path)), None)
+    wire = wire_at(request.method, request.url)
     if wire is None:
         return None
     try:

@@ -1,0 +1,177 @@
+"""Whatever a server answers, the agent gets it as it would without a recording, and every call is counted."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
+from bylaw.adapters.record import recording as recordings
+from bylaw.adapters.record.exchange import HeardExchange
+from bylaw.adapters.record.recording import Recording
+from tests.record.asking import read, responses
+
+PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 5}
+ASKED = dict(zip(PATHS, (CHAT, CHAT, {"model": "m", "input": "x"}), strict=True))
+STREAM = {"content-type": "text/event-stream"}
+DONE = b"data: [DONE]\n\n"
+WORDS = [
+    *("choices", "delta", "message", "index", "tool_calls", "function", "arguments", "name", "id", "type", "content"),
+    *("content_block", "output", "item", "output_index", "response", "error", "status", "usage", "finish_reason"),
+    *(
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "message_stop",
+        "input_json_delta",
+        "partial_json",
+    ),
+    *("response.created", "response.output_item.done", "response.completed", "function_call", "tool_use", "text"),
+]
+_words = st.sampled_from(WORDS)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.floats() | _words | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words, inner, max_size=4),
+    max_leaves=12,
+)
+_deltas = st.fixed_dictionaries({"index": _values, "delta": st.dictionaries(_words, _values, max_size=3)})
+_chunks = st.fixed_dictionaries({"choices": st.lists(_deltas, max_size=2)})
+_typed = st.builds(lambda kind, rest: {**rest, "type": kind}, _words, st.dictionaries(_words, _values, max_size=4))
+_events = st.lists(_values | _chunks | _typed, max_size=4)
+_lengths = st.none() | st.just("9" * 5000) | st.integers(0, 200).map(str) | st.text(max_size=3)
+
+
+def _request(path: str, **headers: str) -> Outgoing:
+    return Outgoing("POST", f"http://127.0.0.1{path}", headers, json.dumps(ASKED[path]).encode())
+
+
+def _event(data: Any) -> bytes:
+    kind = data.get("type") if isinstance(data, dict) else None
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    path=st.sampled_from(PATHS),
+    events=_events,
+    whole=_values,
+    streamed=st.booleans(),
+    length=_lengths,
+    encoding=st.none() | st.sampled_from(["gzip", "br", "zstd", "odd"]),
+    retries=st.sampled_from(["", "1", "9" * 5000, "²"]),
+)
+def test_any_answer(
+    path: str, events: list[Any], whole: Any, streamed: bool, length: str | None, encoding: str | None, retries: str
+) -> None:
+    headers = {**(STREAM if streamed else {})}
+    if length is not None:
+        headers["content-length"] = length
+    if encoding is not None:
+        headers["content-encoding"] = encoding
+    pieces = [*map(_event, events), DONE] if streamed else [json.dumps(whole).encode()]
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Recording(f"{folder}/run.jsonl")
+        passing = recording.listen(Exchange(_request(path, **{"x-stainless-retry-count": retries})))
+        assert isinstance(passing, HeardExchange)
+        passing.head(200, headers)
+        for piece in pieces:
+            passing.chunk(piece)
+        passing.end()
+        buffered = recording.listen(Exchange(_request(path)))
+        answer = Incoming(200, headers, b"".join(pieces))
+        assert buffered.answer(answer) == answer
+        buffered.end()
+        recording.close()
+    assert recording.turns + recording.errors + recording.lost == 2
+
+
+def test_an_answer_that_cannot_be_read_is_lost_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def odd(heard: HeardExchange) -> Any:
+        raise TypeError("unhashable type: 'list'")
+
+    path = tmp_path / "run.jsonl"
+    recording = Recording(str(path))
+    monkeypatch.setattr(HeardExchange, "_read", odd)
+    passing = recording.listen(Exchange(_request(PATHS[0])))
+    passing.head(200, STREAM)
+    passing.chunk(DONE)
+    passing.end()
+    recording.close()
+    assert (recording.turns, recording.errors, recording.lost) == (0, 0, 1)
+    assert not read(path).complete
+
+
+def _answered(recording: Recording) -> HeardExchange:
+    passing = recording.listen(Exchange(_request(PATHS[0])))
+    assert isinstance(passing, HeardExchange)
+    passing.head(200, {})
+    passing.chunk(json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).encode())
+    return passing
+
+
+@pytest.mark.parametrize("patience", [20.0, 0.0])
+def test_the_end_waits_for_a_turn_that_is_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    """And where it has no more patience, it says that the turn is missing."""
+    reading, go_on = threading.Event(), threading.Event()
+    read_it = HeardExchange._read
+
+    def slowly(heard: HeardExchange) -> Any:
+        reading.set()
+        go_on.wait(20)
+        return read_it(heard)
+
+    monkeypatch.setattr(HeardExchange, "_read", slowly)
+    monkeypatch.setattr(recordings, "_PATIENCE", patience)
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    agent = threading.Thread(target=_answered(recording).end)
+    agent.start()
+    reading.wait(20)
+    closing = threading.Thread(target=recording.close)
+    closing.start()
+    if patience:
+        closing.join(0.1)
+        go_on.set()
+    closing.join()
+    go_on.set()
+    agent.join()
+    trace = read(tmp_path / "run.jsonl")
+    kept = 1 if patience else 0
+    assert (recording.turns, recording.lost, len(responses(trace))) == (kept, 1 - kept, kept)
+    assert trace.complete == bool(patience)
+
+
+def test_what_begins_after_the_end_is_not_heard(tmp_path: Path) -> None:
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    recording.close()
+    exchange = Exchange(_request(PATHS[0]))
+    assert recording.listen(exchange) is exchange
+
+
+def test_the_end_of_one_recording_is_not_that_of_another(tmp_path: Path) -> None:
+    outer, inner = (Recording(str(tmp_path / name)) for name in ("outer.jsonl", "inner.jsonl"))
+    passing = inner.listen(outer.listen(Exchange(_request(PATHS[0]))))
+    inner.close()
+    passing.head(200, {})
+    passing.chunk(json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).encode())
+    passing.end()
+    outer.close()
+    assert (inner.turns, inner.errors, outer.turns, outer.errors) == (0, 1, 1, 0)
+
+
+def test_sessions_without_end_are_not_all_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "_MOST_SESSIONS", 3)
+    recording = Recording(str(tmp_path / "run.jsonl"))
+    for name in "abcada":
+        recording._known_in(name).add(name)
+    assert recording._known == {"c": {"c"}, "d": {"d"}, "a": {"a"}}
+    recording.close()
