@@ -26,6 +26,14 @@ from tests.guard.strategies import Rules, arguments, mixed_rules, tools
 from tests.guard.support import Clock, guard
 
 SECRET = "sk-live-0123456789abcdef0123"
+BOTH = [
+    {
+        "id": "both",
+        "when": {"arg_regex": {"path": "key", "pattern": "^sk-live"}, "arg_gt": {"path": "n", "value": 5}},
+        "then": "block",
+    },
+    {"id": "cap", "when": {"arg_gt": {"path": "n", "value": 5}}, "then": "block"},
+]
 ACTIONS = st.sampled_from(["block", "pause", "allow", "terminate_session"])
 acting = st.tuples(mixed_rules, st.lists(ACTIONS, min_size=8, max_size=8), st.booleans()).map(lambda one: _acting(*one))
 secrets = st.fixed_dictionaries(
@@ -222,6 +230,46 @@ def test_a_truth_that_was_changed_shows_in_the_verdict() -> None:
     store = _written([("call", "a", "pay", {"key": SECRET}, None)], rules)
     forged = Forged(store, lambda data: data["redacted"]["truths"].update(live=[False]))
     assert kinds(verified(forged, rules)) == [(1, "verdict")]
+
+
+def test_truths_belong_to_the_predicate_that_was_asked() -> None:
+    store = _written([("call", "a", "pay", {"key": SECRET, "n": 1}, None)], BOTH)
+
+    def turned_round(data: Any) -> None:
+        data["redacted"]["truths"]["both"].reverse()
+        data["asked"]["both"].reverse()
+
+    _all_recomputed(verified(Forged(store, turned_round), BOTH))
+
+
+@pytest.mark.parametrize("asked", [None, ["another"]])
+def test_truths_of_other_predicates_are_not_taken(asked: Any) -> None:
+    """Rows of a version that asked for less say it of fewer predicates, and older ones do not say of which."""
+    steps = [("call", "a", "pay", {"key": SECRET, "n": 1}, None), ("call", "a", "send", {}, None)]
+    store = _written(steps, BOTH)
+
+    def of_fewer(data: Any) -> None:
+        data["redacted"]["truths"]["both"] = [False]
+        data["asked"] = {"both": asked}
+        if asked is None:
+            del data["asked"]
+
+    report = verified(Forged(store, of_fewer), BOTH)
+    assert report.findings == []
+    assert {reason: left.seqs for reason, left in report.unrecomputed.items()} == {
+        "what was said of arguments that are not written down is not what its rules ask": [1, 2]
+    }
+
+
+def test_a_counter_that_is_called_like_a_secret_is_no_secret() -> None:
+    rules = [
+        {"id": "few", "when": {"call_count_in_session_gt": {"tool": "rotate_secret", "value": 1}}, "then": "block"}
+    ]
+    store = _written([("call", "a", "rotate_secret", {}, None)] * 3, rules)
+    assert [row.data["decision"]["counters"] for row in store.audit()] == [
+        {"few: session rotate_secret": count} for count in (1, 2, 3)
+    ]
+    _all_recomputed(verified(store, rules))
 
 
 def test_behaviour_rules_on_redacted_values_are_named() -> None:

@@ -211,6 +211,15 @@ def test_a_session_that_was_idle_too_long_counts_as_over() -> None:
     assert seen[2:] == [("c", False), ("b", False)]
 
 
+def test_a_session_without_a_name_is_taken_up_again_like_any_other() -> None:
+    kept = going.Going[str](lambda name: name, lambda *ended: None, most=1)
+    for name in ("a", "b", "", "c"):
+        kept.of(name)
+    assert kept.resumed == 0, "it is met for the first time"
+    kept.of("")
+    assert kept.resumed == 1
+
+
 def test_no_session_is_kept_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
     end = Guard.end_session

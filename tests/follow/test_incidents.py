@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from bylaw.adapters.stores import MemoryStore
+from bylaw.adapters.stores import MemoryStore, SqliteStore
 from bylaw.jobs.follow import paging
 from bylaw.jobs.follow.incidents import NotChanged
 from bylaw.jobs.follow.replay import replay
@@ -130,3 +133,20 @@ def test_what_is_read_page_by_page_is_read_once() -> None:
     pages = list(paging.pages(world.store, Incident, size=2))
     assert [len(page) for page in pages] == [2, 2, 1]
     assert [one.session for page in pages for one in page] == [f"s{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("dropped", [[4], [0, 4], [3, 4], [0, 1, 2, 3, 4]])
+@pytest.mark.parametrize("opened", [MemoryStore, SqliteStore])
+def test_paging_goes_on_where_records_were_dropped_meanwhile(tmp_path: Path, opened: Any, dropped: list[int]) -> None:
+    store = MemoryStore() if opened is MemoryStore else SqliteStore(tmp_path / "guard.db")
+    ids = [str(number) for number in range(15)]
+    with store.transaction("") as transaction:
+        for id in ids:
+            transaction.put_followed(Incident(id=id, rule="r"))
+    seen: list[str] = []
+    for page in paging.pages(store, Incident, size=5):
+        seen += [one.id for one in page]
+        with store.transaction("") as transaction:
+            for place in dropped:
+                transaction.drop_followed(page[place])
+    assert seen == ids

@@ -231,3 +231,43 @@ def _call(session: str, at: float, tool: str, action: str) -> EventRow:
     decision = {"action": action, "decided_by": None, "matched": [], "reason": "", "review": None, "policy": "p"}
     data = {"attempt": {"tool": tool, "ts": at}, "decision": {**decision, "call_id": f"{tool}-{at}"}}
     return EventRow(session, "decision", at, data)
+
+
+BIG: Any = {"args": {"a": "x" * 100_000}, "keys": {"x" * 100_000: 1}}
+
+
+@pytest.mark.parametrize("arguments", BIG.values(), ids=BIG)
+def test_a_session_that_grows_by_few_large_events_makes_room(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far fewer than it had before: it is not only measured again when their number has doubled."""
+    monkeypatch.setattr(memory, "ROOM", 2 << 20)
+    rules = {"rules": RULES["rules"], "guard": {"mode": "hitl", "rules": []}}
+    world, scratch = World(rules), MemoryStore()
+    given: Any = {"target": scratch, "write_each": False, "clock": world.clock}
+    correlator = Correlator(policies(rules, "hitl"), world.store, **given)
+    for number in range(100):
+        world.decide("look", args={"n": 1}, call_id=f"small{number}")
+    correlator.catch_up()
+    assert not scratch.followed(Following)
+    for number in range(50):
+        world.decide("look", args=arguments, call_id=f"large{number}")
+    correlator.catch_up()
+    assert len(scratch.followed(Following)) == 1
+
+
+class _Compared(str):
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_events_of_one_moment_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "digest", lambda row: _Compared(row.seq))
+    rows = [(1.0, number, EventRow("s", "run", 1.0, {}, number)) for number in range(500)]
+    fresh = sessions._Fresh(Following(id="s"))
+    assert len(list(fresh.only([*rows, *rows]))) == 500
+    assert list(map(str, fresh.newest())) == [str(number) for number in range(500 - sessions.MOST_NEWEST, 500)]
+    assert _Compared.times < 5_000

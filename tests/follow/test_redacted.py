@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylaw.adapters.stores import MemoryStore, SqliteStore
+from bylaw.jobs.audit.following import looking_at_event
 from bylaw.jobs.follow.replay import replay
+from bylaw.jobs.follow.unwritten import Rules
 from bylaw.model.events import Origin, Request, Response, Usage
 from bylaw.model.incidents import Detection, Following
 from bylaw.model.stores import EventRow, StoreUnavailable
@@ -186,6 +188,20 @@ def test_what_is_not_written_of_requests_and_responses() -> None:
     assert step.unjudged == {"tokens": 1, "user": 1, "asked": 2}
 
 
+STOPS = {"id": "stops", "kind": "required_stop_reason", "params": {"allowed": ["end_turn"]}, "then": "block"}
+CONSTANT = {"id": "constant", "kind": "temporal", "params": {"formula": 'G (text("x") -> true)'}, "then": "block"}
+
+
+@pytest.mark.parametrize("rule", [SAID, STOPS, CONSTANT, TOKENS, WHEN_ASKED], ids=lambda rule: str(rule["id"]))
+def test_a_recomputation_and_the_follow_up_agree_on_what_is_written(rule: Any) -> None:
+    rules = Rules(policies(both(rule), "hitl"))
+    (policy,) = rules.policies.all
+    said = Response(origin=Origin("s"), text="fine", stop_reason="end_turn")
+    lost = [rule["id"]] if rule in (TOKENS, WHEN_ASKED) else []
+    assert list(looking_at_event(policy, said, redacted=False)) == lost
+    assert rules.lost_by(said, redacted=False, asked=False) == {f"{policy.hash}/{id}" for id in lost}
+
+
 def test_a_secret_in_a_call_that_a_fault_let_through() -> None:
     world = World([NO_LIVE], on_store_unavailable="allow")
     real, world.store.transaction = world.store.transaction, _out_of_reach  # type: ignore[method-assign]
@@ -197,6 +213,64 @@ def test_a_secret_in_a_call_that_a_fault_let_through() -> None:
     assert ([one[::2] for one in world.open()], step.unjudged) == ([("no-live", 1)], {})
     other = {**NO_LIVE, "when": {"arg_regex": {"path": "key", "pattern": "live"}}}
     assert replay(policies([other], "hitl"), world.store, scratch=MemoryStore()).unjudged == {"no-live": 2}
+
+
+OVER = {"arg_gt": {"path": "amount", "value": 5}}
+PAID_OFTEN = {"call_count_in_window_gt": {"tool": "pay", "value": 2, "windowSeconds": 60}}
+IN_PART = [
+    {"id": "r", "when": {"all_of": [OVER, PAID_OFTEN]}, "then": "pause"},
+    {
+        "id": "r",
+        "when": {"any_of": [{"all_of": [OVER, PAID_OFTEN]}, {"arg_gt": {"path": "amount", "value": 500}}]},
+        "then": "block",
+    },
+]
+
+
+def without_its_id(rule: Any, **says: Any) -> World:
+    """Five calls of which the last three break the rule, in rows that do not have all of the attempt."""
+    world = World([rule])
+    for call_id in "abcde":
+        assert world.decide("pay", args={"amount": 10}, call_id=call_id).allowed
+    rows = list(world.store.events())
+    world.store = MemoryStore()
+    append(
+        world.store, [EventRow(row.session, row.kind, row.at, {**row.data, "unwritten": True, **says}) for row in rows]
+    )
+    return world
+
+
+@pytest.mark.parametrize(("rule", "unclear"), list(zip(IN_PART, (3, 5), strict=True)))
+def test_the_silence_of_a_guard_that_asked_a_rule_only_in_part_says_nothing(rule: Any, unclear: int) -> None:
+    world = without_its_id(rule)
+    step = world.follow()
+    assert (found(world), step.unjudged) == ({}, {"r": unclear})
+
+
+def test_the_silence_of_a_guard_that_asked_all_of_a_rule_is_taken() -> None:
+    world = without_its_id(
+        {"id": "r", "when": {"all_of": [{"arg_gt": {"path": "amount", "value": 20}}]}, "then": "block"}
+    )
+    step = world.follow()
+    assert (found(world), step.unjudged) == ({}, {})
+
+
+@pytest.mark.parametrize("rule", IN_PART)
+def test_arguments_that_stand_in_the_row_are_judged_whatever_else_does_not(rule: Any) -> None:
+    world = without_its_id(rule, arguments_written=True)
+    step = world.follow()
+    assert (found(world), step.unjudged) == ({"r": ["c", "d", "e"]}, {})
+
+
+@pytest.mark.parametrize("fields", [{"call_id": LIVE}, {"call_id": "a", "run": "password=run1234"}])
+@pytest.mark.parametrize("rule", IN_PART)
+def test_nobody_hides_by_the_choice_of_an_id(rule: Any, fields: dict[str, Any]) -> None:
+    world = World([rule])
+    for number in range(5):
+        given = {**fields, "call_id": f"{fields['call_id']}{number}"}
+        assert world.decide("pay", args={"amount": 10}, **given).allowed
+    step = world.follow()
+    assert len(all_of(world.store, Detection)) + step.unjudged.get("r", 0) >= 3
 
 
 def _out_of_reach(session: str) -> Any:

@@ -12,9 +12,13 @@ import pytest
 import bylaw
 from bylaw.adapters.webhooks import Webhook
 from bylaw.adapters.webhooks.signing import sign
-from bylaw.jobs.follow.courier import Courier, Patience
+from bylaw.jobs.follow.correlator import Correlator
+from bylaw.jobs.follow.courier import AT_ONCE, Courier, Patience
+from bylaw.jobs.follow.loop import Loop
+from bylaw.jobs.follow.paging import PAGE
 from bylaw.jobs.follow.reminders import Reminders, Reminding
-from bylaw.model.incidents import Notification
+from bylaw.model.incidents import Notification, Recipient
+from bylaw.model.ports import Posted
 from tests.follow.receiver import Receiver, receiving
 from tests.follow.support import CAP, World
 
@@ -98,7 +102,9 @@ def test_a_failing_receiver_is_tried_again_with_growing_waits(receiver: Receiver
     while outbox(world)[0].status == "pending":
         due = outbox(world)[0].at
         waits.append(due - world.clock.now)
-        assert carrier.deliver() == (0 if due > world.clock.now else 1)
+        tried = len(receiver.got)
+        carrier.deliver()
+        assert len(receiver.got) - tried == (0 if due > world.clock.now else 1)
         world.clock.now = max(world.clock.now, due)
     (told,) = outbox(world)
     assert (told.status, len(told.deliveries)) == ("delivered", 5)
@@ -238,3 +244,50 @@ def test_a_recipient_that_is_down_does_not_hold_up_the_other(receiver: Receiver)
         carrier.deliver()
     assert (len(receiver.got), len(told), told[0].status) == (1, 1, "pending")
     assert set(_events(second)) == {"review.escalated"} and len(second.got) == 31
+
+
+class Waiting:
+    """Notifications in the outbox, a first recipient that is down, and a second that is not."""
+
+    def __init__(self, first: int, second: int) -> None:
+        self.world = World([])
+        self.tried: dict[Recipient, int] = {"first": 0, "second": 0}
+        with self.world.store.transaction("") as transaction:
+            for to, count in (("first", first), ("second", second)):
+                for number in range(count):
+                    transaction.put_followed(
+                        Notification(id=f"{to} {number}", event="e", to=to, body={}, created_at=0.0)
+                    )  # type: ignore[arg-type]
+        self.courier = Courier(self.world.store, {"first": self._down, "second": self._up}, clock=self.world.clock)
+
+    def _down(self, body: bytes, *, key: str, at: float) -> Posted:
+        self.tried["first"] += 1
+        self.world.clock.now += 10.0
+        return Posted(problem="no answer")
+
+    def _up(self, body: bytes, *, key: str, at: float) -> Posted:
+        self.tried["second"] += 1
+        return Posted(answer=200)
+
+
+def test_however_much_is_due_for_a_recipient_that_is_down() -> None:
+    waiting = Waiting(2 * PAGE + 1, AT_ONCE + 3)
+    assert waiting.courier.deliver() == AT_ONCE - 1
+    assert waiting.tried == {"first": 1, "second": AT_ONCE - 1}
+
+
+def test_a_recipient_that_is_down_is_left_alone_for_a_while() -> None:
+    waiting = Waiting(5, 0)
+    for _ in range(3):
+        assert waiting.courier.deliver() == 0
+    assert waiting.tried["first"] == 1
+    waiting.world.clock.now += Patience().wait
+    waiting.courier.deliver()
+    assert waiting.tried["first"] == 2
+
+
+def test_once_delivers_all_that_can_be() -> None:
+    waiting = Waiting(PAGE + 1, 3 * AT_ONCE)
+    world = waiting.world
+    Loop(Correlator([], world.store, clock=world.clock), courier=waiting.courier).once()
+    assert waiting.tried == {"first": 1, "second": 3 * AT_ONCE}

@@ -110,3 +110,10 @@ def test_reviews_beyond_the_limit_are_told(tmp_path: Path) -> None:
     assert code == 0 and len(out.splitlines()) == 2 and "more than 2: --limit shows the rest" in problem
     code, out, problem = shell.run("reviews", "--session", "s2")
     assert code == 0 and len(out.splitlines()) == 1 and not problem
+
+
+def test_a_limit_beyond_all_bounds_is_refused(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    shell.decide({"tool": "pay", "arguments": {"n": 5}})
+    code, out, problem = shell.run("reviews", "--limit", "9" * 30)
+    assert code == 2 and not out and "--limit" in problem and "Traceback" not in problem

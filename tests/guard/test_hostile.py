@@ -143,7 +143,7 @@ def test_arguments_that_are_no_object_slip_past_nothing(arguments: Any, store: A
     assert guard(RULES, store=store).decide(attempt({"tool": "pay", "args": arguments})).action == "block"
 
 
-NAMES: list[Any] = ["", "x" * 10_000, "\ud800", None, 5, ["t"], b"t", {"a": 1}]
+NAMES: list[Any] = ["", "x" * 10_000, "\ud800", "\ud800 password=hunter2", None, 5, ["t"], b"t", {"a": 1}]
 
 
 @pytest.mark.parametrize("field", ["tool", "session", "agent", "run", "parent_run", "call_id"])
@@ -154,6 +154,47 @@ def test_odd_names(field: str, store: Any) -> None:
         fine = field != "tool" if name == "" else name is None and field not in ("tool", "session")
         assert decision.allowed == fine, (field, name, decision)
     assert guarding.decide(attempt("pay")).allowed
+
+
+class Mute:
+    def __str__(self) -> str:
+        raise RuntimeError("says nothing")
+
+
+class Closed(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("lets nobody in")
+
+    __iter__ = keys = values = __eq__ = items  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *((name, Mute()) for name in ("tool", "session", "agent", "run", "parent_run", "call_id", "arguments")),
+        ("ancestors", (Mute(),)),
+        ("arguments", Closed(n=1)),
+    ],
+)
+def test_what_cannot_be_told_is_decided_and_written(field: str, value: Any, store: Any) -> None:
+    guarding = guard(RULES, store=store, on_error="allow")
+    decision = guarding.decide(Attempt(**{"tool": "pay", field: value}))
+    assert decision.decided_by in ("arguments", "on_error")
+    guarding.decide(attempt("pay"))
+    _all_written(store, 2)
+
+
+def test_a_fault_that_names_a_text_without_a_utf8_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "g.db")
+    guarding = guard(RULES, store=store)
+
+    def fail(*given: Any) -> Any:
+        raise ValueError("\ud800 password=hunter2")
+
+    monkeypatch.setattr("bylaw.jobs.guard.answering.judge", fail)
+    assert guarding.decide(attempt("pay")).decided_by == "on_error"
+    [row] = audit_rows(store)
+    assert row.data["decision"]["decided_by"] == "on_error" and "hunter2" not in str(row.data)
 
 
 @pytest.mark.parametrize(

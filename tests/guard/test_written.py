@@ -200,3 +200,13 @@ def test_a_name_that_looks_like_a_secret_takes_no_arguments_with_it(field: str) 
     assert KEY not in str(whole.data["attempt"]) and whole.data["attempt"]["arguments"] == {"n": 5}
     assert (whole.data["unwritten"], whole.data["arguments_written"]) == (True, True)
     assert cut.data["unwritten"] and "arguments_written" not in cut.data
+
+
+@pytest.mark.parametrize("field", ["tool", "agent"])
+def test_nor_where_it_is_written_late(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr("bylaw.jobs.guard.answering.judge", lambda *given: 1 / 0)
+    guard(LIMIT, store=store).decide(attempt({"tool": "pay", "args": {"n": 5}, field: KEY}))
+    [row] = audit_rows(store)
+    assert row.data["late"] and KEY not in str(row.data) and row.data["attempt"]["arguments"] == {"n": 5}
+    assert (row.data["unwritten"], row.data["arguments_written"]) == (True, True)

@@ -533,7 +533,9 @@ class StoreConformance:
         assert [one.id for one in store.followed(Notification, until=1.0)] == ["0", "2"]
         assert [one.id for one in store.followed(Notification, session="a", status="pending", after="0")] == ["2"]
         assert [one.id for one in store.followed(Notification, after="0", limit=2)] == ["1", "2"]
-        assert store.followed(Notification, after="3") == store.followed(Notification, after="no such") == []
+        assert store.followed(Notification, after="3") == []
+        with pytest.raises(LookupError):
+            store.followed(Notification, after="no such")
         assert store.followed(Alert) == []
 
     def test_a_follow_up_record_that_somebody_has_written_is_refused(self, store: GuardStore) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, connections, pruning, schema, verify_chain
+from bylaw.adapters.stores import SqliteStore, audit_rows, connections, pruning, schema, sqlite, verify_chain
 from bylaw.adapters.stores.transaction import SqliteTransaction
 from bylaw.model.stores import EventRow, GuardStore, SessionRecord, StoreUnavailable
 from tests.stores.conformance import SharedStoreConformance
@@ -107,6 +107,21 @@ def test_a_file_of_a_later_version(store: SqliteStore, path: Path) -> None:
     message = f"later version of bylaw .schema {len(schema.MIGRATIONS) + 1}, this one knows {len(schema.MIGRATIONS)}"
     with pytest.raises(StoreUnavailable, match=message):
         SqliteStore(path)
+
+
+# indexes
+
+
+@pytest.mark.parametrize(
+    "asked", [(), ("after",), ("session",), ("status",), ("after", "session"), ("after", "status")]
+)
+def test_the_follow_up_is_read_by_an_index_in_its_order(store: SqliteStore, asked: tuple[str, ...]) -> None:
+    """All that is asked for is in the index, and nothing is sorted."""
+    query = sqlite._FOLLOWED.format(" AND ".join(["kind = ?1", *(sqlite._CONDITIONS[name] for name in asked)]))
+    values = ("Notification", *("x" for _ in asked), 10)
+    plan = [str(row[3]) for row in store._read(f"EXPLAIN QUERY PLAN {query}", values)]
+    assert all(f"{name}=?" in plan[0] for name in ("kind", *asked) if name != "after"), plan
+    assert not any("TEMP B-TREE" in step or "SCAN" in step.split()[0] for step in plan), plan
 
 
 # migrations

@@ -198,7 +198,7 @@ class GuardStore(Protocol):
         limit: int = 1000,
     ) -> Sequence[R]:
         """Records of the follow-up, as committed, oldest first. `until`: only those whose `at` is not later. `after`:
-        from the one after the record of this id, none where it is not there any more."""
+        from the one after the record of this id. Raises LookupError where that is not there any more."""
         ...
 
     def audit_head(self) -> AuditHead:

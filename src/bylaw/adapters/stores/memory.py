@@ -137,7 +137,7 @@ class MemoryStore:
         self._check_open()
         everything = iter(list(self._tables.followed.items()))
         if after is not None and (kind, after) not in (key for key, _ in everything):  # moves on to the one after it
-            return []
+            raise LookupError(after)
         found = (one for (of, _), one in everything if of is kind)
         wanted = (
             one

@@ -91,8 +91,10 @@ _AUDIT_HEAD = (
 )
 
 _FOLLOW_IN_ORDER = (
-    # Whoever goes through all incidents does so by number, page after page.
+    # Whoever goes through all incidents, or all of a status, does so by number, page after page. Every index ends with
+    # the number, unnamed.
     "CREATE INDEX IF NOT EXISTS followed_by_kind ON followed (kind)",
+    "CREATE INDEX IF NOT EXISTS followed_of_status ON followed (kind, status)",
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD, _FOLLOW_IN_ORDER)

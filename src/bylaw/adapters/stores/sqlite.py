@@ -38,6 +38,7 @@ _AUDIT_HEAD = "SELECT id, seq FROM audit_chain, sqlite_sequence WHERE name = 'au
 _AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
 
 _FOLLOWED = "SELECT record, state FROM followed WHERE {} ORDER BY number LIMIT ?"
+_IS_FOLLOWED = "SELECT 1 FROM followed WHERE kind = ? AND id = ?"
 _CONDITIONS = {
     "after": "number > (SELECT number FROM followed WHERE kind = ?1 AND id = ?)",
     "session": "session = ?",
@@ -99,6 +100,8 @@ class SqliteStore:
         given = {name: value for name, value in asked.items() if value is not None}
         query = _FOLLOWED.format(" AND ".join(["kind = ?1", *(_CONDITIONS[name] for name in given)]))
         rows = self._read(query, (kind.__name__, *given.values(), limit))
+        if not rows and after is not None and not self._read(_IS_FOLLOWED, (kind.__name__, _column(after))):
+            raise LookupError(after)
         return [decode_followed(kind, text, state) for text, state in rows]
 
     def audit_head(self) -> AuditHead:

@@ -17,7 +17,12 @@ T = TypeVar("T")
 STORE = click.option("--store", required=True, metavar="FILE", help="The guard's SQLite file; it must exist.")
 
 LIMIT = click.option(
-    "--limit", default=1000, show_default=True, type=click.IntRange(1), metavar="N", help="List no more than these."
+    "--limit",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="List no more than these.",
 )
 
 

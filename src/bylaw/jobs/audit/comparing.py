@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from bylaw.jobs.audit.sessions import Held
-from bylaw.jobs.guard.records import as_json
-from bylaw.jobs.redaction.secrets import redacted
+from bylaw.jobs.guard.records import as_written
 from bylaw.model.audit import AuditFinding, AuditReport
 from bylaw.model.decision import Decision
 from bylaw.model.stores import AuditRow
@@ -23,7 +22,7 @@ class Comparing:
         self._report = report
 
     def whole(self, row: AuditRow, decision: Decision, held: Held) -> None:
-        written, again = row.data["decision"], redacted(as_json(decision))
+        written, again = row.data["decision"], as_written(decision)
         for name in COMPARED:
             if written.get(name) != again.get(name):
                 self.differs(row, name, written.get(name), again.get(name), held)
@@ -32,7 +31,7 @@ class Comparing:
 
     def without(self, unfollowed: set[str], row: AuditRow, decision: Decision, held: Held) -> None:
         """As far as it does not rest on these rules."""
-        written, again = row.data["decision"], redacted(as_json(decision))
+        written, again = row.data["decision"], as_written(decision)
         told, found = ([rule for rule in one["matched"] if rule not in unfollowed] for one in (written, again))
         if told != found:
             self.differs(row, "matched", told, found, held)

@@ -9,10 +9,21 @@ from bylaw.engine.temporal.shape import atoms, walk
 from bylaw.jobs.guard.hiding import Place
 from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.truths import meets
-from bylaw.model.demand import Before, Calls, Never, Tally, Temporal, Turns
+from bylaw.model.demand import (
+    Always,
+    Before,
+    Calls,
+    FitsSchema,
+    Never,
+    Sometime,
+    StopReasonIn,
+    Tally,
+    Temporal,
+    Turns,
+)
 from bylaw.model.events import Event
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import AgentIs, ResultOf, Says, Seen, StopsFor, ToolIs
+from bylaw.model.temporal import ResultOf, Seen, ToolIs, UserSays
 
 
 def looking_at_arguments(policy: CompiledPolicy, tool: str, places: Sequence[Place]) -> Iterator[str]:
@@ -33,7 +44,7 @@ def looking_at_event(policy: CompiledPolicy, event: Event, *, redacted: bool) ->
     """Of what was said, the text, the stop reason and the model are written down, without secrets."""
     for index, _, _ in policy.calls.route(event).session:
         rule = policy.calls.rules[index]
-        if redacted or not _is_written(rule):
+        if redacted or not is_written(rule):
             yield rule.id
 
 
@@ -44,15 +55,17 @@ def _about(rule: Rule, tool: str | None) -> list[ToolIs | ResultOf]:
     return [atom for atom in found if tool is None or compile_names(Calls(atom.names))(tool)]
 
 
-def _is_written(rule: Rule) -> bool:
-    """Whether everything that the rule can look at is in the rows."""
+def is_written(rule: Rule) -> bool:
+    """Whether everything that the rule can look at in a response is in the rows."""
     if rule.when:
         return False
     match rule.demand:
-        case Never(probe=Calls()) | Before() | Tally(measure=Calls() | Turns()):
+        case Never() | Sometime() | Before() | Tally(measure=Calls() | Turns()):
+            return True
+        case Always(probe=StopReasonIn() | FitsSchema()):
             return True
         case Temporal(formula=formula):
-            known = all(isinstance(atom, ToolIs | ResultOf | AgentIs | StopsFor | Says) for atom in atoms(formula))
-            return known and not any(isinstance(part, Seen) for part in walk(formula))
+            asks_user = any(isinstance(atom, UserSays) for atom in atoms(formula))
+            return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
         case _:
             return False

@@ -19,12 +19,13 @@ from bylaw.jobs.audit import following
 from bylaw.jobs.audit.book import Book
 from bylaw.jobs.audit.comparing import Comparing
 from bylaw.jobs.audit.rows import OBSERVED, attempt_of, event_of
+from bylaw.jobs.audit.said import OtherPredicates, truths_of
 from bylaw.jobs.audit.sessions import Held, Replayed, Shelf
 from bylaw.jobs.guard.attempts import action_hash
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.options import Options
 from bylaw.jobs.guard.tree import Chain
-from bylaw.jobs.guard.truths import key_of, looking_at
+from bylaw.jobs.guard.truths import looking_at
 from bylaw.model.audit import AuditReport
 from bylaw.model.decision import Attempt
 from bylaw.model.guarding import GuardPolicy
@@ -35,6 +36,7 @@ MOST_GUARDS = 256
 """guards put together at once: each set of rules and options has its own"""
 _PRUNED = "rows of its session were forgotten by pruning"
 _STRANGE = "the row is not as a guard writes it"
+_OTHERS_ASKED = "what was said of arguments that are not written down is not what its rules ask"
 _UNWRITTEN = "the attempt could not be written down in full"
 _NO_SCHEMAS = "the tool's schema refused it, and was not given or cannot be asked again"
 
@@ -81,9 +83,10 @@ class Recompute:
                 self._book.tell(row.data)
             elif kind in self._steps:
                 self._in_session(row, self._steps[kind])
+        except OtherPredicates:
+            self._lose(row, _OTHERS_ASKED)
         except Exception:  # whoever has edited a row may have put anything there
-            self._leave_out(row, _STRANGE)
-            self._lose(row.data.get("session"))
+            self._lose(row, _STRANGE)
 
     def _in_session(self, row: AuditRow, step: Callable[[AuditRow, Held, Guard], None]) -> None:
         data, held = row.data, self._held(row)
@@ -126,11 +129,13 @@ class Recompute:
             guard.use_switches(self._switches)
         return guard
 
-    def _lose(self, session: Any) -> None:
+    def _lose(self, row: AuditRow, reason: str) -> None:
         """What follows in this session may rest on a row that could not be taken."""
+        self._leave_out(row, reason)
+        session = row.data.get("session")
         if isinstance(session, str):
             held = self._shelf.get(session)
-            held.lost = held.lost or _STRANGE
+            held.lost = held.lost or reason
 
     def _leave_out(self, row: AuditRow, reason: str) -> None:
         if row.data.get("kind") == "decision":
@@ -165,11 +170,7 @@ class Recompute:
             return attempt
         chain = self._chain(attempt, held, guard)
         places = gone["arguments"]
-        truths = {
-            leaf: truth
-            for policy, id, leaves in looking_at(chain, attempt.tool, places)
-            for leaf, truth in zip(leaves, gone["truths"].get(key_of(policy, id), ()), strict=False)
-        }
+        truths = truths_of(looking_at(chain, attempt.tool, places), data)
         for policy in chain.reserving:
             rules = following.looking_at_arguments(policy, attempt.tool, places)
             held.unfollowed.update(f"{policy.hash}/{id}" for id in rules)

@@ -51,7 +51,7 @@ class Going(Generic[T]):
         self._idle = None
 
     def _make_room(self, session: str) -> None:
-        if self._idle is not None and self._idle[slot := _slot(session)] == hash(session):
+        if self._idle is not None and self._idle[slot := _slot(session)] == _mark(session):
             self._idle[slot] = 0
             self.resumed += 1
         while len(self._open) >= self._most:
@@ -59,9 +59,13 @@ class Going(Generic[T]):
             del self._open[oldest]
             if self._idle is None:
                 self._idle = array("q", bytes(8 * IDLE_SLOTS))
-            self._idle[_slot(oldest)] = hash(oldest)
+            self._idle[_slot(oldest)] = _mark(oldest)
             self._end(oldest, known, True)
 
 
+def _mark(session: str) -> int:
+    return hash(session) or 1  # a slot with 0 in it is empty
+
+
 def _slot(session: str) -> int:
-    return hash(session) % IDLE_SLOTS
+    return _mark(session) % IDLE_SLOTS

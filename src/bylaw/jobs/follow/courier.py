@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from math import inf
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.jobs.follow.paging import each
 from bylaw.model.canonical import canonical_json
 from bylaw.model.incidents import Delivery, Notification, Recipient
 from bylaw.model.ports import Posted, Poster
@@ -15,8 +18,6 @@ from bylaw.model.stores import GuardStore
 
 AT_ONCE = 32
 """tries of one round"""
-LOOKED_AT = 1_000
-"""notifications that are due, of which a round takes what it can: a recipient that is down holds up no other"""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class Patience(Struct, frozen=True, kw_only=True):
     seconds: float = 6 * 3600.0
     """from the first try on"""
     wait: float = 2.0
-    """after the first try; doubled after each"""
+    """after the first try; doubled after each. So long a recipient that does not answer is left alone as well"""
     longest_wait: float = 900.0
     body_bytes: int = 64 * 1024
 
@@ -48,21 +49,39 @@ class Courier:
         self._store, self._posters, self._clock = store, posters, clock
         self._undelivered = undelivered
         self._patience = patience or Patience()
+        self._down: dict[Recipient, float] = {}
+        """recipients that did not answer, and until when they are left alone"""
 
     def deliver(self, *, stopped: Callable[[], bool] = lambda: False) -> int:
-        """Try what is due, oldest first; how many were tried. A recipient that does not answer is left until later."""
-        due = self._store.followed(Notification, status="pending", until=self._clock(), limit=LOOKED_AT)
-        tried, down = 0, set[Recipient]()
-        for notification in due:
-            if stopped() or tried == AT_ONCE:
+        """Try what is due, oldest first; how many are settled, one way or the other. A recipient that does not answer
+        is left until later, and holds up no other, however much is due for it."""
+        settled = 0
+        for notification in islice(self._due(), AT_ONCE):
+            if stopped():
                 break
-            if notification.to not in down:
-                posted, delivery = self._try(notification)
-                self._note(notification, posted, delivery)
-                tried += 1
-                if not posted.delivered and not posted.final:
-                    down.add(notification.to)
-        return tried
+            posted, delivery = self._try(notification)
+            self._note(notification, posted, delivery)
+            if posted.delivered or posted.final:
+                settled += 1
+            else:
+                self._down[notification.to] = self._clock() + self._patience.wait
+        return settled
+
+    def _due(self) -> Iterator[Notification]:
+        """Of recipients that are not down; once all are, nothing more is read."""
+        if self._all_are_down():
+            return
+        for notification in each(self._store, Notification, status="pending", until=self._clock()):
+            if not self._is_down(notification.to):
+                yield notification
+                if self._all_are_down():
+                    return
+
+    def _all_are_down(self) -> bool:
+        return bool(self._posters) and all(map(self._is_down, self._posters))
+
+    def _is_down(self, recipient: Recipient) -> bool:
+        return self._down.get(recipient, -inf) > self._clock()
 
     def _try(self, notification: Notification) -> tuple[Posted, Delivery]:
         started, at = time.monotonic(), self._clock()

@@ -162,8 +162,8 @@ class Fold:
             if match.rule not in unclear:
                 yield from self._found(row, told, rules[match.rule][1], match, call)
         for name in unclear:
-            _, guarded = rules[name]
-            if told_then is None:
+            policy, guarded = rules[name]
+            if told_then is None or (name not in told_then and self._rules.is_asked_in_part(policy, guarded)):
                 self._count_unjudged(name, guarded)
             elif name in told_then:
                 match = replace(told_then[name], shadow=guarded.shadow, then=guarded.then)

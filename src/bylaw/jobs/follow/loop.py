@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from bylaw.jobs.follow.correlator import Correlator, Step
-from bylaw.jobs.follow.courier import AT_ONCE, Courier
+from bylaw.jobs.follow.courier import Courier
 from bylaw.jobs.follow.reminders import Reminders
 from bylaw.model.stores import StoreUnavailable
 
@@ -38,7 +38,7 @@ class Loop:
         if self._reminders is not None:
             self._reminders.sweep()
         if self._courier is not None:
-            while self._courier.deliver() == AT_ONCE:
+            while self._courier.deliver():
                 pass
 
     def run(self, stop: threading.Event) -> None:

@@ -16,7 +16,7 @@ from bylaw.jobs.follow.unwritten import Rules
 from bylaw.jobs.guard.session import SessionState
 from bylaw.jobs.guard.written import dump, load
 from bylaw.model.incidents import Following
-from bylaw.model.stores import GuardStore
+from bylaw.model.stores import EventRow, GuardStore
 
 if TYPE_CHECKING:
     from bylaw.jobs.follow.sessions import Followed
@@ -36,11 +36,16 @@ class _Held(Struct):
     state: SessionState
     size: int
     measured: int
-    """events that were folded when it had this size"""
+    """events that were folded when it was measured"""
+    told: int
+    """what its size grew by since, for all that was told of it"""
     seen: int
     """how many events had been followed when it was last"""
     read: int
     """bytes that it was read from; 0 where it was followed from its beginning"""
+
+    def has_doubled_by(self, told: int) -> bool:
+        return self.told + told > self.size - self.told
 
 
 class Memory:
@@ -76,14 +81,14 @@ class Memory:
         if self._write_each:
             return [replace(one.record, state=dump(one.state), at=at) for one in batch]
         for one in batch:
-            self._keep(one.record, one.state)
+            self._keep(one.record, one.state, one.told)
         return [replace(one.record, state=dump(one.state), at=at) for one in self._crowded_out()]
 
     def written(self, batch: Sequence[Followed], records: Sequence[Following]) -> None:
         """After the commit: only what was written may be taken up again."""
         if self._write_each:
             for one, record in zip(batch, records, strict=True):
-                self._keep(replace(record, state=b""), one.state)
+                self._keep(replace(record, state=b""), one.state, one.told)
             self._crowded_out()
 
     def forget(self) -> None:
@@ -92,14 +97,15 @@ class Memory:
         self._read.clear()
         self._size = 0
 
-    def _keep(self, record: Following, state: SessionState) -> None:
+    def _keep(self, record: Following, state: SessionState, told: int) -> None:
+        """Measured when its events or its size may have doubled: meanwhile it has all that was told of it."""
         before, folded = self._taken.pop(record.id, None), record.folded
         read = self._read.pop(record.id, 0) if before is None else before.read
-        if before is not None and before.measured <= folded < 2 * before.measured:  # measured when it has doubled
-            size, measured = before.size, before.measured
+        if before is not None and before.measured <= folded < 2 * before.measured and not before.has_doubled_by(told):
+            size, measured, told = before.size + told, before.measured, before.told + told
         else:
-            size, measured = rough_size(state, short=folded < _SHORT) + _EACH_BYTE * read, folded
-        self._held[record.id] = _Held(record, state, size, measured, self._events, read)
+            size, measured, told = rough_size(state, short=folded < _SHORT) + _EACH_BYTE * read, folded, 0
+        self._held[record.id] = _Held(record, state, size, measured, told, self._events, read)
         self._size += size
 
     def _crowded_out(self) -> list[_Held]:
@@ -126,9 +132,21 @@ def rough_size(state: SessionState, *, short: bool = False) -> int:
     return size
 
 
+def told_size(row: EventRow) -> int:
+    """Characters of the arguments or the content that the row tells of."""
+    attempt = row.data.get("attempt")
+    arguments = attempt.get("arguments") if isinstance(attempt, dict) else None
+    return sum(map(_text_size, (arguments, row.data.get("content"), row.data.get("said"))))
+
+
 def _text_size(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(_text_size, value.values()))
-    return sum(map(_text_size, value)) if isinstance(value, list | tuple) else 0
+    size, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            size += len(one)
+        elif isinstance(one, dict):
+            left += (*one, *one.values())
+        elif isinstance(one, list | tuple):
+            left += one
+    return size

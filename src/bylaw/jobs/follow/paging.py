@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 
 from bylaw.model.stores import GuardStore, R
 
 PAGE = 1_000
 
 
-def each(store: GuardStore, kind: type[R], *, status: str | None = None, session: str | None = None) -> Iterator[R]:
+def each(
+    store: GuardStore,
+    kind: type[R],
+    *,
+    status: str | None = None,
+    session: str | None = None,
+    until: float | None = None,
+) -> Iterator[R]:
     """Oldest first, read page by page."""
-    for page in pages(store, kind, status=status, session=session):
+    for page in pages(store, kind, status=status, session=session, until=until):
         yield from page
 
 
 def pages(
-    store: GuardStore, kind: type[R], *, status: str | None = None, session: str | None = None, size: int = PAGE
+    store: GuardStore,
+    kind: type[R],
+    *,
+    status: str | None = None,
+    session: str | None = None,
+    until: float | None = None,
+    size: int = PAGE,
 ) -> Iterator[Sequence[R]]:
-    """Each page begins after the last record of the one before. Whoever drops or changes records meanwhile does so
-    with those that were given out, but for the last of a page."""
-    last: str | None = None
-    while found := store.followed(kind, status=status, session=session, after=last, limit=size):
+    """Each page begins after the last record of the one before that is still there, whoever drops records meanwhile.
+    Where none of them is, it starts from the beginning: rather twice than never."""
+    read = partial(store.followed, kind, status=status, session=session, until=until, limit=size)
+    given: list[str] = []
+    while found := _after(given, read):
         yield found
-        last = found[-1].id
+        given = [*given[-1:], *(one.id for one in found)]
+
+
+def _after(given: Sequence[str], read: Callable[..., Sequence[R]]) -> Sequence[R]:
+    for last in reversed(given):
+        with suppress(LookupError):
+            return read(after=last)
+    return read()

@@ -122,15 +122,16 @@ def _decided(session: str, data: dict[str, Any], decision: dict[str, Any], ts: f
         judged=not resumed and (bool(matched) or by is None or by in UNJUDGED),
         resumed=resumed,
         in_shadow=action == "allow" and decision.get("would") is not None,
-        gone=_gone(data) if "redacted" in data or "unwritten" in data else None,
+        gone=_gone(data),
         policy=None if by in UNJUDGED else decision.get("policy"),
     )
 
 
-def _gone(data: dict[str, Any]) -> Gone:
-    if "redacted" not in data:
-        return ALL_GONE
-    return convert({**data["redacted"], "asked": data.get("asked", {})}, Gone)
+def _gone(data: dict[str, Any]) -> Gone | None:
+    """Where something else of the attempt is not written down, the row says so if the arguments are all the same."""
+    if "redacted" in data:
+        return convert({**data["redacted"], "asked": data.get("asked", {})}, Gone)
+    return ALL_GONE if "unwritten" in data and data.get("arguments_written") is not True else None
 
 
 def observation(row: EventRow, at: float) -> Event:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from bylaw.jobs.follow.detections import detection
 from bylaw.jobs.follow.fold import Fold, Found
-from bylaw.jobs.follow.memory import Memory
+from bylaw.jobs.follow.memory import Memory, told_size
 from bylaw.jobs.follow.paging import each
 from bylaw.jobs.follow.recorded import FOLDED, Placed, Unreadable, digest, placed
 from bylaw.jobs.follow.unwritten import Rules
@@ -43,6 +43,8 @@ class Followed(Struct, kw_only=True):
     again: bool = False
     """whether it was folded anew"""
     unreadable: list[str] = []
+    told: int = 0
+    """characters of arguments and contents in its rows"""
     unjudged: dict[str, int] = {}
     """rule → how often more than before it could not be judged; less where it was folded anew"""
 
@@ -89,6 +91,7 @@ class Sessions:
             state=state,
             added=list(added.values()),
             unreadable=unreadable,
+            told=sum(told_size(row) for _, _, row in rows),
             unjudged=_more(record.unjudged, fold.unjudged),
         )
 
@@ -129,7 +132,8 @@ class _Fresh:
 
     def __init__(self, record: Following) -> None:
         self.last = record.last
-        self._newest: list[str] | None = list(record.newest)
+        self._newest: dict[str, None] | None = dict.fromkeys(record.newest)
+        """the last one comes last"""
         self._held: EventRow | None = None
         """the only one at that moment, whose digest nobody has asked for yet"""
 
@@ -141,20 +145,20 @@ class _Fresh:
                 mark = digest(row)
                 if mark in self._marks():
                     continue
-                self._marks().append(mark)
+                self._marks()[mark] = None
             else:
                 self.last = last = at
                 self._newest, self._held = None, row
             yield one
 
-    def _marks(self) -> list[str]:
+    def _marks(self) -> dict[str, None]:
         if self._newest is None:
             assert self._held is not None
-            self._newest = [digest(self._held)]
+            self._newest = {digest(self._held): None}
         return self._newest
 
     def newest(self) -> tuple[str, ...]:
-        return tuple(self._marks()[-MOST_NEWEST:]) if self.last is not None else ()
+        return tuple(self._marks())[-MOST_NEWEST:] if self.last is not None else ()
 
 
 def _found(fold: Fold, rows: Iterable[Placed], unreadable: list[str]) -> list[Found]:

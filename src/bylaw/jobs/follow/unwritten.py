@@ -1,7 +1,8 @@
 """Rules that look at what is not in the log: secrets are taken out, and what a model was asked stays with the host.
 
 - What predicates on arguments said of a secret stands in the row, and is used in its place.
-- Of what other rules made of it, the guard's word is taken, where it went by the same rules.
+- Of what other rules made of it, the guard's word is taken, where it went by the same rules; its silence only where it
+  asked all of the rule.
 - Everything else could not be judged, and is counted as that: it is neither fine nor a breach.
 """
 
@@ -14,19 +15,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.predicates import Told
-from bylaw.engine.temporal.shape import atoms, walk
-from bylaw.jobs.audit.following import looking_at_arguments, looking_at_result
+from bylaw.engine.temporal.shape import atoms
+from bylaw.jobs.audit.following import is_written, looking_at_arguments, looking_at_result
 from bylaw.jobs.follow.recorded import ALL_GONE, Gone
 from bylaw.jobs.guard.guard import joined_hash
-from bylaw.jobs.guard.policy import MESSAGES, CompiledPolicy, policy_hash
+from bylaw.jobs.guard.policy import MESSAGES, CompiledPolicy, inline_form, policy_hash
 from bylaw.jobs.guard.tree import Chain, Policies, without_repeats
 from bylaw.jobs.guard.truths import digest_of, looking_at, meets
-from bylaw.model.demand import Always, Before, Calls, FitsSchema, Never, Sometime, StopReasonIn, Tally, Temporal, Turns
+from bylaw.model.demand import Always, Attempt, Before, Calls, Never, StopReasonIn, Tally, Temporal
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult
-from bylaw.model.guarding import ExecutionMode, GuardPolicy
+from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardRule
 from bylaw.model.predicate import ArgumentIs
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import Says, Seen, UserSays
+from bylaw.model.temporal import Says
 
 
 class Rules:
@@ -36,6 +37,12 @@ class Rules:
         once = without_repeats(policies)
         inline = [replace(policy, rules=tuple(replace(rule, inline=True) for rule in policy.rules)) for policy in once]
         self.policies = Policies([CompiledPolicy(policy) for policy in inline])
+        self._in_part = frozenset(
+            key(compiled, guarded.rule.id)
+            for policy, compiled in zip(once, self.policies.all, strict=True)
+            for guarded in policy.rules
+            if isinstance(guarded.rule.demand, Attempt) and inline_form(guarded) != guarded.rule
+        )
         self.hash = joined_hash([policy.hash for policy in self.policies.all])
         self._guards = frozenset(_hash(policies, mode) for mode in (None, *get_args(ExecutionMode)))
         self._by_response = {policy.hash: _Response(policy) for policy in self.policies.all}
@@ -43,6 +50,10 @@ class Rules:
     def are_those_of(self, guard: object) -> bool:
         """Whether a guard of this hash goes by the same rules."""
         return isinstance(guard, str) and guard in self._guards
+
+    def is_asked_in_part(self, policy: CompiledPolicy, guarded: GuardRule) -> bool:
+        """Whether no guard asks all of it before a call: that it said nothing then does not mean that the rule held."""
+        return key(policy, guarded.rule.id) in self._in_part
 
     def lost_by(self, event: Event, *, redacted: bool, asked: bool) -> set[str]:
         """Rules whose memory is not known after it. `asked`: whether it came with what the model was asked."""
@@ -134,7 +145,7 @@ class _Response:
 
     def __init__(self, policy: CompiledPolicy) -> None:
         self._policy = policy
-        self._unwritten = frozenset(rule.id for rule in policy.calls.rules if not _is_written(rule))
+        self._unwritten = frozenset(rule.id for rule in policy.calls.rules if not is_written(rule))
         self._texts = frozenset(rule.id for rule in policy.calls.rules if _looks_at_text(rule))
         self._messages = frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
 
@@ -144,21 +155,6 @@ class _Response:
         if redacted:
             found |= routed & self._texts
         return found | self._messages if asked else found
-
-
-def _is_written(rule: Rule) -> bool:
-    if rule.when:
-        return False
-    match rule.demand:
-        case Never() | Sometime() | Before() | Always(probe=StopReasonIn() | FitsSchema()):
-            return True
-        case Tally(measure=Calls() | Turns()):
-            return True
-        case Temporal(formula=formula):
-            asks_user = any(isinstance(atom, UserSays) for atom in atoms(formula))
-            return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
-        case _:
-            return False
 
 
 def _looks_at_text(rule: Rule) -> bool:

@@ -96,7 +96,7 @@ class Guard:
         except Exception as problem:  # a fault of ours must not let a call through
             fault = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
         session = attempt.session
-        decision.call_id, decision.session = call_id, session if type(session) is str else str(session)
+        decision.call_id, decision.session = call_id, session if type(session) is str else records.text_of(session)
         decision.latency_us = (_now() - started) * 1e6
         if fault is not None:
             self._after_fault(attempt, fault)

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
 from bylaw.jobs.guard.hiding import Place, hidden
@@ -35,7 +36,7 @@ def decision(
     """The attempt and its decision, in the event log and in the audit chain. `about`: what else a replay needs."""
     limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
     told = _attempt(attempt, now, limits)
-    data = {"attempt": told, "decision": _decision(decided), **about}
+    data = {"attempt": told, "decision": as_written(decided), **about}
     if review is not None:
         data["resumes"] = review
     data |= _not_written(attempt, told, limits, truths)
@@ -54,8 +55,13 @@ def _not_written(
         or (attempt.ancestors and told["ancestors"] != list(attempt.ancestors))
         or attempt.call_id != told.get("call_id")
     ):
-        return {"unwritten": True}
+        return _names_gone(_taken_out(attempt.arguments, told.get("arguments"), limits, None))
     return _taken_out(attempt.arguments, told.get("arguments"), limits, truths)
+
+
+def _names_gone(arguments_gone: Mapping[str, Any]) -> dict[str, Any]:
+    """A name that is not written says nothing of the arguments."""
+    return {"unwritten": True} if arguments_gone else {"unwritten": True, "arguments_written": True}
 
 
 def _taken_out(arguments: Any, written: Any, limits: Limits, truths: Truths | None) -> dict[str, Any]:
@@ -88,15 +94,38 @@ class Unwritten(Struct, frozen=True):
 
 
 def unwritten(attempt: Attempt, decided: Decision, now: float, truths: Truths | None = None) -> Unwritten:
-    """Whatever is wrong with the attempt, this much of it can be written."""
-    told = {"tool": str(attempt.tool), "agent": attempt.agent and str(attempt.agent), "ts": now}
-    written = _plain(attempt.arguments, _REFUSED)
-    data = {"attempt": {**told, "arguments": written}, "decision": _decision(decided), "late": True}
+    """Whatever is wrong with the attempt, this much of it can be written: a row that cannot be would undo every
+    transaction that it is written with."""
+    decided = replace(decided, call_id=text_of(decided.call_id))
     try:
-        gone = _taken_out(attempt.arguments, written, _REFUSED, truths)
+        data = _late(attempt, decided, now, truths)
     except Exception:  # a host may put anything there
-        gone = {"unwritten": True}
-    return Unwritten(str(attempt.session), now, {**data, **gone})
+        told = {"tool": _UNTOLD, "ts": now}
+        bare = replace(decided, matches=(), reason=_UNTOLD, advice=None, notes=())
+        data = {"attempt": told, "decision": as_json(bare), "unwritten": True}
+    return Unwritten(decided.session, now, {**data, "late": True})
+
+
+_UNTOLD = "[cannot be written]"
+
+
+def text_of(value: Any) -> str:
+    """Of what should have been a text. A host's object may refuse to be one."""
+    try:
+        return str(value)
+    except Exception:
+        return _UNTOLD
+
+
+def _late(attempt: Attempt, decided: Decision, now: float, truths: Truths | None) -> dict[str, Any]:
+    arguments = _plain(attempt.arguments, _REFUSED)
+    agent = None if attempt.agent is None else text_of(attempt.agent)
+    names = {"tool": text_of(attempt.tool), "agent": agent}
+    told = {**redacted(names), "ts": now, "arguments": arguments}
+    gone = _taken_out(attempt.arguments, arguments, _REFUSED, truths)
+    if not names.items() <= told.items():
+        gone = _names_gone(gone)
+    return {"attempt": told, "decision": as_written(decided), **gone}
 
 
 def write_late(transaction: Transaction, row: Unwritten) -> None:
@@ -104,10 +133,17 @@ def write_late(transaction: Transaction, row: Unwritten) -> None:
         transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
 
 
-def _decision(decided: Decision) -> dict[str, Any]:
-    """A message may name a value that the call was compared by."""
+_SAID = ("reason", "advice", "matches", "notes")
+
+
+def as_written(decided: Decision) -> dict[str, Any]:
+    """What is said for people may name a value that the call was compared by. The rest is compared when a verdict is
+    recomputed: a counter may be called like a secret."""
     plain = as_json(decided)
-    return redacted(plain) if decided.reason or decided.matches else plain
+    for name in _SAID:
+        if said := plain.get(name):
+            plain[name] = redacted(said)
+    return plain
 
 
 def as_json(decided: Decision) -> dict[str, Any]:

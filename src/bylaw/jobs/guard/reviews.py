@@ -15,6 +15,9 @@ from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision
 from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
 
+MOST_READ = 100_000
+"""reviews that one list looks through"""
+
 
 class NotAnswered(ValueError):
     """The review cannot be answered like this; the argument says why."""
@@ -116,14 +119,17 @@ class Reviews:
     def list(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
     ) -> Sequence[ReviewRecord]:
-        """As they stand now, oldest first: one that nobody answered in time has expired, whoever looked at it last."""
-        read = limit
+        """As they stand now, oldest first: one that nobody answered in time has expired, whoever looked at it last.
+
+        To find those of a status, no more than `MOST_READ` are read, or `limit` where that is more.
+        """
+        read, most = limit, max(limit, MOST_READ)
         while True:
             stored = self._store.reviews(status=status, session=session, limit=read)
             found = [review for review in map(self._as_of_now, stored) if status in (None, review.status)]
-            if len(found) >= limit or len(stored) < read:
+            if len(found) >= limit or len(stored) < read or read == most:
                 return found[:limit]
-            read *= 2  # expired ones must not hide those that still wait
+            read = min(2 * read, most)  # expired ones must not hide those that still wait
 
     def get(self, review_id: str) -> ReviewRecord | None:
         with self._store.transaction("") as transaction:
