@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from bylaw.engine import matching
 from bylaw.engine.matching import compile_regex, compile_search
-from bylaw.model.demand import TextHas
 
 _PIECES = [
     "a",
@@ -47,16 +46,6 @@ def test_a_search_finds_what_the_regex_finds(pattern: str, text: str) -> None:
     assert compile_search(pattern)(text) is found
     assert matching._searcher(regex)(text) is found
     assert matching._searcher(_Public(regex))(text) is found
-
-
-def test_a_text_without_a_utf8_form_is_searched_too() -> None:
-    text = "\ud800 to eve"
-    for pattern, found in ((r"to\s+eve", True), (r"^.\s+to", True), (r"to\s+bob", False)):
-        regex = compile_regex(pattern)
-        assert matching._searcher(regex)(text) is found
-        assert matching._searcher(_Public(regex))(text) is found
-    find = matching.compile_text(TextHas("e.e$", regex=True))
-    assert find(text) == (5, 8)
 
 
 class _Public:

@@ -53,7 +53,7 @@ def _regex_finder(probe: TextHas) -> Find:
     search = compile_regex(probe.text, ignore_case=probe.ignore_case).search
 
     def find(text: str) -> tuple[int, int] | None:
-        match = search(_encodable(text))
+        match = search(text)
         return None if match is None else match.span()
 
     return find
@@ -76,22 +76,16 @@ def _searcher(regex: re2._Regexp) -> Matches:
     """Below the layer that makes a match object, which takes six times as long as the search itself."""
     match, anchor = getattr(regex, "_regexp", None), getattr(re2, "_Anchor", None)
     if match is None or anchor is None:
-        return lambda text: regex.search(_encodable(text)) is not None
+        return lambda text: regex.search(text) is not None
     spans, unanchored = match.Match, anchor.UNANCHORED
 
     def search(text: str) -> bool:
-        encoded = text.encode("utf-8", "surrogatepass")
+        encoded = text.encode()
         return spans(unanchored, encoded, 0, len(encoded))[0][0] >= 0  # type: ignore[no-any-return]
 
     return search
 
 
-def _encodable(text: str) -> str:
-    """Half of a surrogate pair has no UTF-8 form; in its place stands one that has, so that nothing moves."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _LITERAL = re.compile(
     r"""(?P<start>\^?)(?P<text>(?:[A-Za-z0-9 _@/:,;=<>!\#%&'"~`-]|\\[!-/:-@\[-^`{-~])*)(?P<end>\$?)""", re.ASCII
 )
