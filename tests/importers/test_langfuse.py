@@ -252,10 +252,25 @@ def test_tables_are_told_apart_by_what_they_hold(tmp_path: Path) -> None:
     assert find_traces([str(tmp_path)]) == [str(observations), str(traces)]
 
 
+def test_traces_that_hold_their_observations_are_read_beside_others(tmp_path: Path) -> None:
+    observations = write(tmp_path / "observations.jsonl", jsonl(*BARE))
+    traces = write(tmp_path / "traces.jsonl", jsonl({**trace_row("t2", "y"), "observations": BARE}))
+    assert find_traces([str(tmp_path)]) == [str(observations), str(traces)]
+    write(traces, jsonl({**trace_row("t2", "y"), "observations": ["only", "ids"]}))
+    assert find_traces([str(tmp_path)]) == [str(observations)]
+
+
 def test_traces_alone_say_that_they_are() -> None:
     trace = read(trace_row("t1", "chat 9"))
     assert (trace.format, trace.events) == ("langfuse", ())
     assert trace.notes == ("these are traces without their observations",)
+
+
+def test_a_list_of_traces_has_the_ids_of_their_observations_alone() -> None:
+    listed = [{**trace_row(name, "chat 9"), "observations": ["o1", "o2"]} for name in ("t1", "t2")]
+    for trace in (read(*listed), read({"data": listed, "meta": {"page": 1}})):
+        assert (trace.format, trace.events) == ("langfuse", ())
+        assert trace.notes == ("these are traces without their observations",)
 
 
 def test_latency_in_seconds_and_totals_alone() -> None:

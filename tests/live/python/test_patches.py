@@ -16,8 +16,10 @@ import httpx
 import pytest
 import requests
 import urllib3
+from aiohttp import web
 
 import bylaw
+from bylaw.model.live import Injection
 from tests.live.python.callers import OVER_HTTP
 from tests.live.python.support import ORDER, Served, ask, started, tool_fault
 
@@ -211,3 +213,45 @@ def test_a_framework_that_is_imported_during_a_run_is_patched(tmp_path: Path) ->
     (tmp_path / "lazy.py").write_text(LAZY_FRAMEWORKS)
     told = asked_in_a_fresh_process(tmp_path, "empty", Path(__file__).parents[3] / "examples/agents/frameworks")
     assert told == " | ".join(["The order desk did not help"] * 3) + " None {'f': 3}"
+
+
+def test_a_websocket_of_the_agents_is_left_alone() -> None:
+    """No fault speaks of one, and a reply that was read would end it."""
+
+    async def serve() -> Any:
+        async def socket(request: web.Request) -> web.WebSocketResponse:
+            talk = web.WebSocketResponse()
+            await talk.prepare(request)
+            async for message in talk:
+                await talk.send_str(f"heard {message.data}")
+            return talk
+
+        app = web.Application()
+        app.router.add_get("/socket", socket)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        return runner, runner.addresses[0][1]
+
+    async def agent(port: int) -> str:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(f"ws://127.0.0.1:{port}/socket") as talk,
+        ):
+            await talk.send_str("x")
+            return str((await talk.receive(timeout=5)).data)
+
+    async def both() -> Any:
+        runner, port = await serve()
+        try:
+
+            async def asked(_prompt: str) -> str:
+                return await agent(port)
+
+            async with started(asked) as live:
+                return await live.run("?", Injection(faults=(tool_fault("error", tool="other"),), seed=0, run="run"))
+        finally:
+            await runner.cleanup()
+
+    assert asyncio.run(both()).answer == "heard x"

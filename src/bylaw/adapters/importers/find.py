@@ -10,10 +10,11 @@ import glob
 import os
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import Any
 
 from bylaw.adapters.importers.detect import detect
 from bylaw.adapters.importers.formats.claude_code.folder import parts_of
-from bylaw.adapters.importers.formats.langfuse.tables import is_table, told_by_others
+from bylaw.adapters.importers.formats.langfuse.tables import holds_observations, is_table, told_by_others
 from bylaw.adapters.importers.records.layout import sample, sniff
 from bylaw.adapters.importers.records.opening import no_such_file, open_path
 from bylaw.errors import InputError
@@ -45,23 +46,24 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
 def _parts_among(names: Iterable[str]) -> set[str]:
     """Those of these files that are read together with another one of them, by their absolute paths."""
     paths = {os.path.abspath(name) for name in names}
-    format_of = cache(_format_of)
-    found = told_by_others(paths, lambda path: format_of(path) == "langfuse")
+    look = cache(_sample)
+    found = told_by_others(paths, lambda path: detect(look(path)) == "langfuse")
+    found = {path for path in found if not any(map(holds_observations, look(path)))}
     for path in paths:
         parts = paths.intersection(parts_of(path))
-        if parts and format_of(path) == "claude-code":
+        if parts and detect(look(path)) == "claude-code":
             found |= parts
     return found
 
 
-def _format_of(path: str) -> str | None:
+def _sample(path: str) -> list[Any]:
     if not os.path.isfile(path):
-        return None  # what comes through a pipe could not be read again
+        return []  # what comes through a pipe could not be read again
     try:
         source = open_path(path)
-        return detect(sample(source, sniff(source)))
+        return list(sample(source, sniff(source)))
     except InputError:
-        return None  # told when it is read
+        return []  # told when it is read
 
 
 def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:

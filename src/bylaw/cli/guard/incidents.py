@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
@@ -12,11 +12,13 @@ import msgspec
 from bylaw.cli.guard.incident_lines import alert_line, as_json, line, notification_line, shown
 from bylaw.cli.guard.opening import LIMIT, STORE, opened, within
 from bylaw.errors import ExitCode
+from bylaw.model.incidents import FollowRecord
 from bylaw.model.rule import Severity
 
 if TYPE_CHECKING:
     from bylaw.jobs.follow.incidents import Incidents
-    from bylaw.model.incidents import Incident
+
+R = TypeVar("R", bound=FollowRecord)
 
 BY = click.option("--by", required=True, metavar="NAME", help="Who says so.")
 NOTE = click.option("--note", metavar="TEXT", help="Kept with the change.")
@@ -54,9 +56,8 @@ def list_(
     with opened(store) as kept:
         found = (one for one in Incidents(kept).each(session=session) if everything or one.status != "solved")
         fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in wanted.items()))
-        listed = within(limit, list(islice(fitting, limit + 1)))
-    _list([as_json(one) if is_json else line(one) for one in listed], is_json, "no incident is open")
-    return ExitCode.OK
+        listed = list(islice(fitting, limit + 1))
+    return _list(listed, line, limit, is_json, nothing="no incident is open")
 
 
 @incidents.command(name="alerts")
@@ -70,8 +71,7 @@ def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
 
     with opened(store) as kept:
         found = Incidents(kept).alerts(status=None if everything else "pending", limit=limit + 1)
-    _list([as_json(one) if is_json else alert_line(one) for one in within(limit, found)], is_json, "no alert waits")
-    return ExitCode.OK
+    return _list(found, alert_line, limit, is_json, nothing="no alert waits")
 
 
 @incidents.command(name="outbox")
@@ -90,9 +90,7 @@ def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
             for status in (("failed", "pending", "delivered") if everything else ("failed", "pending"))
             for one in box.notifications(status=status, limit=limit + 1)
         ]
-    lines = [as_json(one) if is_json else notification_line(one) for one in within(limit, found)]
-    _list(lines, is_json, "nothing waits to be delivered")
-    return ExitCode.OK
+    return _list(found, notification_line, limit, is_json, nothing="nothing waits to be delivered")
 
 
 @incidents.command(name="resend")
@@ -100,21 +98,16 @@ def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
 @STORE
 def resend(notification: str, store: str) -> ExitCode:
     """Try a notification again that was given up."""
-    from bylaw.jobs.follow.incidents import Incidents, NotChanged
-
-    with opened(store) as kept:
-        try:
-            click.echo(notification_line(Incidents(kept).resend(notification)))
-        except NotChanged as why:
-            raise click.ClickException(str(why)) from None
-    return ExitCode.OK
+    return _change(store, lambda found: found.resend(notification), notification_line)
 
 
-def _list(lines: list[str], is_json: bool, nothing: str) -> None:
-    for text in lines:
-        click.echo(text)
-    if not lines and not is_json:
+def _list(found: Sequence[R], shown: Callable[[R], str], limit: int, is_json: bool, *, nothing: str) -> ExitCode:
+    """`found`: one more than the limit, where there are more."""
+    for one in within(limit, found):
+        click.echo(as_json(one) if is_json else shown(one))
+    if not found and not is_json:
         click.echo(nothing)
+    return ExitCode.OK
 
 
 @incidents.command(name="show")
@@ -146,7 +139,7 @@ def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
 @NOTE
 def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
     """Say that somebody knows of it; its alert is acknowledged with it."""
-    return _change(store, lambda found: found.acknowledge(incident, by=by, note=note))
+    return _change(store, lambda found: found.acknowledge(incident, by=by, note=note), line)
 
 
 @incidents.command(name="assign")
@@ -157,7 +150,7 @@ def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
 @NOTE
 def assign(incident: str, to: str, store: str, by: str, note: str | None) -> ExitCode:
     """Give it to somebody."""
-    return _change(store, lambda found: found.assign(incident, to, by=by, note=note))
+    return _change(store, lambda found: found.assign(incident, to, by=by, note=note), line)
 
 
 @incidents.command(name="note")
@@ -167,7 +160,7 @@ def assign(incident: str, to: str, store: str, by: str, note: str | None) -> Exi
 @BY
 def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
     """Write something down with it."""
-    return _change(store, lambda found: found.note(incident, text, by=by))
+    return _change(store, lambda found: found.note(incident, text, by=by), line)
 
 
 @incidents.command(name="solve")
@@ -177,15 +170,15 @@ def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
 @NOTE
 def solve(incident: str, store: str, by: str, note: str | None) -> ExitCode:
     """Close it. The next time that the rule is broken in the session opens a new one."""
-    return _change(store, lambda found: found.solve(incident, by=by, note=note))
+    return _change(store, lambda found: found.solve(incident, by=by, note=note), line)
 
 
-def _change(store: str, change: Callable[[Incidents], Incident]) -> ExitCode:
+def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], str]) -> ExitCode:
     from bylaw.jobs.follow.incidents import Incidents, NotChanged
 
     with opened(store) as kept:
         try:
-            click.echo(line(change(Incidents(kept))))
+            click.echo(shown(change(Incidents(kept))))
         except NotChanged as why:
             raise click.ClickException(str(why)) from None
     return ExitCode.OK

@@ -23,7 +23,7 @@ from bylaw.model.demand import (
 )
 from bylaw.model.events import Event
 from bylaw.model.rule import Rule
-from bylaw.model.temporal import ResultOf, Seen, ToolIs, UserSays
+from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays
 
 
 def looking_at_arguments(policy: CompiledPolicy, tool: str, places: Sequence[Place]) -> Iterator[str]:
@@ -44,7 +44,7 @@ def looking_at_event(policy: CompiledPolicy, event: Event, *, redacted: bool) ->
     """Of what was said, the text, the stop reason and the model are written down, without secrets."""
     for index, _, _ in policy.calls.route(event).session:
         rule = policy.calls.rules[index]
-        if redacted or not is_written(rule):
+        if not is_written(rule) or (redacted and looks_at_text(rule)):
             yield rule.id
 
 
@@ -69,3 +69,14 @@ def is_written(rule: Rule) -> bool:
             return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
         case _:
             return False
+
+
+def looks_at_text(rule: Rule) -> bool:
+    """Whether the rule looks at what a response says, out of which secrets are taken."""
+    match rule.demand:
+        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn()):
+            return False
+        case Temporal(formula=formula):
+            return any(isinstance(atom, Says) for atom in atoms(formula))
+        case _:
+            return True

@@ -15,19 +15,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.predicates import Told
-from bylaw.engine.temporal.shape import atoms
-from bylaw.jobs.audit.following import is_written, looking_at_arguments, looking_at_result
+from bylaw.jobs.audit.following import is_written, looking_at_arguments, looking_at_result, looks_at_text
 from bylaw.jobs.follow.recorded import ALL_GONE, Gone
 from bylaw.jobs.guard.guard import joined_hash
 from bylaw.jobs.guard.policy import MESSAGES, CompiledPolicy, inline_form, policy_hash
 from bylaw.jobs.guard.tree import Chain, Policies, without_repeats
 from bylaw.jobs.guard.truths import digest_of, looking_at, meets
-from bylaw.model.demand import Always, Attempt, Before, Calls, Never, StopReasonIn, Tally, Temporal
+from bylaw.model.demand import Attempt
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult
 from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardRule
 from bylaw.model.predicate import ArgumentIs
-from bylaw.model.rule import Rule
-from bylaw.model.temporal import Says
 
 
 class Rules:
@@ -146,7 +143,7 @@ class _Response:
     def __init__(self, policy: CompiledPolicy) -> None:
         self._policy = policy
         self._unwritten = frozenset(rule.id for rule in policy.calls.rules if not is_written(rule))
-        self._texts = frozenset(rule.id for rule in policy.calls.rules if _looks_at_text(rule))
+        self._texts = frozenset(rule.id for rule in policy.calls.rules if looks_at_text(rule))
         self._messages = frozenset(id for id, needs in policy.needs.items() if MESSAGES in needs)
 
     def unseen(self, event: Response | Request, *, redacted: bool, asked: bool) -> set[str]:
@@ -155,13 +152,3 @@ class _Response:
         if redacted:
             found |= routed & self._texts
         return found | self._messages if asked else found
-
-
-def _looks_at_text(rule: Rule) -> bool:
-    match rule.demand:
-        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn()):
-            return False
-        case Temporal(formula=formula):
-            return any(isinstance(atom, Says) for atom in atoms(formula))
-        case _:
-            return True

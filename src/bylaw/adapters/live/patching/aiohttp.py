@@ -38,13 +38,18 @@ def _async(original: Any) -> Any:
     @functools.wraps(original)
     async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
         through = passage(str(method).upper(), _address(session, str_or_url))
-        if through is None or _nowhere.get() is not None:
+        if through is None or _nowhere.get() is not None or _opens_socket(kwargs):
             return await original(session, method, str_or_url, **kwargs)
         signature.bind(session, method, str_or_url, **kwargs)  # a call that does not fit is the agent's own mistake
         library = _Aiohttp(session, method, str_or_url, kwargs, original)
         return await acarry(through, library.outgoing, library)
 
     return _request
+
+
+def _opens_socket(kwargs: dict[str, Any]) -> bool:
+    """A websocket begins as a request, whose reply has no end."""
+    return any(str(name).lower() == "upgrade" for name in kwargs.get("headers") or ())
 
 
 def _connect(original: Any) -> Any:

@@ -24,10 +24,16 @@ _SCORE = frozenset(("id", "trace_id", "timestamp", "value", "data_type"))
 
 
 def claims(value: Any) -> bool:
-    held = value.get("data", value.get("observations")) if isinstance(value, dict) else value
+    held = _held(value) if isinstance(value, dict) else value
     if isinstance(held, list):
-        return bool(held) and _is_observation(held[0])
+        return bool(held) and (_is_observation(held[0]) or _is_row(held[0], _TRACE))
     return _is_observation(value) or _is_row(value, _TRACE) or _is_row(value, _SCORE)
+
+
+def _held(row: dict[str, Any]) -> Any:
+    """What a page of the API, or a trace, has with it. A trace in a list has the ids of its observations alone."""
+    held = row.get("data", row.get("observations"))
+    return None if isinstance(held, list) and held and all(isinstance(one, str) for one in held) else held
 
 
 def _is_observation(value: Any) -> bool:
@@ -106,7 +112,7 @@ class LangfuseReader(SpanReader):
     def _row(self, record: Record, value: dict[str, Any]) -> None:
         """A page of the API, a trace with its observations or without, or a score."""
         row = snake(value)
-        held = row.get("data", row.get("observations"))
+        held = _held(row)
         if _is_row(row, _SCORE):
             self._forest.add(score_of(row, record), len(record.raw))
             return
@@ -118,7 +124,7 @@ class LangfuseReader(SpanReader):
 
     def _all(self, record: Record, observations: list[Any]) -> None:
         for one in observations:
-            if isinstance(one, dict) and isinstance(one.get("observations"), list):
+            if isinstance(one, dict) and (isinstance(one.get("observations"), list) or _is_row(one, _TRACE)):
                 self._row(record, one)
             elif isinstance(one, dict) and _is_observation(one):
                 span = span_of(snake(one), record)

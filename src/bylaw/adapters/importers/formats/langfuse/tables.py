@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Set
+from typing import Any
 
 _TABLE, _WHOLE = "observations", "observations_v2"
 _MOST_FILES = 10_000
@@ -41,6 +42,20 @@ def told_by_others(paths: Set[str], is_langfuse: Callable[[str], bool]) -> set[s
     for path in paths:
         tables.setdefault((_place(path), _table_of(path)), []).append(path)
     return {path for path in paths if any(map(is_langfuse, _tellers(path, paths, tables))) and is_langfuse(path)}
+
+
+def holds_observations(value: Any) -> bool:
+    """Whether a row of `traces` has its observations with it: then no other file tells them."""
+    rows = value.get("data", [value]) if isinstance(value, dict) else value
+    return any(
+        isinstance(row, dict) and isinstance(held := row.get("observations"), list) and any(map(_is_whole, held))
+        for row in (rows if isinstance(rows, list) else ())
+    )
+
+
+def _is_whole(observation: Any) -> bool:
+    """And not only its id."""
+    return isinstance(observation, dict)
 
 
 def _tellers(path: str, paths: Set[str], tables: dict[tuple[str, str | None], list[str]]) -> list[str]:
