@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bylaw.adapters.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
+from bylaw.jobs.guard import records
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.session import MOST_UNSETTLED
 from bylaw.jobs.redaction.secrets import _SHORTEST, SECRETS, redacted
@@ -210,3 +211,16 @@ def test_nor_where_it_is_written_late(field: str, monkeypatch: pytest.MonkeyPatc
     [row] = audit_rows(store)
     assert row.data["late"] and KEY not in str(row.data) and row.data["attempt"]["arguments"] == {"n": 5}
     assert (row.data["unwritten"], row.data["arguments_written"]) == (True, True)
+
+
+def test_a_late_row_that_cannot_be_written_is_told_and_undoes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, endless = SqliteStore(tmp_path / "guard.db"), list[Any]()
+    endless.append(endless)
+    with store.transaction("s") as transaction:
+        records.write_late(transaction, records.Unwritten("s", 1.0, {"attempt": endless}))
+        records.write_late(transaction, records.Unwritten("s", 1.0, {"attempt": "can be"}))
+    assert [row.data["attempt"] for row in store.events()] == ["can be"]
+    assert "a decision in the session `s` could not be written down" in caplog.text
+    store.close()

@@ -45,7 +45,7 @@ def decide(
     The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}. Exit 0: allow. 1: block, pause or
     terminate_session. 2: bad input.
     """
-    from bylaw.jobs.guard.records import as_json
+    from bylaw.jobs.guard.decided import as_json
 
     try:
         guard = _guard(policies, mode, version, tools, store)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bylaw.jobs.audit.sessions import Held
-from bylaw.jobs.guard.records import as_written
+from bylaw.jobs.guard.decided import as_written
 from bylaw.model.audit import AuditFinding, AuditReport
 from bylaw.model.decision import Decision
 from bylaw.model.stores import AuditRow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, TypeAlias
@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
+from bylaw.jobs.guard.decided import as_json, as_written
 from bylaw.jobs.guard.hiding import Place, hidden
 from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision, DenialClass
@@ -18,6 +19,7 @@ from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.stores import EventRow, Transaction
 from bylaw.model.verdict import Verdict
 
+_log = logging.getLogger("bylaw")
 _NOTHING: Mapping[str, Any] = {}
 Truths: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
 """what predicates say of arguments in places that are not written down: `truths` by rule, and what was `asked`"""
@@ -129,52 +131,10 @@ def _late(attempt: Attempt, decided: Decision, now: float, truths: Truths | None
 
 
 def write_late(transaction: Transaction, row: Unwritten) -> None:
-    with contextlib.suppress(ValueError, TypeError):
+    try:
         transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
-
-
-_SAID = ("reason", "advice", "matches", "notes")
-
-
-def as_written(decided: Decision) -> dict[str, Any]:
-    """What is said for people may name a value that the call was compared by. The rest is compared when a verdict is
-    recomputed: a counter may be called like a secret."""
-    plain = as_json(decided)
-    for name in _SAID:
-        if said := plain.get(name):
-            plain[name] = redacted(said)
-    return plain
-
-
-def as_json(decided: Decision) -> dict[str, Any]:
-    """The keys that others rely on come first; empty ones of the rest are left out."""
-    plain: dict[str, Any] = {
-        "action": decided.action.value,
-        "decided_by": decided.decided_by,
-        "matched": list(decided.matched),
-        "reason": decided.reason,
-        "review": decided.review,
-        "policy": decided.policy,
-    }
-    if decided.denial is not None:
-        plain["denial"] = decided.denial.value
-    if decided.advice:
-        plain["advice"] = decided.advice
-    if decided.would is not None:
-        plain["would"] = decided.would.value
-    if decided.matches:
-        plain["matches"] = [_match(match) for match in decided.matches]
-    for name in ("blind", "counters", "repeats", "notes", "call_id", "session"):
-        if value := getattr(decided, name):
-            plain[name] = list(value) if type(value) is tuple else value
-    if latency := round(decided.latency_us, 1):
-        plain["latency_us"] = latency
-    return plain
-
-
-def _match(match: Any) -> dict[str, Any]:
-    plain = {name: getattr(match, name) for name in match.__struct_fields__}
-    return {**plain, "then": match.then.value}
+    except (ValueError, TypeError) as problem:  # it must not undo what it is written with, nor go unsaid
+        _log.error("a decision in the session `%s` could not be written down: %s", row.session, problem)
 
 
 def result(
