@@ -120,7 +120,7 @@ def measure(what: str, scope: str, file: str) -> dict[str, float]:
 
 
 def warm_up(file: str) -> None:
-    from bylaw.adapters.importers import open_trace
+    from bylaw.traces import open_trace
 
     with tempfile.NamedTemporaryFile(suffix=Path(file).suffix) as small, open(file, "rb") as lines:
         small.writelines(line for line, _ in zip(lines, range(9), strict=False))
@@ -138,14 +138,14 @@ def prepare(what: str, scope: str, file: str) -> Any:
                     orjson.loads(line)
 
         return decode
-    from bylaw.adapters.importers import open_trace
+    from bylaw.traces import open_trace
 
     if what == "read":
         return lambda: sum(1 for _ in open_trace(file))
     from rules import rule_set
 
-    from bylaw.dialects import load_rules
     from bylaw.jobs.check import Check
+    from bylaw.rules import load_rules
 
     job = Check(load_rules(rule_set(what, scope)).rules)
     return lambda: job.add(open_trace(file))

@@ -150,8 +150,8 @@ def _decoding(path: str, log: str, events: int) -> dict[str, Any]:
 
 def _replay(path: str, log: str, events: int) -> dict[str, Any]:
     from bylaw.adapters.stores import SqliteStore
-    from bylaw.dialects import load_guard
     from bylaw.jobs.follow.replay import replay
+    from bylaw.rules import load_guard
 
     store, scratch = SqliteStore(path), SqliteStore(f"{path}.scratch")
     policies = load_guard(RULES).policies
@@ -164,8 +164,8 @@ def _replay(path: str, log: str, events: int) -> dict[str, Any]:
 def _follow(path: str, log: str, events: int) -> dict[str, Any]:
     """Last: it writes into the log."""
     from bylaw.adapters.stores import SqliteStore
-    from bylaw.dialects import load_guard
     from bylaw.jobs.follow.correlator import Correlator
+    from bylaw.rules import load_guard
 
     store = SqliteStore(path)
     correlator, opened = Correlator(load_guard(RULES).policies, store), 0

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from check import print_machine
 
-from bylaw.adapters.importers import FORMATS, open_trace
+from bylaw.traces import FORMATS, open_trace
 
 SENTENCE = "The order was paid on Monday and has been shipped to the address that is on file. "
 

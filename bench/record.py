@@ -27,8 +27,8 @@ from typing import Any
 import httpx
 
 import bylaw
-from bylaw.jobs.redaction.redactor import Redactor
-from bylaw.jobs.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import Redactor
+from bylaw.text.redaction.secrets import redacted
 
 TEXT = "The customer asks where order 4711 is; it was sent on Monday, 2024-05-01, from Bern to 17 Lake Road. " * 10
 MESSAGE = {"role": "assistant", "content": TEXT}

@@ -191,8 +191,8 @@ def measure(letter: str, way: str, count: int, history: int) -> dict[str, float]
 
 def compiled(letter: str, way: str, count: int) -> Any:
     """With `all` and `broken` each formula names tools of its own beside those that are called."""
-    from bylaw.dialects import load_rules
     from bylaw.engine.compile import compile_rules
+    from bylaw.rules import load_rules
 
     alone = "{tool}{i}" if way == "one" else "{tool} | {tool}{i}"
     rules = []

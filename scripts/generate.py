@@ -13,9 +13,9 @@ from pathlib import Path
 import click
 
 from bylaw.cli import COMMANDS, cli
-from bylaw.dialects import json_schema
-from bylaw.dialects.kinds import KINDS, kind_page
 from bylaw.pages import codes, explain
+from bylaw.rules import json_schema
+from bylaw.rules.kinds import KINDS, kind_page
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"

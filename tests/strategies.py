@@ -11,7 +11,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bylaw.adapters.importers.assembly.links import Links
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import (
     Annotation,
@@ -28,6 +27,7 @@ from bylaw.model.events import (
 )
 from bylaw.model.source import Locator, Span
 from bylaw.model.trace import Trace
+from bylaw.traces.assembly.links import Links
 
 words = st.sampled_from(["a", "b", "", "tool_use", "é\n\u2028", '"\\', "\U0001f600", "x" * 200])
 names = st.sampled_from(["look_up", "refund", "send", "größe"])

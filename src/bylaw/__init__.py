@@ -13,8 +13,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bylaw.adapters.exporters import write_trace
-    from bylaw.adapters.importers import load_trace, open_trace
     from bylaw.adapters.live.tools import tool
     from bylaw.adapters.webhooks.signing import verify_webhook
     from bylaw.api import check, diff
@@ -26,12 +24,10 @@ if TYPE_CHECKING:
     from bylaw.api.guard import Guard
     from bylaw.api.inspect import timeline
     from bylaw.api.record import record
-    from bylaw.dialects import load_contract, load_guard, load_rules
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.jobs.guard.options import Options
     from bylaw.model.compliance import BehavioralRule, ComplianceResult, Violation
     from bylaw.model.contract_report import ContractReport
-    from bylaw.model.conversion import Conversion
     from bylaw.model.decision import Attempt, Decision
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
@@ -39,6 +35,10 @@ if TYPE_CHECKING:
     from bylaw.model.rule import Rule
     from bylaw.model.trace import Trace
     from bylaw.model.verdict import Outcome, Verdict
+    from bylaw.rules import load_contract, load_guard, load_rules
+    from bylaw.traces import load_trace, open_trace
+    from bylaw.traces.conversion import Conversion
+    from bylaw.traces.export import write_trace
 
 _HOMES = {
     "Action": "bylaw.model.guarding",
@@ -49,7 +49,7 @@ _HOMES = {
     "Compliance": "bylaw.api.comply",
     "ComplianceResult": "bylaw.model.compliance",
     "ContractReport": "bylaw.model.contract_report",
-    "Conversion": "bylaw.model.conversion",
+    "Conversion": "bylaw.traces.conversion",
     "Decision": "bylaw.model.decision",
     "DiffReport": "bylaw.model.diff",
     "ExitCode": "bylaw.errors",
@@ -69,11 +69,11 @@ _HOMES = {
     "check_compliance_sync": "bylaw.api.comply",
     "convert": "bylaw.api.convert",
     "diff": "bylaw.api",
-    "load_contract": "bylaw.dialects",
-    "load_guard": "bylaw.dialects",
-    "load_rules": "bylaw.dialects",
-    "load_trace": "bylaw.adapters.importers",
-    "open_trace": "bylaw.adapters.importers",
+    "load_contract": "bylaw.rules",
+    "load_guard": "bylaw.rules",
+    "load_rules": "bylaw.rules",
+    "load_trace": "bylaw.traces",
+    "open_trace": "bylaw.traces",
     "promote": "bylaw.api.backtest",
     "propose": "bylaw.api.backtest",
     "record": "bylaw.api.record",
@@ -82,7 +82,7 @@ _HOMES = {
     "run_contract": "bylaw.api.contract",
     "verify_webhook": "bylaw.adapters.webhooks.signing",
     "verify_audit": "bylaw.api.audit",
-    "write_trace": "bylaw.adapters.exporters",
+    "write_trace": "bylaw.traces.export",
 }
 
 __all__ = [

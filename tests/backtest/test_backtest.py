@@ -9,7 +9,6 @@ import pytest
 
 import bylaw
 from bylaw.adapters.stores import MemoryStore
-from bylaw.dialects import load_guard
 from bylaw.errors import InputError
 from bylaw.jobs.backtest import going
 from bylaw.jobs.backtest.job import Backtest
@@ -18,6 +17,7 @@ from bylaw.jobs.guard.guard import Guard
 from bylaw.model.backtest import BacktestReport
 from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.trace import Trace
+from bylaw.rules import load_guard
 from tests.backtest.support import NO_RESULT, Session, interleaved, trace
 
 VERIFIED: dict[str, Any] = {

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bylaw
-from bylaw.dialects import load_guard
 from bylaw.jobs.propose.job import is_held_out, wilson
 from bylaw.model.proposals import Proposal, ProposalReport
 from bylaw.model.trace import Trace
 from bylaw.report.proposals import render_rule_file
+from bylaw.rules import load_guard
 from tests.backtest.support import Session, trace
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.adapters.importers import load_trace
-from bylaw.dialects import parse_rules
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Verdict
+from bylaw.rules import parse_rules
+from bylaw.traces import load_trace
 from tests.support.build import trace as build
 from tests.support.judge import every_way
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from bylaw.dialects.prompt.prose.dialogue import agreed
+from bylaw.comply.prompt.prose.dialogue import agreed
 from bylaw.model.prompt import EngineItem, PromptRule, ToolSpec
 
 HERE = Path(__file__).parent

@@ -299,7 +299,7 @@ def test_a_compiled_prompt_is_used_again(stated: Callable[..., None], monkeypatc
 
 
 def _counted(read: list[str]) -> Callable[..., Any]:
-    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.comply.prompt.reading import read_prompt
 
     def counting(prompt: str, **more: Any) -> Any:
         read.append(prompt)

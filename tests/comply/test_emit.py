@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.dialects.prompt.pinned import read_pinned
-from bylaw.dialects.prompt.reading import bind_rules, prompt_hash
+from bylaw.comply.prompt.pinned import read_pinned
+from bylaw.comply.prompt.reading import bind_rules, prompt_hash
 from bylaw.jobs.comply.deciding import Compliance
 from bylaw.model.compliance import State
 from bylaw.model.prompt import PromptRule, Tier

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.importers import read_trace
-from bylaw.dialects import parse_rules
-from bylaw.dialects.prompt.layout import Statement, read_layout
-from bylaw.dialects.prompt.prose import read_statement, read_steps
+from bylaw.comply.prompt.layout import Statement, read_layout
+from bylaw.comply.prompt.prose import read_statement, read_steps
 from bylaw.model.prompt import PromptRule, Tier
 from bylaw.model.report import OutcomeCounts
+from bylaw.rules import parse_rules
+from bylaw.traces import read_trace
 from tests.comply.reading import as_file, cases, in_short, toolset
 
 TOOLS = toolset()

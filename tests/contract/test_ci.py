@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner
 
 from bylaw.cli import cli
-from bylaw.dialects import lint_files, load_ci
 from bylaw.errors import ExitCode
 from bylaw.jobs.ci import combine, failed_part
 from bylaw.model.ci import CiPart
+from bylaw.rules import lint_files, load_ci
 
 ROOT = Path(__file__).parent.parent.parent
 REFUND = ROOT / "examples" / "refund"

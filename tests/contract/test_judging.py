@@ -10,13 +10,13 @@ import msgspec
 import pytest
 import yaml
 
-from bylaw.dialects import parse_rules
 from bylaw.jobs.contract.judging.judge import Bench, judge
 from bylaw.jobs.contract.judging.pii import find_pii, no_pii
-from bylaw.jobs.diff.lexical import Lexicon
 from bylaw.model import contract as checks
 from bylaw.model.contract_report import CellOutcome
 from bylaw.model.live import AgentRun, Failure
+from bylaw.rules import parse_rules
+from bylaw.text.lexical import Lexicon
 from tests.contract.scripted import invariant, ran
 from tests.support.build import trace
 

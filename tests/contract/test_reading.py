@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.dialects import load_contract, parse_contract, parse_guard, parse_rules
-from bylaw.dialects.contract.checks import CHECKS, LEAK_PROBES
-from bylaw.dialects.contract.profiles import PROFILES
+from bylaw.contract.file.checks import CHECKS, LEAK_PROBES
+from bylaw.contract.file.profiles import PROFILES
 from bylaw.model.contract import AgentSpec, Contract, Invariant, McpServer, Scenario
+from bylaw.rules import load_contract, parse_contract, parse_guard, parse_rules
 
 HERE = Path(__file__).parent
 CASES: dict[str, Any] = yaml.safe_load((HERE / "reading.yaml").read_text("utf-8"))

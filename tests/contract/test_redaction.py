@@ -13,11 +13,11 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.dialects import parse_rules
 from bylaw.jobs.contract.job import Options, run_contract
 from bylaw.model.contract import KeepsRule
 from bylaw.model.live import Failure
 from bylaw.model.trace import Trace
+from bylaw.rules import parse_rules
 from tests.contract.scripted import ScriptedAgent, contract, invariant, ran
 from tests.support.build import trace
 

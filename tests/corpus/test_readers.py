@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.exporters import write_trace
-from bylaw.adapters.importers import find_traces, load_trace, open_trace
 from bylaw.errors import InputError
+from bylaw.traces import find_traces, load_trace, open_trace
+from bylaw.traces.export import write_trace
 
 pytestmark = pytest.mark.corpus
 MALFORMED = 6

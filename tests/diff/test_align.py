@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from bylaw.engine.compile import compile_rules
-from bylaw.jobs.diff import align as module
-from bylaw.jobs.diff.align import EXTEND, OPEN, Pair, align, align_costs
-from bylaw.jobs.diff.lexical import Lexicon
-from bylaw.jobs.diff.sessions import read_side
-from bylaw.jobs.diff.steps import Step
+from bylaw.text.lexical import Lexicon
+from bylaw.traces.comparison import align as module
+from bylaw.traces.comparison.align import EXTEND, OPEN, Pair, align, align_costs
+from bylaw.traces.comparison.sessions import read_side
+from bylaw.traces.comparison.steps import Step
 from tests.support.build import trace
 
 

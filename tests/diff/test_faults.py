@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.dialects import load_rules
 from bylaw.jobs.diff.job import diff
 from bylaw.model.diff import AxisRow, Change, DiffReport
+from bylaw.rules import load_rules
 from tests.support.build import trace
 
 Turns = list[dict[str, Any]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bylaw.dialects import load_rules
 from bylaw.jobs.diff.job import diff
 from bylaw.model.diff import DiffReport
 from bylaw.report import diff_json, diff_markdown, diff_terminal
+from bylaw.rules import load_rules
 from tests.support.build import trace
 
 RULES = [{"id": f"rule-{i}", "kind": "no_call", "params": {"tool": "wipe"}} for i in range(300)]

@@ -21,12 +21,12 @@ from typing import Any
 
 import yaml
 
-from bylaw.adapters.importers import load_trace
-from bylaw.dialects import parse_rules
 from bylaw.jobs.check import check
 from bylaw.model.report import CheckReport
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome
+from bylaw.rules import parse_rules
+from bylaw.traces import load_trace
 from tests.support.build import trace as build
 from tests.support.judge import Answers, carried, every_way, folded, peeked
 

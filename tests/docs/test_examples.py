@@ -8,11 +8,11 @@ from typing import Literal
 import pytest
 import yaml
 
-from bylaw.dialects import parse_contract, parse_guard, parse_rules
-from bylaw.dialects.guard.predicates import NAMES
-from bylaw.dialects.kinds import KINDS
 from bylaw.jobs.lint import analyse
 from bylaw.model.condition import OPERATORS
+from bylaw.rules import parse_contract, parse_guard, parse_rules
+from bylaw.rules.guard.predicates import NAMES
+from bylaw.rules.kinds import KINDS
 from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
 from tests.docs.pages import GUARD, GUARD_REFERENCE, PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.exporters import export_trace
-from bylaw.adapters.importers import load_trace
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
+from bylaw.traces.export import export_trace
 from tests.importers.support import lines
 
 USER = {"role": "user", "content": "Refund orders 7 and 8."}

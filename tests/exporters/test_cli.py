@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import bylaw
-from bylaw.adapters.importers import read_trace
 from bylaw.cli import main
 from bylaw.model.trace import Trace
+from bylaw.traces import read_trace
 from tests.exporters.support import RECORDED
 from tests.importers.support import lines
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.exporters import export_trace
-from bylaw.adapters.exporters.names import EXPORTS
-from bylaw.adapters.importers import find_traces, load_trace, open_trace
+from bylaw.traces import find_traces, load_trace, open_trace
+from bylaw.traces.export import export_trace
+from bylaw.traces.export.names import EXPORTS
 
 pytestmark = pytest.mark.corpus
 

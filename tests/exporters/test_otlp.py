@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from bylaw.adapters.exporters import export_trace
-from bylaw.adapters.importers import load_trace
 from bylaw.errors import InputError
 from bylaw.model.events import Annotation, Request
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
+from bylaw.traces.export import export_trace
 from tests import strategies
 from tests.exporters.support import refunds
 from tests.importers.support import calls, lines, responses, results

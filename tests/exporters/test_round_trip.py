@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bylaw.adapters.exporters import export_trace
-from bylaw.adapters.exporters.names import EXPORTS
-from bylaw.adapters.exporters.otlp import runs, writer
-from bylaw.adapters.importers import load_trace, open_trace
 from bylaw.model.events import Event, Origin, Response, ToolCall
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace, open_trace
+from bylaw.traces.export import export_trace
+from bylaw.traces.export.names import EXPORTS
+from bylaw.traces.export.otlp import runs, writer
 from tests import strategies
 from tests.exporters.support import refunds
 from tests.fuzz.foreign import archive_seed, foreign_seeds

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.importers import open_trace
-from bylaw.dialects import lint_files, load_rules
 from bylaw.errors import InputError
 from bylaw.jobs.check import check
 from bylaw.jobs.lint import analyse
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.report.terminal import render_check
+from bylaw.rules import lint_files, load_rules
+from bylaw.traces import open_trace
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import RULES, TRACES, rule_seeds, trace_seeds
 

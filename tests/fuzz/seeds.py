@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from bylaw.adapters.importers import FORMATS
+from bylaw.traces import FORMATS
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 
 TRACES: list[str | None] = [*[None] * 9, *FORMATS]

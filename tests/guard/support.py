@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.dialects import load_guard
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.modes import with_mode
 from bylaw.jobs.guard.options import Options
@@ -18,6 +17,7 @@ from bylaw.model.decision import Attempt, Decision
 from bylaw.model.events import Message, Origin, Request, Response
 from bylaw.model.guarding import Action, GuardPolicy
 from bylaw.model.stores import GuardStore
+from bylaw.rules import load_guard
 
 START = 1_700_000_000.0
 WAYS = ("no store", "memory", "restarted")

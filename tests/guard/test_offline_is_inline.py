@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.dialects import load_rules
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.jobs.guard.guard import Guard
 from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome, Verdict
+from bylaw.rules import load_rules
 from tests.guard.strategies import Rules, behaviour_rules, guard_rules, mixed_rules, steps
 from tests.guard.support import START, Clock, attempt, guard
 from tests.support.judge import every_way

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.dialects import load_rules
+from bylaw.rules import load_rules
 from tests.guard.support import attempt, guard
 from tests.support.build import trace
 from tests.support.judge import every_way

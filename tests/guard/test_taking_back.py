@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bylaw.dialects import load_rules
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.temporal.monitor import TemporalMonitor
@@ -17,6 +16,7 @@ from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.session import PolicyState
 from bylaw.model.events import Event, ToolCall, ToolResult
 from bylaw.model.rule import Scope
+from bylaw.rules import load_rules
 from tests.guard.strategies import Rules, behaviour_rules, mixed_rules, steps
 from tests.guard.support import policies
 from tests.guard.test_offline_is_inline import Steps, inline

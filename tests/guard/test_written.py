@@ -13,10 +13,10 @@ from bylaw.adapters.stores import MemoryStore, SqliteStore, audit_rows, verify_c
 from bylaw.jobs.guard import records
 from bylaw.jobs.guard.guard import Guard
 from bylaw.jobs.guard.session import MOST_UNSETTLED
-from bylaw.jobs.redaction.secrets import _SHORTEST, SECRETS, redacted
 from bylaw.model.events import Message, Origin, Response, SessionEnd
 from bylaw.model.guarding import Action
 from bylaw.model.stores import StoreUnavailable
+from bylaw.text.redaction.secrets import _SHORTEST, SECRETS, redacted
 from tests.guard.support import attempt, guard
 
 KEY = "sk-live-0123456789abcdef0123"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bylaw.adapters.importers import load_trace
 from bylaw.model.events import Annotation, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
 
 
 def lines(*records: Any) -> bytes:

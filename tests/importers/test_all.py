@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.exporters import write_trace
-from bylaw.adapters.importers import load_trace, open_trace
-from bylaw.adapters.importers.formats.catalogue import CATALOGUE
-from bylaw.adapters.importers.records import compression
 from bylaw.errors import InputError
 from bylaw.model.events import Response, ToolResult
+from bylaw.traces import load_trace, open_trace
+from bylaw.traces.export import write_trace
+from bylaw.traces.formats.catalogue import CATALOGUE
+from bylaw.traces.records import compression
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bylaw.adapters.importers import load_trace
+from bylaw.traces import load_trace
 from tests.importers.support import calls, read, requests, responses, results, story
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import find_traces, load_trace
-from bylaw.adapters.importers.formats.claude_code import outputs
 from bylaw.errors import InputError
+from bylaw.traces import find_traces, load_trace
+from bylaw.traces.formats.claude_code import outputs
 from tests.importers.support import calls, lines, responses, results, story
 from tests.importers.test_claude_code import line, returned, use
 

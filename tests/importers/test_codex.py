@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
 from bylaw.errors import InputError
+from bylaw.traces import load_trace
 from tests.importers.support import calls, lines, read, requests, responses, results, story
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
-from bylaw.adapters.importers.formats.inspect_ai import attachments, chunks
-from bylaw.adapters.importers.records import archive
 from bylaw.errors import InputError
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
+from bylaw.traces.formats.inspect_ai import attachments, chunks
+from bylaw.traces.records import archive
 from tests.importers.support import calls, requests, responses, results, story
 
 HEADER = {"version": 2, "status": "success", "eval": {"task": "t"}, "plan": {}}

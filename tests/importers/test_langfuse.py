@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import find_traces, load_trace
 from bylaw.errors import InputError
+from bylaw.traces import find_traces, load_trace
 from tests.importers.support import read, requests, responses, results, story
 
 USER = {"role": "user", "content": "refund order 7"}
@@ -178,7 +178,7 @@ def test_broken_rows_are_all_reported() -> None:
 
 
 def test_a_row_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.adapters.importers.records.table.MAX_RECORD", 1000)
+    monkeypatch.setattr("bylaw.traces.records.table.MAX_RECORD", 1000)
     trace = load_trace((table(*map(blob, RUN)) + '"' + "x\n" * 3000).encode(), skip_bad=True)
     assert "too-long" in [p.code for p in trace.problems]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
+from bylaw.traces import load_trace
 from tests.importers.support import calls, read, requests, responses, results, story
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
 from bylaw.errors import InputError
+from bylaw.traces import load_trace
 from tests.importers.support import calls, lines, read, results, story
 
 TRACE = {"_meta": {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}}

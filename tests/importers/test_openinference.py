@@ -126,6 +126,6 @@ def test_a_span_without_attributes_is_reported() -> None:
 
 def test_one_list_of_spans() -> None:
     data = json.dumps([span("a", 0, LLM), span("b", 1, TOOL)]).encode()
-    from bylaw.adapters.importers import load_trace
+    from bylaw.traces import load_trace
 
     assert story(load_trace(data)) == STORY

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from bylaw.adapters.importers import load_trace
-from bylaw.adapters.importers.formats.spans.asked import Asked
-from bylaw.adapters.importers.formats.spans.attributes import elements, unflatten
-from bylaw.adapters.importers.formats.spans.messages import chat_messages
-from bylaw.adapters.importers.records.jsontext import REFUSED, decode_sparsely, decode_whole
 from bylaw.model.events import Request
+from bylaw.traces import load_trace
+from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.attributes import elements, unflatten
+from bylaw.traces.formats.spans.messages import chat_messages
+from bylaw.traces.records.jsontext import REFUSED, decode_sparsely, decode_whole
 from tests.importers.support import lines, requests, results
 
 CALL = {

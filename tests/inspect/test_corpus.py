@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.importers import load_trace, open_trace
 from bylaw.jobs.inspect.compare import compare
 from bylaw.jobs.inspect.timeline import Timeline
 from bylaw.model.timeline import TurnEntry
 from bylaw.report.timeline.columns import Columns
 from bylaw.report.timeline.json import entry_line
 from bylaw.report.timeline.text import width
+from bylaw.traces import load_trace, open_trace
 from tests.inspect.support import controls, entries, page
 
 pytestmark = pytest.mark.corpus

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.dialects import load_rules
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event
 from bylaw.model.verdict import Outcome
+from bylaw.rules import load_rules
 from tests.properties.strategies import rule_lists, traces
 from tests.support.build import trace
 from tests.support.judge import every_way

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects import load_rules
 from bylaw.engine.reference import Part
 from bylaw.engine.reference_temporal import value_at_start
 from bylaw.model.demand import Temporal
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome
+from bylaw.rules import load_rules
 from tests.properties.temporal_strategies import Formulas, Traces
 from tests.support.build import trace
 from tests.support.judge import every_fast_way, every_way, referred

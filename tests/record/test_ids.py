@@ -11,7 +11,7 @@ import pytest
 import bylaw
 from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.record.recording import Recording
-from bylaw.jobs.redaction.redactor import Redactor
+from bylaw.text.redaction.redactor import Redactor
 from tests.record.asking import read, responses, results
 
 CARDS = ("4111111111111111", "5555555555554444")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import bylaw
 from bylaw.adapters.record import recording
-from bylaw.jobs.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
-from bylaw.jobs.redaction.secrets import SECRETS
+from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
+from bylaw.text.redaction.secrets import SECRETS
 from tests.record.asking import MODEL, PROVIDERS, ask, openai_client
 from tests.record.server import CARD, KEY, Server
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.jobs.redaction.redactor import Redactor
-from bylaw.jobs.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import Redactor
+from bylaw.text.redaction.secrets import redacted
 
 both = pytest.mark.parametrize("hide", [redacted, Redactor()], ids=["guard", "recording"])
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n"

@@ -8,8 +8,8 @@ from typing import Any
 from msgspec import Struct
 
 import bylaw
-from bylaw.adapters.importers import read_trace
 from bylaw.model.trace import Trace
+from bylaw.traces import read_trace
 from tests.corpus.test_guard import Bank, Dialogue, as_value, replayed
 
 

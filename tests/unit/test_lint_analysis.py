@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bylaw.dialects import load_rules, parse_rules
 from bylaw.engine.reference import Part
 from bylaw.engine.reference_temporal import value_at_start
 from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest
 from bylaw.jobs.lint import analyse
 from bylaw.model.demand import Temporal
+from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace
 
 LONGEST = 4

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bylaw.dialects import load_rules
 from bylaw.engine.reference import Part, reference_check
 from bylaw.engine.reference_atoms import Timeline
 from bylaw.engine.reference_temporal import Prefix
 from bylaw.model.demand import Temporal
 from bylaw.model.temporal import Formula
+from bylaw.rules import load_rules
 from tests.support.build import trace
 
 ABC: list[Any] = [{"calls": ["a"]}, {"calls": ["b"]}, {"calls": ["a", "c"]}]

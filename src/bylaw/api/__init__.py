@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias
 
-from bylaw.adapters.importers import find_traces, open_trace
-from bylaw.dialects import load_rules
 from bylaw.jobs.check import check as check_sources
 from bylaw.model.diff import Change, DiffReport
 from bylaw.model.events import Response
@@ -15,6 +13,8 @@ from bylaw.model.ports import TraceSource
 from bylaw.model.report import CheckReport, FailOn
 from bylaw.model.rule import Rule
 from bylaw.model.ruleset import RuleSet
+from bylaw.rules import load_rules
+from bylaw.traces import find_traces, open_trace
 
 Traces: TypeAlias = "str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]"
 Rules: TypeAlias = "str | PathLike[str] | RuleSet | Sequence[Rule]"
@@ -44,9 +44,9 @@ def diff(
     `judge` scores a response, more is better; None where it cannot say. `prices` is the path of a price table of your
     own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.
     """
-    from bylaw.adapters.embeddings import load_embedder
     from bylaw.jobs.diff.job import diff as diff_sources
-    from bylaw.jobs.diff.price_file import load_prices
+    from bylaw.text.embeddings import load_embedder
+    from bylaw.text.price_file import load_prices
 
     return diff_sources(
         all_sources(baseline),

@@ -10,7 +10,6 @@ from typing import Any
 from bylaw.adapters.stores import MemoryStore
 from bylaw.api import Traces, all_sources
 from bylaw.api.guard import GuardRules, policies_of
-from bylaw.dialects.guard.promote import promotion
 from bylaw.jobs.backtest.job import EXAMPLES, Backtest
 from bylaw.jobs.backtest.replay import trying
 from bylaw.jobs.guard.guard import Guard
@@ -20,6 +19,7 @@ from bylaw.jobs.propose.job import propose as mine
 from bylaw.model.backtest import BacktestReport, FailOn
 from bylaw.model.ports import TraceSource
 from bylaw.model.proposals import ProposalReport
+from bylaw.rules.guard.promote import promotion
 
 
 def backtest(

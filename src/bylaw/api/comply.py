@@ -13,7 +13,7 @@ import msgspec
 
 from bylaw.adapters.judges import open_judge, require_enabled
 from bylaw.api.comply_inputs import as_trace, checked_aliases, seconds_in
-from bylaw.dialects.prompt.reading import read_prompt
+from bylaw.comply.prompt.reading import read_prompt
 from bylaw.jobs.comply.deciding import Compliance as _Compliance
 from bylaw.jobs.comply.judging.asking import Asking
 from bylaw.jobs.comply.judging.memory import Memory

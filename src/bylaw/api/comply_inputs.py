@@ -7,10 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bylaw.adapters.importers import load_trace
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
 
 _DEEPEST = 100
 

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from bylaw.adapters.exporters import write_trace
-from bylaw.dialects import load_contract, source_line
 from bylaw.errors import InputError
 from bylaw.jobs.contract.job import Options, given_up
 from bylaw.jobs.contract.job import run_contract as run
@@ -17,6 +15,8 @@ from bylaw.model.contract import Contract
 from bylaw.model.contract_report import ContractReport
 from bylaw.model.live import AgentUnreachable, LiveAgent
 from bylaw.model.trace import Trace
+from bylaw.rules import load_contract, source_line
+from bylaw.traces.export import write_trace
 
 
 def run_contract(
@@ -62,7 +62,7 @@ def _open(contract: Contract, base: Path) -> LiveAgent:
 
 
 def _options(min_score: float, traces: str | PathLike[str] | None, redact: bool, embeddings: bool) -> Options:
-    from bylaw.adapters.embeddings import load_embedder
+    from bylaw.text.embeddings import load_embedder
 
     folder = None if traces is None else Path(os.fspath(traces))
     if folder is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike
 
-from bylaw.adapters.exporters import export_trace, known_format
-from bylaw.adapters.exporters.chosen import Chosen
-from bylaw.adapters.importers import open_trace
-from bylaw.model.conversion import Conversion
 from bylaw.model.ports import TraceSource
+from bylaw.traces import open_trace
+from bylaw.traces.conversion import Conversion
+from bylaw.traces.export import export_trace, known_format
+from bylaw.traces.export.chosen import Chosen
 
 
 def convert(

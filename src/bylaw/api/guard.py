@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import structs
 
-from bylaw.dialects import load_guard
 from bylaw.jobs.guard.guard import Guard as _Guard
 from bylaw.jobs.guard.modes import with_mode
 from bylaw.jobs.guard.options import Options
@@ -16,6 +15,7 @@ from bylaw.jobs.guard.versions import of_version
 from bylaw.model.backtest import ShadowReport
 from bylaw.model.guarding import ExecutionMode, GuardPolicy, GuardSet
 from bylaw.model.stores import GuardStore
+from bylaw.rules import load_guard
 
 if TYPE_CHECKING:
     from bylaw.jobs.follow.incidents import Incidents

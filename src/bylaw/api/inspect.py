@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 
-from bylaw.adapters.importers import open_trace
 from bylaw.jobs.inspect.selection import Selection
 from bylaw.jobs.inspect.timeline import Timeline
 from bylaw.model.ports import TraceSource
+from bylaw.traces import open_trace
 
 
 def timeline(

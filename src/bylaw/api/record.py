@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bylaw.adapters.record import scope
 from bylaw.adapters.record.recording import Recording
-from bylaw.jobs.redaction.redactor import Redactor
+from bylaw.text.redaction.redactor import Redactor
 
 F = TypeVar("F", bound=Callable[..., Any])
 

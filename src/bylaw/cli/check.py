@@ -55,9 +55,9 @@ def command(
     TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` are read as they are. Without --policy,
     the rules are read from ./bylaw.yaml.
     """
-    from bylaw.adapters.importers import FORMATS, find_traces
-    from bylaw.dialects import load_rules
     from bylaw.jobs.check import Check
+    from bylaw.rules import load_rules
+    from bylaw.traces import FORMATS, find_traces
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
@@ -104,7 +104,7 @@ def _policies(given: tuple[str, ...]) -> list[str]:
 
 def _read(job: Check, name: str, trace_format: str | None, skip_bad: bool, verify_ids: bool) -> tuple[Diagnostic, ...]:
     """Fold one trace into the job; return what kept it from being read."""
-    from bylaw.adapters.importers import open_trace
+    from bylaw.traces import open_trace
 
     try:
         source = open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)

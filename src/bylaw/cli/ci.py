@@ -45,8 +45,8 @@ def command(
     The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
     the section `scoring`; without it, every part weighs the same.
     """
-    from bylaw.dialects import load_ci
     from bylaw.jobs.ci import combine
+    from bylaw.rules import load_ci
 
     targets = parse_targets(formats, output)
     if (baseline is None) is not (candidate is None):
@@ -110,11 +110,11 @@ def _ran(name: PartName, job: Callable[[], Part]) -> Part:
 
 
 def _check(settings: CheckSettings, config: str) -> Part:
-    from bylaw.adapters.importers import find_traces, open_trace
-    from bylaw.dialects import load_rules
     from bylaw.jobs.check import check
     from bylaw.jobs.ci import check_part
     from bylaw.report.wording import headline
+    from bylaw.rules import load_rules
+    from bylaw.traces import find_traces, open_trace
 
     rules = load_rules(list(settings.policies) or [config])
     sources = [open_trace(name) for name in find_traces(settings.traces)]
@@ -123,11 +123,11 @@ def _check(settings: CheckSettings, config: str) -> Part:
 
 
 def _diff(settings: DiffSettings, config: str | None) -> Part:
-    from bylaw.adapters.importers import find_traces, open_trace
-    from bylaw.dialects import load_rules
     from bylaw.jobs.ci import diff_part
     from bylaw.jobs.diff.job import diff
     from bylaw.report.diff_wording import headline
+    from bylaw.rules import load_rules
+    from bylaw.traces import find_traces, open_trace
 
     files = list(settings.policies) or ([config] if config else [])
     rules = load_rules(files).rules if files else ()

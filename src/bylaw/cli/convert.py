@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bylaw.adapters.exporters.destination import STDOUT, is_special, refuse_existing
-from bylaw.adapters.exporters.names import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
 from bylaw.cli.output import FROM_HELP, emit
 from bylaw.cli.problems import show_on_stderr
 from bylaw.cli.progress import shown
 from bylaw.errors import ExitCode, InputError
+from bylaw.traces.export.destination import STDOUT, is_special, refuse_existing
+from bylaw.traces.export.names import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
 
 if TYPE_CHECKING:
-    from bylaw.adapters.exporters.chosen import Chosen
-    from bylaw.model.conversion import Conversion
+    from bylaw.traces.conversion import Conversion
+    from bylaw.traces.export.chosen import Chosen
 
 TO_HELP = f"Write {', '.join(EXPORTS)} (default: what OUT's name says, else bylaw)."
 _PACKED = (".gz", ".zst")
@@ -52,7 +52,7 @@ def command(
 
     Exit codes: 0 converted, 2 bad input, 3 there was nothing to convert, 4 it could not be written.
     """
-    from bylaw.adapters.importers import FORMATS, find_traces
+    from bylaw.traces import FORMATS, find_traces
 
     if not names:
         raise click.UsageError("there is nothing to convert: bylaw convert TRACE... OUT")
@@ -152,9 +152,9 @@ def _convert(
     skip_bad: bool,
     force: bool,
 ) -> ExitCode:
-    from bylaw.adapters.exporters import export_trace
-    from bylaw.adapters.exporters.chosen import Chosen
-    from bylaw.adapters.importers import open_trace
+    from bylaw.traces import open_trace
+    from bylaw.traces.export import export_trace
+    from bylaw.traces.export.chosen import Chosen
 
     chosen: Chosen | None = None
     try:

@@ -53,12 +53,12 @@ def command(
     BASELINE and CANDIDATE are a trace, a folder or a glob each. Record the baseline more than once, and divergence is
     judged against its own run-to-run divergence.
     """
-    from bylaw.adapters.embeddings import load_embedder
-    from bylaw.dialects import load_rules
     from bylaw.jobs.diff.job import diff
-    from bylaw.jobs.diff.price_file import load_prices
     from bylaw.model.diff import Change
     from bylaw.report import diff_json, diff_markdown, diff_terminal
+    from bylaw.rules import load_rules
+    from bylaw.text.embeddings import load_embedder
+    from bylaw.text.price_file import load_prices
 
     targets = parse_targets(formats, output)
     try:
@@ -84,7 +84,7 @@ def command(
 
 
 def _sources(pattern: str, trace_format: str | None, skip_bad: bool) -> list[TraceSource]:
-    from bylaw.adapters.importers import FORMATS, find_traces, open_trace
+    from bylaw.traces import FORMATS, find_traces, open_trace
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")

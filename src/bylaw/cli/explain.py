@@ -16,8 +16,8 @@ def command(topic: str | None) -> ExitCode:
 
     Without CODE, list them all.
     """
-    from bylaw.dialects.kinds import KINDS, kind_page
     from bylaw.pages import codes, explain
+    from bylaw.rules.kinds import KINDS, kind_page
 
     if topic is None:
         click.echo("\n".join(["error codes:", *(f"  {code}" for code in codes())]))

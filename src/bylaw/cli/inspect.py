@@ -14,11 +14,11 @@ from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from bylaw.adapters.importers.source import TraceStream
     from bylaw.jobs.inspect.ahead import Ahead
     from bylaw.jobs.inspect.selection import Selection
     from bylaw.jobs.inspect.timeline import Timeline
     from bylaw.model.timeline import Totals
+    from bylaw.traces.source import TraceStream
 
 _NO_TERMINAL = 100
 """columns where the output goes into a file or a pipe"""
@@ -95,7 +95,7 @@ def command(
 
 
 def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
-    from bylaw.adapters.importers import FORMATS, find_traces, open_trace
+    from bylaw.traces import FORMATS, find_traces, open_trace
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")

@@ -24,8 +24,8 @@ def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None
     Rules that contradict each other, can never be kept or never have anything to judge are found as far as their form
     allows; what could not be analysed is named.
     """
-    from bylaw.dialects import read_rules
     from bylaw.report.json import JsonStream, diagnostic_as_json
+    from bylaw.rules import read_rules
 
     targets = parse_targets(formats, output)
     rules = read_rules(files)
@@ -51,16 +51,16 @@ def _analyse(rules: RuleSet) -> Analysis | None:
     """Only of rules that can be used: half a rule set contradicts nothing for certain."""
     if not rules.ok:
         return None
-    from bylaw.dialects import source_line
     from bylaw.jobs.lint import analyse
+    from bylaw.rules import source_line
 
     return analyse(rules.rules, source_line)
 
 
 def _guarded(files: tuple[str, ...]) -> list[str]:
     """What a guard with these rules cannot prevent or see."""
-    from bylaw.dialects import load_guard
     from bylaw.jobs.guard.policy import cannot_prevent
+    from bylaw.rules import load_guard
 
     policies = [policy for file in files for policy in load_guard(file).policies]
     found = [remark for policy in policies for remark in cannot_prevent(policy)]

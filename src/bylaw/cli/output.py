@@ -13,7 +13,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from msgspec import Struct
 
-from bylaw.adapters.importers.names import FORMATS as TRACE_FORMATS
+from bylaw.traces.names import FORMATS as TRACE_FORMATS
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 

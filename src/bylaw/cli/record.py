@@ -59,7 +59,7 @@ def command(
         if missing.name not in ("h11", "trustme"):
             raise
         return _refuse(f"{_EXTRA} (`{missing.name}` is missing)")
-    from bylaw.jobs.redaction.redactor import BadPattern, Redactor
+    from bylaw.text.redaction.redactor import BadPattern, Redactor
 
     try:
         redactor = Redactor(named) if redact else None

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.dialects import parse_contract
 from bylaw.jobs.contract.job import run_contract
 from bylaw.jobs.contract.judging.pii import no_pii
 from bylaw.model import contract as checks
 from bylaw.model.contract import AgentSpec
+from bylaw.rules import parse_contract
 from tests.contract.known_faults.support import (
     ANSWERS,
     CALLS_FAIL,

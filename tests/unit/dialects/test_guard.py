@@ -10,8 +10,6 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from bylaw.dialects import dump_manifest, load_guard, load_rules, parse_guard, parse_rules
-from bylaw.dialects.json_schema import rule_file_schema
 from bylaw.errors import InputError
 from bylaw.model.demand import Attempt, Calls, Never
 from bylaw.model.guarding import Action, GuardPolicy, GuardRule
@@ -27,6 +25,8 @@ from bylaw.model.predicate import (
     ToolMatches,
 )
 from bylaw.model.rule import Scope, Severity
+from bylaw.rules import dump_manifest, load_guard, load_rules, parse_guard, parse_rules
+from bylaw.rules.json_schema import rule_file_schema
 
 DATA = Path(__file__).parent / "guard"
 EXAMPLES = DATA / "worked_examples.json"

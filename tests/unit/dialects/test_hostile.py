@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects import lint_files, load_rules, parse_rules
 from bylaw.errors import InputError
+from bylaw.rules import lint_files, load_rules, parse_rules
 
 MIB = 1024**2
 SECONDS = 20

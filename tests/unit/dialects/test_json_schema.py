@@ -10,10 +10,10 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from bylaw.dialects import parse_rules
-from bylaw.dialects.json_schema import SHIPPED, render, rule_file_schema
-from bylaw.dialects.kind import Kind
-from bylaw.dialects.kinds import KINDS
+from bylaw.rules import parse_rules
+from bylaw.rules.json_schema import SHIPPED, render, rule_file_schema
+from bylaw.rules.kind import Kind
+from bylaw.rules.kinds import KINDS
 
 ALL = list(KINDS.values())
 MISTAKES = Path(__file__).parents[2] / "mistakes"
@@ -25,7 +25,7 @@ def validator() -> jsonschema_rs.Validator:
 
 
 def test_the_shipped_schema_is_up_to_date() -> None:
-    assert SHIPPED.read_text("utf-8") == render(), "run `python -m bylaw.dialects.json_schema`"
+    assert SHIPPED.read_text("utf-8") == render(), "run `python -m bylaw.rules.json_schema`"
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)

@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.dialects import kinds, load_rules, parse_rules
-from bylaw.dialects.kind import Kind
-from bylaw.dialects.kinds import KINDS, kind_page
 from bylaw.model.condition import Condition
 from bylaw.model.condition import Path as TurnPath
 from bylaw.model.demand import (
@@ -28,6 +25,9 @@ from bylaw.model.demand import (
     Tokens,
     Turns,
 )
+from bylaw.rules import kinds, load_rules, parse_rules
+from bylaw.rules.kind import Kind
+from bylaw.rules.kinds import KINDS, kind_page
 
 ALL = list(KINDS.values())
 

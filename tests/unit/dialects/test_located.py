@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects.located import ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.dialects.located_json import parse_json
-from bylaw.dialects.located_yaml import parse_yaml
-from bylaw.dialects.problems import Problems
-from bylaw.dialects.source import Source
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located_json import parse_json
+from bylaw.rules.located_yaml import parse_yaml
+from bylaw.rules.problems import Problems
+from bylaw.rules.source import Source
 
 
 def yaml_node(text: str) -> Node:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import bylaw
-from bylaw.dialects import parse_rules
 from bylaw.jobs.lint import analyse
 from bylaw.pages import codes, explain
+from bylaw.rules import parse_rules
 
 PACKAGE = Path(bylaw.__file__).parent
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

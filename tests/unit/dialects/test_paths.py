@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects.paths import BadPath, parse_path, path_pattern
 from bylaw.model.condition import FIELDS
+from bylaw.rules.paths import BadPath, parse_path, path_pattern
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects import parse_rules
 from bylaw.model import temporal as m
 from bylaw.model.demand import Temporal
 from bylaw.model.ruleset import RuleSet
 from bylaw.model.temporal import Formula, Variable, Window
 from bylaw.model.texts import TextHas
+from bylaw.rules import parse_rules
 
 
 def read(text: str) -> RuleSet:

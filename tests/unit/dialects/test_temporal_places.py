@@ -9,13 +9,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.dialects.located import ListNode, Node, ScalarNode
-from bylaw.dialects.located_json import parse_json
-from bylaw.dialects.located_yaml import parse_yaml
-from bylaw.dialects.problems import Problems
-from bylaw.dialects.source import Source
-from bylaw.dialects.temporal.places import Places
-from bylaw.dialects.temporal.tokens import Spot
+from bylaw.rules.located import ListNode, Node, ScalarNode
+from bylaw.rules.located_json import parse_json
+from bylaw.rules.located_yaml import parse_yaml
+from bylaw.rules.problems import Problems
+from bylaw.rules.source import Source
+from bylaw.rules.temporal.places import Places
+from bylaw.rules.temporal.tokens import Spot
 
 
 def scalar(text: str, format: str = "yaml") -> ScalarNode:

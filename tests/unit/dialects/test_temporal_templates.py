@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import pytest
 
-from bylaw.dialects import parse_rules
-from bylaw.dialects.temporal.templates import EVENTS, FORMULAS, pattern_text
 from bylaw.model.demand import Temporal
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, ToolIs
+from bylaw.rules import parse_rules
+from bylaw.rules.temporal.templates import EVENTS, FORMULAS, pattern_text
 
 Trace: TypeAlias = tuple[frozenset[str], ...]
 """the letters that are true at each position"""

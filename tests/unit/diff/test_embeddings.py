@@ -18,14 +18,15 @@ import pytest
 from numpy.typing import NDArray
 
 import bylaw
-from bylaw.adapters.embeddings import load_embedder, wordllama
 from bylaw.errors import InputError
-from bylaw.jobs.diff.embedded import EmbeddedTexts
 from bylaw.jobs.diff.job import diff
 from bylaw.model.diff import AxisRow, DiffReport
 from bylaw.model.ports import Embedder
 from bylaw.pages import explain
 from bylaw.report import diff_json, diff_markdown, diff_terminal
+from bylaw.text import wordllama
+from bylaw.text.embedded import EmbeddedTexts
+from bylaw.text.embeddings import load_embedder
 from tests.support.build import trace
 
 ROOT = Path(__file__).parent.parent.parent.parent
@@ -207,7 +208,7 @@ def test_the_command() -> None:
 
 @needs_extra
 def test_wordllama_itself_is_not_imported() -> None:
-    code = "import sys; from bylaw.adapters.embeddings import load_embedder as l; l(); print('requests' in sys.modules)"
+    code = "import sys; from bylaw.text.embeddings import load_embedder as l; l(); print('requests' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

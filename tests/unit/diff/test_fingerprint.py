@@ -15,8 +15,8 @@ from numpy.random import Generator
 from bylaw.jobs.diff import hotelling
 from bylaw.jobs.diff.fingerprint import DIMENSIONS, compare, vector
 from bylaw.jobs.diff.hotelling import detectable_shift, judge, smallest_p
-from bylaw.jobs.diff.steps import Step
 from bylaw.model.events import Origin, Response, ToolCall, Usage
+from bylaw.traces.comparison.steps import Step
 
 ORIGIN = Origin("s")
 Session = list[Response]

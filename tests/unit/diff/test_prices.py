@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.jobs.diff.price_file import SCHEMA, UNIT, load_prices
-from bylaw.jobs.diff.prices import Price, Prices, cost_of, price_of, shipped
 from bylaw.model.events import Origin, Request, Response, Usage
 from bylaw.pages import explain
+from bylaw.text.price_file import SCHEMA, UNIT, load_prices
+from bylaw.text.prices import Price, Prices, cost_of, price_of, shipped
 
 LISTED = Prices(
     models={

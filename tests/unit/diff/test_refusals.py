@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from bylaw.jobs.diff.refusals import STOP_REASONS, is_refusal, says_refusal
 from bylaw.model.events import Origin, Response
+from bylaw.text.refusals import STOP_REASONS, is_refusal, says_refusal
 
 REFUSALS = """
 I can't help with that

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from bylaw.jobs.diff.statistics import mean_interval, share_interval, shifted_tools, student_quantile
 from bylaw.model.canonical import canonical_json, short_digest
+from bylaw.text.statistics import mean_interval, share_interval, shifted_tools, student_quantile
 
 PUBLISHED = [(1, 0.975, 12.7062), (2, 0.995, 9.9248), (9, 0.975, 2.2622), (30, 0.95, 1.6973), (120, 0.995, 2.6174)]
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.importers import load_trace
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
 
 HI = [{"role": "user", "content": "hi"}]
 MORE = [*HI, {"role": "assistant", "content": "hello"}, {"role": "user", "content": "yes"}]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace, open_trace
-from bylaw.adapters.importers.assembly import assembler
-from bylaw.adapters.importers.formats.agentlog import ids
 from bylaw.model.events import Annotation, Request, Response, SessionStart, ToolResult
+from bylaw.traces import load_trace, open_trace
+from bylaw.traces.assembly import assembler
+from bylaw.traces.formats.agentlog import ids
 from tests.unit.readers.shapes import (
     HI,
     MORE,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
 from bylaw.model.events import Annotation, Message, SessionStart
+from bylaw.traces import load_trace
 from tests.unit.readers.shapes import HI, MORE, calls, kinds, lines, problems_of, responses, results, sessions
 
 HEAD = {"bylaw": "trace/1"}

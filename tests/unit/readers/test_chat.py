@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
 from bylaw.model.events import Request, SessionStart, ToolResult
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
 from tests.unit.readers.shapes import calls, kinds, lines, problems_of, responses, results
 
 USER = {"role": "user", "content": "hi"}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import FORMATS, load_trace, open_trace
-from bylaw.adapters.importers.formats.catalogue import CATALOGUE
+from bylaw.traces import FORMATS, load_trace, open_trace
+from bylaw.traces.formats.catalogue import CATALOGUE
 from tests.unit.readers.shapes import lines, problems_of, record, request, write
 
 USER = {"role": "user", "content": "hi"}

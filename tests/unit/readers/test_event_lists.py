@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace
 from bylaw.model.events import SessionStart
+from bylaw.traces import load_trace
 from tests.unit.readers.shapes import calls, kinds, lines, problems_of, responses, results
 
 EVENTS: list[dict[str, Any]] = [

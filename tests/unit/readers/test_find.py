@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.importers import find_traces
 from bylaw.errors import InputError
+from bylaw.traces import find_traces
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bylaw.adapters.importers import load_trace, open_trace, read_trace
-from bylaw.adapters.importers.records import lines as records_lines
-from bylaw.adapters.importers.records.problems import Problems
 from bylaw.errors import InputError
+from bylaw.traces import load_trace, open_trace, read_trace
+from bylaw.traces.records import lines as records_lines
+from bylaw.traces.records.problems import Problems
 from tests.unit.readers.shapes import lines, problems_of, request, response, write
 
 MESSAGES = '{"role":"user","content":"hi"}\n{"role":"assistant","content":"hello"}\n'

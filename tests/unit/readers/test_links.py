@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bylaw.adapters.importers.assembly.assembler import MOST_LANES
-from bylaw.adapters.importers.assembly.lane import MOST_CALLS
-from bylaw.adapters.importers.assembly.links import Links
 from bylaw.model.events import Origin, SessionEnd, ToolCall, ToolResult
+from bylaw.traces.assembly.assembler import MOST_LANES
+from bylaw.traces.assembly.lane import MOST_CALLS
+from bylaw.traces.assembly.links import Links
 
 
 def call(call_id: str, session: str = "1", turn: int = 0) -> ToolCall:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.importers import load_trace, read_trace
-from bylaw.adapters.importers.assembly import prefix
-from bylaw.adapters.importers.records import array, lines
-from bylaw.adapters.importers.records.array import Elements, scan
-from bylaw.adapters.importers.records.place import Place
-from bylaw.adapters.importers.records.problems import Problems
+from bylaw.traces import load_trace, read_trace
+from bylaw.traces.assembly import prefix
+from bylaw.traces.records import array, lines
+from bylaw.traces.records.array import Elements, scan
+from bylaw.traces.records.place import Place
+from bylaw.traces.records.problems import Problems
 from tests.unit.readers.shapes import problems_of
 
 ODD: list[Any] = [
@@ -157,7 +157,7 @@ def test_one_broken_value_is_reported_once() -> None:
 
 
 def test_a_giant_value_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bylaw.adapters.importers.records import layout
+    from bylaw.traces.records import layout
 
     monkeypatch.setattr(layout, "MAX_RECORD", 1 << 12)
     (problem,) = problems_of(json.dumps({"messages": ["x" * 9999]}, indent=1).encode(), format="openai")

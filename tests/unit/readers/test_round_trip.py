@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.adapters.exporters import TraceWriter, write_trace
-from bylaw.adapters.importers import load_trace, open_trace, read_trace
 from bylaw.model.events import Event, Response
 from bylaw.model.trace import Trace
+from bylaw.traces import load_trace, open_trace, read_trace
+from bylaw.traces.export import TraceWriter, write_trace
 from tests import strategies
 from tests.unit.readers.shapes import MORE, call, lines, request, response, result, use
 

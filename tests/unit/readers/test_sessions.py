@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bylaw.adapters.importers.assembly import survey
 from bylaw.model.events import Request, SessionEnd, SessionStart
+from bylaw.traces.assembly import survey
 from tests.unit.readers.shapes import (
     HI,
     MORE,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from bylaw.adapters.importers import FORMATS, load_trace
-from bylaw.adapters.importers.formats.bylaw import wire
+from bylaw.traces import FORMATS, load_trace
+from bylaw.traces.formats.bylaw import wire
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/trace-format.md").read_text("utf-8")
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)

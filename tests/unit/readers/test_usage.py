@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bylaw.adapters.importers.assembly.usage import plain_usage, read_usage
+from bylaw.traces.assembly.usage import plain_usage, read_usage
 
 COUNTS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.adapters.importers.assembly.assembler import Assembler
-from bylaw.adapters.importers.assembly.blocks import read_content
-from bylaw.adapters.importers.assembly.calls import calls_in
-from bylaw.adapters.importers.assembly.lane import Known, same_call
-from bylaw.adapters.importers.assembly.usage import read_usage
-from bylaw.adapters.importers.formats.chat.message import Misshapen, results_in, said, text_field
-from bylaw.adapters.importers.formats.chat.reader import PARAMS
-from bylaw.adapters.importers.records.problems import Problems
 from bylaw.adapters.live.values import plain
 from bylaw.adapters.live.wire import wire_named
 from bylaw.model.events import Annotation, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
+from bylaw.traces.assembly.assembler import Assembler
+from bylaw.traces.assembly.blocks import read_content
+from bylaw.traces.assembly.calls import calls_in
+from bylaw.traces.assembly.lane import Known, same_call
+from bylaw.traces.assembly.usage import read_usage
+from bylaw.traces.formats.chat.message import Misshapen, results_in, said, text_field
+from bylaw.traces.formats.chat.reader import PARAMS
+from bylaw.traces.records.problems import Problems
 
 
 class Recording:

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.adapters.importers.formats.bylaw.wire import VERSION, Header
 from bylaw.errors import BylawError
+from bylaw.traces.formats.bylaw.wire import VERSION, Header
 
 _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
 _BLOCK = 64 * 1024

@@ -8,16 +8,17 @@ from typing import Any
 
 from msgspec import Raw, Struct, json
 
-from bylaw.adapters.importers.formats.bylaw.wire import (
+from bylaw.adapters.live.wire.base import Json, Wire
+from bylaw.traces.formats.bylaw.wire import (
     AnnotationLine,
     DraftResponseLine,
     Line,
     RequestLine,
     ToolResultLine,
 )
-from bylaw.adapters.importers.formats.chat.message import Misshapen, Result, results_in, said, text_field
-from bylaw.adapters.importers.formats.chat.reader import PARAMS
-from bylaw.adapters.importers.formats.responses.items import (
+from bylaw.traces.formats.chat.message import Misshapen, Result, results_in, said, text_field
+from bylaw.traces.formats.chat.reader import PARAMS
+from bylaw.traces.formats.responses.items import (
     Given,
     add_said,
     inline_result,
@@ -25,7 +26,6 @@ from bylaw.adapters.importers.formats.responses.items import (
     kind_of,
     messages_of,
 )
-from bylaw.adapters.live.wire.base import Json, Wire
 
 _RESPONSES = "openai_responses"
 _ENDED = ("completed", "incomplete", "failed", "cancelled")

@@ -29,7 +29,7 @@ def command(
     Exits 1 where a rule was dropped or loosened, or changed in a way that cannot be told from that; 3 where neither
     prompt states a rule that could be read.
     """
-    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.comply.prompt.reading import read_prompt
     from bylaw.jobs.comply.changes import compare_rules
     from bylaw.report import comply_json, comply_markdown, comply_terminal
 

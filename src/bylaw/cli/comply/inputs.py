@@ -44,11 +44,11 @@ def read_alias_file(path: str) -> Mapping[str, Sequence[str]]:
 
 def _read_data(path: str) -> Any:
     """JSON or YAML, by the reader of rule files: bounded, and with the place of what is wrong."""
-    from bylaw.dialects.documents import parse_documents
-    from bylaw.dialects.inputs import format_of
-    from bylaw.dialects.located import plain
-    from bylaw.dialects.problems import Problems, Unreadable
-    from bylaw.dialects.source import Source
+    from bylaw.rules.documents import parse_documents
+    from bylaw.rules.inputs import format_of
+    from bylaw.rules.located import plain
+    from bylaw.rules.problems import Problems, Unreadable
+    from bylaw.rules.source import Source
 
     source = Source(path, _read(path))
     problems = Problems(source)
@@ -62,8 +62,8 @@ def _read_data(path: str) -> Any:
 
 
 def _read(path: str) -> str:
-    from bylaw.dialects.files import NotRead, decode, read_text_file
-    from bylaw.dialects.located import MAX_BYTES
+    from bylaw.rules.files import NotRead, decode, read_text_file
+    from bylaw.rules.located import MAX_BYTES
 
     try:
         if path == "-":

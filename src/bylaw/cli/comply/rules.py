@@ -33,7 +33,7 @@ def command(
 
     Exits 3 where no rule could be read.
     """
-    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.comply.prompt.reading import read_prompt
     from bylaw.report import comply_json, comply_markdown, comply_terminal
 
     targets = parse_targets(formats, output)

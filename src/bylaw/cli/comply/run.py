@@ -157,8 +157,8 @@ def _judge(name: str | None, url: str | None) -> Judge | None:
 
 
 def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
-    from bylaw.adapters.importers import FORMATS, find_traces, load_trace
     from bylaw.jobs.comply.sessions import by_session
+    from bylaw.traces import FORMATS, find_traces, load_trace
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
@@ -169,8 +169,8 @@ def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
 def _prompt(
     text: str, traces: Sequence[Trace], tools_file: str | None, alias_file: str | None, rules_file: str | None
 ) -> PromptRules:
-    from bylaw.dialects.prompt.pinned import read_pinned
-    from bylaw.dialects.prompt.reading import read_prompt
+    from bylaw.comply.prompt.pinned import read_pinned
+    from bylaw.comply.prompt.reading import read_prompt
     from bylaw.jobs.comply.tools import completed, merged, tools_called
 
     seen = merged(tools_called(trace.events) for trace in traces)

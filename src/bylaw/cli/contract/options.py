@@ -85,7 +85,7 @@ def applied(flags: Flags, contract: Contract) -> tuple[Contract, tuple[str, ...]
 
 
 def _known(what: str, wanted: Sequence[str], names: Sequence[str]) -> None:
-    from bylaw.dialects.words import did_you_mean
+    from bylaw.rules.words import did_you_mean
 
     for name in wanted:
         if name not in names:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def read(config: str) -> Contract:
     """Warnings go to stderr. Raises InputError where there is no contract that can be run."""
-    from bylaw.dialects import load_contract
+    from bylaw.rules import load_contract
 
     found = load_contract(config)
     if found.contract is None or not found.ok:
@@ -32,8 +32,8 @@ def read(config: str) -> Contract:
 def run(flags: Flags) -> ContractReport:
     """Raises InputError for what is wrong in the file, faults out of the agent's reach included."""
     from bylaw.adapters.live.opening import open_agent
-    from bylaw.dialects import source_line
     from bylaw.jobs.contract.job import Options, given_up, run_contract
+    from bylaw.rules import source_line
 
     contract, warnings = applied(flags, read(flags.config))
     keep = None if flags.traces is None else _keep_in(Path(flags.traces))
@@ -56,8 +56,8 @@ def run(flags: Flags) -> ContractReport:
 
 
 def _keep_in(folder: Path) -> KeepTrace:
-    from bylaw.adapters.exporters import write_trace
     from bylaw.model.trace import Trace
+    from bylaw.traces.export import write_trace
 
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -73,7 +73,7 @@ def _embedder(contract: Contract) -> Embedder | None:
     """Meaning where it is installed and something is compared; else words, which the report says."""
     if not any(isinstance(invariant.check, Similar | Unchanged) for invariant in contract.invariants):
         return None
-    from bylaw.adapters.embeddings import load_embedder
+    from bylaw.text.embeddings import load_embedder
 
     try:
         return load_embedder()

@@ -21,8 +21,8 @@ def command(config: str, formats: tuple[str, ...], output: str | None) -> ExitCo
 
     Whether each fault can reach the agent is known only once the agent is started: `run` checks that first.
     """
-    from bylaw.dialects import load_contract
     from bylaw.report.json import JsonStream, diagnostic_as_json
+    from bylaw.rules import load_contract
 
     targets = parse_targets(formats, output)
     found = load_contract(config)

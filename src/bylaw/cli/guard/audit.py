@@ -47,9 +47,9 @@ def verify(
     """
     from bylaw.adapters.stores import ChainCheck, MemoryStore
     from bylaw.cli.guard.decide import read_schemas
-    from bylaw.dialects import load_guard
     from bylaw.jobs.audit.verify import verify as verify_store
     from bylaw.report.audit import render_json, render_terminal
+    from bylaw.rules import load_guard
 
     known = [_head(text) for text in heads]
     try:

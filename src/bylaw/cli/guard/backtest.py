@@ -55,8 +55,8 @@ def backtest(
     Every recorded call is decided in shadow and happens all the same. The report says how many calls would have been
     stopped, by which rule, and for how many the recording lacks what a rule needs. Exits 3 where nothing was judged.
     """
-    from bylaw.adapters.importers import FORMATS, find_traces
     from bylaw.jobs.backtest.job import Backtest
+    from bylaw.traces import FORMATS, find_traces
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
@@ -83,9 +83,9 @@ def backtest(
 
 def _guard(path: str, version: str | None) -> Guard:
     from bylaw.adapters.stores import MemoryStore
-    from bylaw.dialects import load_guard
     from bylaw.jobs.backtest.replay import trying
     from bylaw.jobs.guard.versions import of_version
+    from bylaw.rules import load_guard
 
     loaded = load_guard(path)
     show_on_stderr(loaded.diagnostics)
@@ -93,7 +93,7 @@ def _guard(path: str, version: str | None) -> Guard:
 
 
 def _read(job: Backtest, name: str, trace_format: str | None, skip_bad: bool) -> tuple[Diagnostic, ...]:
-    from bylaw.adapters.importers import open_trace
+    from bylaw.traces import open_trace
 
     try:
         with shown(open_trace(name, format=trace_format, skip_bad=skip_bad)) as source:

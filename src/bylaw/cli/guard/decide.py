@@ -65,11 +65,11 @@ def _guard(
     policies: tuple[str, ...], mode: str | None, version: str | None, tools: str | None, store: str | None
 ) -> Guard:
     from bylaw.adapters.stores import MemoryStore, SqliteStore
-    from bylaw.dialects import load_guard
     from bylaw.jobs.guard.guard import Guard
     from bylaw.jobs.guard.modes import with_mode
     from bylaw.jobs.guard.policy import CompiledPolicy
     from bylaw.jobs.guard.versions import of_version
+    from bylaw.rules import load_guard
 
     found = [policy for path in policies for policy in load_guard(path).policies]
     moded = with_mode(of_version(found, version), mode)  # type: ignore[arg-type]

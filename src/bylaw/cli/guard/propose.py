@@ -51,10 +51,10 @@ def propose(
     all of them, and printed as a rule file for a person to accept: every rule in it is in shadow. Exits 3 where nothing
     is proposed.
     """
-    from bylaw.adapters.importers import FORMATS, find_traces, open_trace
     from bylaw.jobs.propose.job import Asked
     from bylaw.jobs.propose.job import propose as mine
     from bylaw.report import backtest_json, proposals
+    from bylaw.traces import FORMATS, find_traces, open_trace
 
     if trace_format is not None and trace_format not in FORMATS:
         raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
@@ -88,7 +88,7 @@ def _write(text: str, target: Target) -> None:
 
 def _guard(rules: Sequence[dict[str, Any]]) -> Guard:
     from bylaw.adapters.stores import MemoryStore
-    from bylaw.dialects import load_guard
     from bylaw.jobs.backtest.replay import trying
+    from bylaw.rules import load_guard
 
     return trying(load_guard(list(rules)).policies, MemoryStore())

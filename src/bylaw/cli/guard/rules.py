@@ -16,7 +16,7 @@ VERSION = click.option("--version", metavar="NAME", help="Of an agent manifest w
 
 def loaded(policies: Sequence[str], version: str | None) -> list[GuardPolicy]:
     """Raises InputError."""
-    from bylaw.dialects import load_guard
     from bylaw.jobs.guard.versions import of_version
+    from bylaw.rules import load_guard
 
     return of_version([policy for path in policies for policy in load_guard(path).policies], version)

@@ -48,10 +48,10 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
 
     Only the word that puts the rule into shadow is changed; the rest of the file stays as it is, byte for byte.
     """
-    from bylaw.dialects.files import NotRead, read_text_file
-    from bylaw.dialects.guard.promote import NotPromoted, promotion
     from bylaw.jobs.backtest.shadow import shadow_report
     from bylaw.report.backtest_terminal import render_shadow
+    from bylaw.rules.files import NotRead, read_text_file
+    from bylaw.rules.guard.promote import NotPromoted, promotion
 
     path = Path(policy)
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import ref
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.backtest import Example
 from bylaw.model.events import ToolCall
+from bylaw.text.redaction.secrets import redacted
 
 
 def example_of(

@@ -11,9 +11,9 @@ from bylaw.jobs.contract.judging.judgement import Judgement, excerpt
 from bylaw.jobs.contract.matrix import WHY_NOT, Key, Matrix
 from bylaw.jobs.contract.runs import Made
 from bylaw.jobs.contract.showing import Showing
-from bylaw.jobs.diff.statistics import share_interval
 from bylaw.model.contract import Invariant, Scenario
 from bylaw.model.contract_report import Cell, CellOutcome, FaultCount, RunEvidence
+from bylaw.text.statistics import share_interval
 
 _ANSWER_SHOWN = 1_000
 _ANSWER_READ = 1 << 16

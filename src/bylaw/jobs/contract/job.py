@@ -14,12 +14,12 @@ from bylaw.jobs.contract.reach import SourceLine, refuse_unreachable
 from bylaw.jobs.contract.runs import KeepTrace, Made, Progress, Runner
 from bylaw.jobs.contract.showing import Showing
 from bylaw.jobs.contract.state import WARNING, looks_stateful
-from bylaw.jobs.diff.embedded import EmbeddedTexts
-from bylaw.jobs.diff.lexical import Lexicon
 from bylaw.model.contract import Contract, Similar, Unchanged
 from bylaw.model.contract_report import Cell, ContractReport
 from bylaw.model.live import AgentUnreachable, LiveAgent
 from bylaw.model.ports import Embedder, TextSimilarity
+from bylaw.text.embedded import EmbeddedTexts
+from bylaw.text.lexical import Lexicon
 
 LEXICAL_ONLY = (
     "similarity is measured by words alone (lexical), which is blind to paraphrase; "

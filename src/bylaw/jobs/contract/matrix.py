@@ -9,8 +9,8 @@ from hashlib import blake2b
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.contract import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
+from bylaw.text.redaction.secrets import redacted
 
 CALM = "calm baseline"
 """the scenario of calm runs, where the matrix has none of its own"""

@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import ref
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.events import Deferred, Event
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import EventRef
+from bylaw.text.redaction.secrets import redacted
 
 S = TypeVar("S", bound=Struct)
 _TOO_DEEP = "[redacted: nested too deep]"

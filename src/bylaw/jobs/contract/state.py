@@ -18,7 +18,7 @@ from itertools import combinations, pairwise
 
 from bylaw.jobs.contract.matrix import Key, Matrix
 from bylaw.jobs.contract.runs import Runner
-from bylaw.jobs.diff.lexical import Lexicon
+from bylaw.text.lexical import Lexicon
 
 WARNING = (
     "No reset_endpoint configured. Contract matrix cells may share state. Results may be contaminated. "

@@ -14,16 +14,16 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from bylaw.jobs.diff.compare import Comparison
-from bylaw.jobs.diff.lexical import Lexicon
-from bylaw.jobs.diff.pairing import Group
-from bylaw.jobs.diff.prices import Prices, cost_of
-from bylaw.jobs.diff.refusals import is_refusal
-from bylaw.jobs.diff.sessions import Recording
-from bylaw.jobs.diff.statistics import ALPHA, Interval, mean_interval, share_interval
-from bylaw.jobs.diff.steps import Step
 from bylaw.model.diff import AxisRow, Change
 from bylaw.model.ports import TextSimilarity
+from bylaw.text.lexical import Lexicon
+from bylaw.text.prices import Prices, cost_of
+from bylaw.text.refusals import is_refusal
+from bylaw.text.statistics import ALPHA, Interval, mean_interval, share_interval
+from bylaw.traces.comparison.compare import Comparison
+from bylaw.traces.comparison.pairing import Group
+from bylaw.traces.comparison.sessions import Recording
+from bylaw.traces.comparison.steps import Step
 
 AXES = ("semantic", "trajectory", "safety", "verbosity", "latency", "cost", "reasoning", "judge", "conformance")
 FEW = 5

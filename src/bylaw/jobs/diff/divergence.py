@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from bylaw.jobs.diff.compare import Comparison
-from bylaw.jobs.diff.lexical import Lexicon, words
-from bylaw.jobs.diff.sessions import Recording
-from bylaw.jobs.diff.steps import Step, arguments
 from bylaw.model.canonical import canonical_json
 from bylaw.model.diff import Divergence, DivergenceKind
+from bylaw.text.lexical import Lexicon, words
+from bylaw.traces.comparison.compare import Comparison
+from bylaw.traces.comparison.sessions import Recording
+from bylaw.traces.comparison.steps import Step, arguments
 
 SHOWN = 20
 _GRAVITY = {"structural": 0, "decision": 1, "style": 2}

@@ -20,11 +20,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from bylaw.jobs.diff.hotelling import Matrix, detectable_shift, judge, smallest_p
-from bylaw.jobs.diff.refusals import is_refusal
-from bylaw.jobs.diff.statistics import ALPHA
-from bylaw.jobs.diff.steps import Step, arguments
 from bylaw.model.events import Response
 from bylaw.model.fingerprint import DimensionShift, Fingerprint
+from bylaw.text.refusals import is_refusal
+from bylaw.text.statistics import ALPHA
+from bylaw.traces.comparison.steps import Step, arguments
 
 DIMENSIONS: tuple[str, ...] = (
     "tool_calls",

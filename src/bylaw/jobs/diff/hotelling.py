@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from bylaw.jobs.diff.statistics import ALPHA, PERMUTATIONS, SEED, incomplete_beta
+from bylaw.text.statistics import ALPHA, PERMUTATIONS, SEED, incomplete_beta
 
 MOST_SPLITS = 20_000
 """up to so many ways of relabelling, all are tried"""

@@ -9,19 +9,19 @@ import msgspec
 from bylaw.engine.compile import compile_rules
 from bylaw.jobs.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
 from bylaw.jobs.diff.divergence import divergences
-from bylaw.jobs.diff.embedded import EmbeddedTexts
 from bylaw.jobs.diff.fingerprint import compare as compare_fingerprints
-from bylaw.jobs.diff.lexical import Lexicon
-from bylaw.jobs.diff.pairing import Group, Pairing, pair_sessions
 from bylaw.jobs.diff.policy import policy_diff
-from bylaw.jobs.diff.prices import Prices
 from bylaw.jobs.diff.rates import changed_sessions, tool_rates
-from bylaw.jobs.diff.sessions import Recording, Side, read_side
 from bylaw.model.diff import AxisRow, Change, DiffReport, SessionIssue
 from bylaw.model.events import Response
 from bylaw.model.fingerprint import Fingerprint
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
+from bylaw.text.embedded import EmbeddedTexts
+from bylaw.text.lexical import Lexicon
+from bylaw.text.prices import Prices
+from bylaw.traces.comparison.pairing import Group, Pairing, pair_sessions
+from bylaw.traces.comparison.sessions import Recording, Side, read_side
 
 
 def diff(

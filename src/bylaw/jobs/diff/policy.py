@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from bylaw.jobs.diff.compare import Comparison
-from bylaw.jobs.diff.pairing import Group
-from bylaw.jobs.diff.sessions import Side
 from bylaw.model.demand import Tally
 from bylaw.model.diff import PolicyChange, PolicyDiff
 from bylaw.model.verdict import Outcome, Verdict
+from bylaw.traces.comparison.compare import Comparison
+from bylaw.traces.comparison.pairing import Group
+from bylaw.traces.comparison.sessions import Side
 
 Found: TypeAlias = tuple[str, Verdict]
 """the trace, and a verdict on it"""

@@ -11,11 +11,11 @@ from itertools import combinations
 import numpy as np
 
 from bylaw.jobs.diff.axes import RATE, crossed
-from bylaw.jobs.diff.lexical import Lexicon
-from bylaw.jobs.diff.pairing import Group
-from bylaw.jobs.diff.sessions import Recording
-from bylaw.jobs.diff.statistics import ALPHA, Matrix, share_interval, shifted_tools
 from bylaw.model.diff import Change, ChangedSessions, ToolRate
+from bylaw.text.lexical import Lexicon
+from bylaw.text.statistics import ALPHA, Matrix, share_interval, shifted_tools
+from bylaw.traces.comparison.pairing import Group
+from bylaw.traces.comparison.sessions import Recording
 
 ENOUGH = 20
 """sessions from which on a share of them means something"""

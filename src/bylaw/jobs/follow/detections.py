@@ -7,8 +7,8 @@ import json
 
 from bylaw.jobs.follow.fold import Found
 from bylaw.jobs.follow.recorded import digest, time_of
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.incidents import Detection
+from bylaw.text.redaction.secrets import redacted
 
 LONGEST = 2_000
 """characters of a message that are kept"""

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from bylaw.jobs.follow.notices import about_incident, enqueue
 from bylaw.jobs.follow.paging import each
 from bylaw.jobs.follow.raising import alert_id, note_change
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.incidents import (
     Alert,
     AlertStatus,
@@ -23,6 +22,7 @@ from bylaw.model.incidents import (
     NotificationStatus,
 )
 from bylaw.model.stores import GuardStore, Transaction
+from bylaw.text.redaction.secrets import redacted
 
 LONGEST_NOTE = 4_000
 MOST_CHANGES = 500

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Decision
+from bylaw.text.redaction.secrets import redacted
 
 _SAID = ("reason", "advice", "matches", "notes")
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from bylaw.jobs.guard.attempts import Limits, Refused, check_json
 from bylaw.jobs.guard.decided import as_json, as_written
 from bylaw.jobs.guard.hiding import Place, hidden
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision, DenialClass
 from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.stores import EventRow, Transaction
 from bylaw.model.verdict import Verdict
+from bylaw.text.redaction.secrets import redacted
 
 _log = logging.getLogger("bylaw")
 _NOTHING: Mapping[str, Any] = {}

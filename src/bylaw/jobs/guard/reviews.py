@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from bylaw.jobs.guard.attempts import action_hash
 from bylaw.jobs.guard.options import Options
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.decision import Attempt, Decision
 from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
+from bylaw.text.redaction.secrets import redacted
 
 MOST_READ = 100_000
 """reviews that one list looks through"""

@@ -13,9 +13,9 @@ from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.scope import Undo, dumped_undo, revived_undo
 from bylaw.jobs.guard.policy import CompiledPolicy
 from bylaw.jobs.guard.session import Logged, PolicyState, SessionState
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.model.stores import StoreUnavailable
+from bylaw.text.redaction.secrets import redacted
 
 FORM = 1
 """counted up whenever what follows is no longer read as it was written"""

@@ -11,11 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import compile_rules
-from bylaw.jobs.diff.compare import Comparison
-from bylaw.jobs.diff.lexical import Lexicon
-from bylaw.jobs.diff.pairing import pair_sessions
-from bylaw.jobs.diff.sessions import Recording, read_side
-from bylaw.jobs.diff.steps import Step
 from bylaw.jobs.inspect.differences import differences, pair_calls
 from bylaw.jobs.inspect.selection import Selection
 from bylaw.jobs.inspect.timeline import Timeline
@@ -32,6 +27,11 @@ from bylaw.model.timeline import (
     TurnEntry,
 )
 from bylaw.model.trace import Trace
+from bylaw.text.lexical import Lexicon
+from bylaw.traces.comparison.compare import Comparison
+from bylaw.traces.comparison.pairing import pair_sessions
+from bylaw.traces.comparison.sessions import Recording, read_side
+from bylaw.traces.comparison.steps import Step
 
 
 class _Side(Struct):

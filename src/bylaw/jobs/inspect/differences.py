@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from rapidfuzz.distance import Levenshtein
 
-from bylaw.jobs.diff.steps import arguments
 from bylaw.model.canonical import canonical_json
 from bylaw.model.timeline import Called, Difference, TurnEntry
+from bylaw.traces.comparison.steps import arguments
 
 CallPair: TypeAlias = tuple[int | None, int | None]
 _ABSENT = object()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bylaw.jobs.diff.prices import Prices, cost_of
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.timeline import Totals
+from bylaw.text.prices import Prices, cost_of
 
 MOST_NAMES = 1_000
 MOST_SESSIONS = 100_000

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-from bylaw.jobs.diff.prices import Prices
 from bylaw.jobs.inspect.history import Histories
 from bylaw.jobs.inspect.parts import thoughts
 from bylaw.jobs.inspect.selection import Selection
@@ -19,6 +18,7 @@ from bylaw.jobs.inspect.tree import Tree
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
 from bylaw.model.timeline import Called, Entry, EventEntry, Input, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.text.prices import Prices
 
 _MOST_OPEN = 64
 """requests that wait for their response at once"""

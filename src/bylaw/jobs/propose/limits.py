@@ -10,8 +10,8 @@ from typing import Any
 
 from bylaw.jobs.propose.facts import Facts, PathFacts, ToolFacts
 from bylaw.jobs.propose.paths import can_be_named, slug
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.proposals import Proposal
+from bylaw.text.redaction.secrets import redacted
 
 MOST_CHOICES = 8
 CALLS_A_VALUE = 10

@@ -15,12 +15,12 @@ from bylaw.jobs.comply.judging.answers import Answer, Judged, read_answer
 from bylaw.jobs.comply.judging.memory import Memory, key_of
 from bylaw.jobs.comply.judging.questions import LONGEST_PROMPT, instructions, question
 from bylaw.jobs.comply.judging.transcript import MOST, Transcript, transcript_of
-from bylaw.jobs.diff.prices import price_of
 from bylaw.model.compliance import BehavioralRule, ComplianceResult, State, Violation
 from bylaw.model.events import Usage
 from bylaw.model.judging import BadReply, Judge
 from bylaw.model.prompt import Tier
 from bylaw.model.trace import Trace
+from bylaw.text.prices import price_of
 
 CONFIDENCE = 0.5
 """of a violation that only the judge found"""

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from bylaw.jobs.comply.judging.transcript import Transcript
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.compliance import BehavioralRule
+from bylaw.text.redaction.secrets import redacted
 
 LONGEST_PROMPT = 100_000
 """characters of the system prompt that are shown"""

@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.jobs.comply.positions import index_of
-from bylaw.jobs.redaction.secrets import redacted
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
+from bylaw.text.redaction.secrets import redacted
 
 LONGEST = 2_000
 """characters of one event that are shown"""

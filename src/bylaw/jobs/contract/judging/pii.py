@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bylaw.jobs.contract.judging.judgement import Seen
-from bylaw.jobs.redaction.personal import NAMES, find_personal
-from bylaw.jobs.redaction.secrets import PATTERNS
+from bylaw.text.redaction.personal import NAMES, find_personal
+from bylaw.text.redaction.secrets import PATTERNS
 
 _SHOWN = 5
 

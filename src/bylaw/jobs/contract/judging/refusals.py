@@ -11,9 +11,9 @@ from __future__ import annotations
 import re2
 
 from bylaw.jobs.contract.judging.judgement import Seen, excerpt
-from bylaw.jobs.diff.refusals import is_refusal, says_refusal
 from bylaw.model.events import Response
 from bylaw.model.live import AgentRun
+from bylaw.text.refusals import is_refusal, says_refusal
 
 _THING = r"(?:request|action|operation|query|prompt|message|instruction|access|command|this|that|it)"
 _TURNED_DOWN = r"(?:denied|refused|rejected|blocked|declined|forbidden|prohibited)"

@@ -1,0 +1,141 @@
+"""The JSON Schema of guard rules, from the same names that read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bylaw.rules.guard.arguments import BOUNDS, MEMBERSHIP, OPERATORS, PRESENCE
+from bylaw.rules.guard.counters import OVER, SECONDS
+from bylaw.rules.guard.enforcement import ACTIONS, MODES
+from bylaw.rules.guard.section import MODES as EXECUTION_MODES
+from bylaw.rules.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
+from bylaw.rules.schema_parts import closed_object
+
+_GROUP = {"$ref": "#/$defs/predicates"}
+_NOT_BOTH: dict[str, Any] = {"not": {"required": ["mode", "shadow"]}}
+
+
+def guard_defs() -> dict[str, Any]:
+    return {"guard": _guard(), "guardRule": _guard_rule(), "predicates": _predicates(), "manifest": _manifest()}
+
+
+def guard_section() -> dict[str, Any]:
+    one = {"$ref": "#/$defs/guard"}
+    return {
+        "anyOf": [one, {"type": "array", "items": one}],
+        "description": "what decides the calls of an agent, or of several",
+    }
+
+
+def enforcement_properties() -> dict[str, Any]:
+    """What a behaviour rule may have too."""
+    return {
+        "then": {"enum": list(ACTIONS), "description": "what happens to a call that the rule is about"},
+        "reason": {**TEXT_SCHEMA, "description": "why; shown to whoever asks about the call"},
+        "mode": {"enum": list(MODES), "default": "enforce", "description": "`shadow` records and never acts"},
+        "shadow": {"type": "boolean", "default": False, "description": "the same as `mode: shadow`"},
+    }
+
+
+def enforcement_together(actions: list[str]) -> list[dict[str, Any]]:
+    """What a behaviour rule's keys demand of each other."""
+    return [
+        {"properties": {"then": {"enum": actions}}},
+        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow")}},
+        _NOT_BOTH,
+    ]
+
+
+def _guard() -> dict[str, Any]:
+    tool = {"type": "object", "anyOf": [{"required": ["id"]}, {"required": ["name"]}]}
+    properties = {
+        "agent": {**TEXT_SCHEMA, "description": "the agent it is for; any where it is left out"},
+        "mode": {
+            "enum": list(EXECUTION_MODES),
+            "default": "request",
+            "description": "whether somebody can be asked: in the mode `request` no rule may pause",
+        },
+        "tools": {
+            "type": "array",
+            "items": {"anyOf": [TEXT_SCHEMA, tool]},
+            "description": "the tools that may be called; every tool where it is left out",
+        },
+        "rules": {"type": "array", "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
+    }
+    return closed_object(properties, required=["rules"])
+
+
+def _guard_rule() -> dict[str, Any]:
+    properties = {
+        "id": {**TEXT_SCHEMA, "description": "the rule's own name"},
+        "when": {**_GROUP, "description": "which attempted calls it is about"},
+        **enforcement_properties(),
+        "inline": {
+            "type": "boolean",
+            "default": False,
+            "description": "whether window counters decide calls too, and not only alert",
+        },
+        "severity": {"$ref": "#/$defs/severity"},
+        "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
+        "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
+    }
+    return {**closed_object(properties, required=["id", "when", "then"]), "allOf": [_NOT_BOTH]}
+
+
+def _predicates() -> dict[str, Any]:
+    groups = {"type": "array", "items": _GROUP}
+    properties = {
+        "tool_name_in": {**TEXTS_SCHEMA, "description": "the tool is one of these"},
+        "tool_name_regex": {**TEXT_SCHEMA, "description": "the tool's name has a match of this pattern"},
+        **{key: _one_or_several(_argument(key)) for key in OPERATORS},
+        **{key: _one_or_several(_counter(key)) for key in OVER},
+        "all_of": {**groups, "description": "all of these hold"},
+        "any_of": {**groups, "description": "at least one of these holds"},
+        "not": {**_GROUP, "description": "this does not hold"},
+    }
+    return closed_object(properties, required=[])
+
+
+def _one_or_several(one: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [one, {"type": "array", "items": one}]}
+
+
+def _argument(key: str) -> dict[str, Any]:
+    path = {"path": {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `body.to`, `recipients.*`"}}
+    if key in PRESENCE:
+        return {"anyOf": [TEXT_SCHEMA, closed_object(path, required=["path"])]}
+    if key == "arg_regex":
+        return closed_object({**path, "pattern": TEXT_SCHEMA}, required=["path", "pattern"])
+    if key in MEMBERSHIP:
+        both = closed_object({**path, "values": {"type": "array"}, "value": {"type": "array"}}, required=["path"])
+        return {**both, "oneOf": [{"required": ["values"]}, {"required": ["value"]}]}
+    value = {"type": "number"} if key in BOUNDS else {}
+    return closed_object({**path, "value": value}, required=["path", "value"])
+
+
+def _counter(key: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "tool": {**TEXT_SCHEMA, "description": "count only this tool"},
+        "value": {"type": "integer", "minimum": 0, "description": "more attempts than this"},
+    }
+    if OVER[key] != "window":
+        return closed_object(properties, required=["value"])
+    seconds = {"type": "number", "exclusiveMinimum": 0, "description": "how far the window reaches back"}
+    window = closed_object({**properties, **dict.fromkeys(SECONDS, seconds)}, required=["value"])
+    return {**window, "oneOf": [{"required": [name]} for name in SECONDS]}
+
+
+def _manifest() -> dict[str, Any]:
+    version = {
+        "type": "object",
+        "properties": {
+            "anomalyControl": {"type": "boolean"},
+            "rules": {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
+        },
+    }
+    return {
+        "type": "object",
+        "description": "an agent manifest; what else it holds is not read",
+        "properties": {"versions": {"type": "array", "items": version}, "rules": False, "guard": False},
+        "required": ["versions"],
+    }

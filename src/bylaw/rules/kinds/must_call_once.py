@@ -1,0 +1,25 @@
+"""The tool is called exactly once.
+
+Vacuous when no turn matches `when`. One finding at the end if there was no call, and one for each call after the
+first. With `when`, only calls on matching turns count.
+"""
+
+from __future__ import annotations
+
+from bylaw.model.demand import Calls, Tally
+from bylaw.rules.param_types import TOOLS
+from bylaw.rules.params import Param, Values
+
+PARAMS = (Param("tool", TOOLS, "the tool to call once: a name, a glob, or a list", required=True),)
+
+EXAMPLE = """\
+- id: charge-once
+  kind: must_call_once
+  scope: session
+  params:
+    tool: charge_card
+"""
+
+
+def lower(params: Values) -> Tally:
+    return Tally(Calls(params["tool"]), at_most=1, at_least=1, each_excess=True)

@@ -1,0 +1,26 @@
+"""The text appears in at least one response.
+
+Vacuous when no turn matches `when`. One finding, at the end. With `when`, only responses of matching turns are
+searched.
+"""
+
+from __future__ import annotations
+
+from bylaw.model.demand import Sometime
+from bylaw.rules.params import Values
+from bylaw.rules.text_match import TEXT_PARAMS, text_has
+
+PARAMS = TEXT_PARAMS
+
+EXAMPLE = """\
+- id: says-it-is-an-assistant
+  kind: must_include_text
+  scope: session
+  params:
+    text: automated assistant
+    ignore_case: true
+"""
+
+
+def lower(params: Values) -> Sometime:
+    return Sometime(text_has(params))

@@ -1,0 +1,39 @@
+"""The text of every response is JSON that the schema accepts.
+
+The text must be JSON by RFC 8259: `NaN` and `Infinity` are not. Turns that call tools and say nothing are skipped.
+A `$ref` to another file or address is refused, and patterns must do without look-around and back-references.
+
+Vacuous when no response has text. One finding per response, naming the path in it that is at fault. With `when`, only
+matching turns are judged.
+"""
+
+from __future__ import annotations
+
+from bylaw.model.demand import Always, FitsSchema
+from bylaw.rules.param_types import SCHEMA, SCHEMA_PATH
+from bylaw.rules.params import Param, Values
+
+PARAMS = (
+    Param(
+        "schema",
+        SCHEMA,
+        "the JSON Schema, written out or as the path of a file (relative to the rule file)",
+        required=True,
+        instead={"schema_path": SCHEMA_PATH},
+    ),
+)
+
+EXAMPLE = """\
+- id: structured-decision
+  kind: must_match_json_schema
+  params:
+    schema:
+      type: object
+      required: [decision]
+      properties:
+        decision: { enum: [approve, deny] }
+"""
+
+
+def lower(params: Values) -> Always:
+    return Always(FitsSchema(params["schema"]))

@@ -1,0 +1,279 @@
+"""YAML text → located nodes.
+
+libyaml's events are folded into a tree on a stack of our own: PyYAML's composer recurses in C, where nesting that is
+deep enough ends the process instead of raising.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from bylaw.rules.json_numbers import OutOfRange
+from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
+from bylaw.rules.located_problems import check_count, check_depth, report_duplicate_key
+from bylaw.rules.problems import Problems, Unreadable
+from bylaw.rules.source import Source
+from bylaw.rules.words import as_json, quote
+from bylaw.rules.yaml_errors import report_syntax_error
+from bylaw.rules.yaml_scalars import legacy, resolve
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\ufeff")
+# Each handle is compared with all the others, so a file full of these would take hours.
+_TAG_DIRECTIVE = re.compile(r"^%TAG\b[^\r\n]*", re.MULTILINE)
+_ANCHOR = re.compile(r"&[^\s,\[\]{}]+\s*")
+
+
+def parse_yaml(source: Source, problems: Problems) -> Node | None:
+    """The one document of the text; None where nothing can be made of it."""
+    return next(iter(parse_yaml_documents(source, problems)), None)
+
+
+def parse_yaml_documents(
+    source: Source, problems: Problems, several: Callable[[Node], bool] = lambda document: False
+) -> list[Node]:
+    """Every document of the text; none where nothing can be made of it. `several`: whether more may follow one."""
+    try:
+        _refuse_early(source, problems)
+        return _Builder(source, problems, several).build()
+    except Unreadable:
+        return []
+
+
+def _refuse_early(source: Source, problems: Problems) -> None:
+    """What libyaml would report without a usable place, or only after too long."""
+    if found := _FORBIDDEN.search(source.text):
+        problems.error(
+            code="yaml-syntax",
+            message=f"the character U+{ord(found[0]):04X} is not allowed in YAML",
+            at=Located(source, found.start(), found.end()),
+            help='inside double quotes it can be written as an escape, such as `"\\u0007"`',
+        )
+        raise Unreadable
+    if found := _TAG_DIRECTIVE.search(source.text):
+        problems.error(
+            code="yaml-tag",
+            message=f"tags are not read here: {quote(found[0])}",
+            at=Located(source, found.start(), found.end()),
+            help="remove the line",
+        )
+        raise Unreadable
+
+
+class _Frame(Struct):
+    """A list or mapping that is still open."""
+
+    node: ListNode | MapNode
+    anchor: str | None
+    key: ScalarNode | None = None
+    """the key whose value comes next"""
+    drop: bool = False
+    """the value that comes next has no usable key"""
+    size: int = 1
+    height: int = 1
+
+
+class _Anchored(Struct):
+    node: Node
+    size: int
+    height: int
+
+
+class _Builder:
+    """Folds events into a tree; one method per event."""
+
+    def __init__(self, source: Source, problems: Problems, several: Callable[[Node], bool]) -> None:
+        self.source = source
+        self.problems = problems
+        self.several = several
+        self.before: list[Node] = []
+        self.stack: list[_Frame] = []
+        self.anchors: dict[str, _Anchored] = {}
+        self.root: Node | None = None
+        self.nodes = 0
+
+    def build(self) -> list[Node]:
+        loader = _Loader(self.source.text)
+        handlers = {
+            yaml.ScalarEvent: self.scalar,
+            yaml.AliasEvent: self.alias,
+            yaml.SequenceStartEvent: self.list_start,
+            yaml.MappingStartEvent: self.map_start,
+            yaml.SequenceEndEvent: self.close,
+            yaml.MappingEndEvent: self.close,
+            yaml.DocumentStartEvent: self.document,
+        }
+        try:
+            while (event := loader.get_event()) is not None:
+                if handler := handlers.get(type(event)):
+                    handler(event)
+        except _SecondDocument:
+            pass
+        except yaml.YAMLError as error:
+            report_syntax_error(error, self.source, self.problems)
+            raise Unreadable from None
+        finally:
+            loader.dispose()
+        return self.before if self.root is None else [*self.before, self.root]
+
+    # events
+
+    def document(self, event: Any) -> None:
+        if self.root is None:
+            return
+        if self.several(self.root):
+            self.before.append(self.root)
+            self.root, self.anchors = None, {}
+            return
+        self.problems.error(
+            code="multiple-documents",
+            message="a second document starts here; a rule file holds one",
+            at=self._at(event),
+            help="put each document in a file of its own, or join their rules under one `rules:`",
+        )
+        raise _SecondDocument
+
+    def scalar(self, event: Any) -> None:
+        at = self._at(event)
+        self._count(1, at)
+        self._check_tag(event, at)
+        quoted = bool(event.style)
+        node = ScalarNode(self.source, at.start, at.end, event.value or (at.raw if event.tag else ""), quoted)
+        if not quoted and event.tag is None:
+            self._resolve(node, event.value)
+        self._add(node, event.anchor, 1, 0)
+
+    def alias(self, event: Any) -> None:
+        at = Located(self.source, event.start_mark.index, event.end_mark.index)
+        anchored = self.anchors.get(event.anchor) or self._unknown_alias(at)
+        check_depth(len(self.stack) + anchored.height, at, self.problems)
+        if self.stack:
+            self.stack[-1].node.end = at.end
+        self._count(anchored.size, at)
+        self._add(anchored.node, None, anchored.size, anchored.height)
+
+    def list_start(self, event: Any) -> None:
+        at = self._at(event)
+        self._open(ListNode(self.source, at.start, at.end, []), event, at)
+
+    def map_start(self, event: Any) -> None:
+        at = self._at(event)
+        self._open(MapNode(self.source, at.start, at.end, {}), event, at)
+
+    def close(self, event: Any) -> None:
+        frame = self.stack.pop()
+        if event.end_mark.index > event.start_mark.index:  # a bracket; a block has no end of its own
+            frame.node.end = event.end_mark.index
+        self._add(frame.node, frame.anchor, frame.size, frame.height)
+
+    # the tree
+
+    def _open(self, node: ListNode | MapNode, event: Any, at: Located) -> None:
+        self._count(1, at)
+        self._check_tag(event, at)
+        check_depth(len(self.stack) + 1, at, self.problems)
+        self.stack.append(_Frame(node, event.anchor))
+
+    def _add(self, node: Node, anchor: str | None, size: int, height: int) -> None:
+        if anchor is not None:
+            self.anchors[anchor] = _Anchored(node, size, height)
+        if not self.stack:
+            self.root = node
+            return
+        frame = self.stack[-1]
+        frame.size += size
+        frame.height = max(frame.height, height + 1)
+        frame.node.end = max(frame.node.end, node.end)
+        self._place(frame, node)
+
+    def _place(self, frame: _Frame, node: Node) -> None:
+        if isinstance(frame.node, ListNode):
+            frame.node.items.append(node)
+        elif frame.drop:
+            frame.drop = False
+        elif frame.key is None:
+            self._take_key(frame, node)
+        else:
+            if node.start == node.end:  # nothing was written: what is empty is best shown at its key
+                node.start, node.end = frame.key.start, frame.key.end
+            frame.node.entries[str(frame.key.value)] = Entry(frame.key, node)
+            frame.key = None
+
+    def _take_key(self, frame: _Frame, node: Node) -> None:
+        assert isinstance(frame.node, MapNode)
+        if not isinstance(node, ScalarNode):
+            self.problems.error(code="bad-key", message=f"a key must be text, not a {node.kind()}", at=node)
+            frame.drop = True
+            return
+        key = ScalarNode(self.source, node.start, node.end, node.value if node.quoted else node.raw, node.quoted)
+        frame.drop = self._refuse_key(frame.node, key)
+        frame.key = None if frame.drop else key
+
+    def _refuse_key(self, mapping: MapNode, key: ScalarNode) -> bool:
+        if key.value == "<<" and not key.quoted:
+            self.problems.error(
+                code="merge-key",
+                message="merge keys are not read here",
+                at=key,
+                help="write the keys out in each rule, so that each can be read on its own",
+            )
+            return True
+        first = mapping.entries.get(str(key.value))
+        if first is None:
+            return False
+        report_duplicate_key(key, first.key, self.problems)
+        return True
+
+    # scalars and places
+
+    def _at(self, event: Any) -> Located:
+        start, end = event.start_mark.index, event.end_mark.index
+        anchor = _ANCHOR.match(self.source.text, start, end) if getattr(event, "anchor", None) else None
+        return Located(self.source, anchor.end() if anchor else start, end)
+
+    def _resolve(self, node: ScalarNode, text: str) -> None:
+        try:
+            node.value = resolve(text)
+            node.legacy = legacy(text)
+        except OutOfRange:
+            node.value = 0  # still a number, so that nothing else is said about it
+            self.problems.error(
+                code="number-range",
+                message=f"the number {quote(text)} is out of range",
+                at=node,
+                help=f"if text is meant, put it in quotes: {as_json(text)}",
+            )
+
+    def _check_tag(self, event: Any, at: Located) -> None:
+        if event.tag is None:
+            return
+        written = re.compile(r"\S*").match(self.source.text, at.start)
+        tag = written[0].rstrip(",]}") if written else ""
+        self.problems.error(
+            code="yaml-tag",
+            message=f"tags are not read here: {quote(tag)}",
+            at=Located(self.source, at.start, at.start + len(tag)),
+            help=f"if text is meant, put it in quotes: {as_json(tag)}; otherwise remove the tag",
+        )
+
+    def _unknown_alias(self, at: Located) -> _Anchored:
+        self.problems.error(
+            code="unknown-alias",
+            message=f"the alias {quote(at.raw)} names nothing above it",
+            at=at,
+            help=f"if text is meant, put it in quotes: {as_json(at.raw)}",
+        )
+        return _Anchored(ScalarNode(self.source, at.start, at.end, at.raw, quoted=True), 1, 0)
+
+    def _count(self, values: int, at: Located) -> None:
+        self.nodes += values
+        check_count(self.nodes, at, self.problems)
+
+
+class _SecondDocument(Exception):
+    """The first document is complete; the rest is not read."""

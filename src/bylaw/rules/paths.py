@@ -1,0 +1,177 @@
+"""Paths into a turn.
+
+    path    = root "." field { "." segment } | alias { "." segment }
+    root    = "request" | "response"
+    alias   = "model" | "stop_reason"
+    segment = "*"            any element of a list, any value of a mapping
+            | index          digits, with "-" counting from the end
+            | key            where "\\." is a dot, "\\*" a star and "\\\\" a backslash
+
+A path that no turn can ever have is refused: a rule on it would never fire, and nobody would notice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from bylaw.model.condition import ALIASES, FIELDS, Path
+from bylaw.rules.words import listing, near, quote
+
+MAX_SEGMENTS = 64
+"""traces are not nested deeper"""
+
+PLAIN_FIELDS = frozenset({"latency_ms", "model", "stop_reason", "text"})
+"""fields that hold one value, so that nothing stands below them"""
+LIST_FIELDS = frozenset({"content", "messages", "tool_calls", "tools"})
+
+_SEGMENT = re.compile(r"(?:\\.|[^.\\])*(\\$)?", re.DOTALL)
+_BAD_ESCAPE = re.compile(r"\\[^.*\\]|\\$")
+_BARE_STAR = re.compile(r"(?:\\.|[^*\\])*\*", re.DOTALL)
+_UNESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_INDEX = re.compile(r"-?[0-9]+")
+
+
+class BadPath(Exception):
+    """Not a path; the arguments make the diagnostic."""
+
+    def __init__(self, *, code: str, message: str, help: str | None = None) -> None:
+        self.code = code
+        self.message = message
+        self.help = help
+
+
+class Part(Struct):
+    raw: str
+    """as written, escapes and all"""
+    name: str | None
+    """None is the wildcard"""
+
+
+_Parts: TypeAlias = list[Part]
+
+
+def parse_path(text: str) -> Path:
+    """The path, or BadPath."""
+    parts = split_path(text)
+    root, field, rest = _locate(parts)
+    _check_rest(root, field, rest)
+    return Path(text=text, root=root, field=field, rest=tuple(part.name for part in rest))
+
+
+def split_path(text: str) -> list[Part]:
+    """What stands between the dots, whatever the path leads into; or BadPath."""
+    return [_part(raw, text) for raw in _split(text)]
+
+
+def path_pattern() -> str:
+    """The same as a regular expression, for editors."""
+    fields = [_field_pattern(root, field) for root, fields in FIELDS.items() for field in fields]
+    return f"^({'|'.join([*ALIASES, *fields])})$"
+
+
+def _field_pattern(root: str, field: str) -> str:
+    if field in PLAIN_FIELDS:
+        return rf"{root}\.{field}"
+    below = r"\.(\*|-?[0-9]+)(\..+)?" if field in LIST_FIELDS else r"\..+"
+    return rf"{root}\.{field}({below})?"
+
+
+def _split(text: str) -> list[str]:
+    raws, at = [], 0
+    while at <= len(text):
+        found = _SEGMENT.match(text, at)
+        assert found is not None
+        raws.append(found[0])
+        at = found.end() + 1
+        if len(raws) > MAX_SEGMENTS:
+            raise BadPath(code="bad-path", message=f"the path has more than {MAX_SEGMENTS} parts")
+    return raws
+
+
+def _part(raw: str, text: str) -> Part:
+    if raw == "*":
+        return Part(raw, None)
+    if not raw:
+        raise BadPath(code="bad-path", message=f"the path {quote(text)} has an empty part", help="remove the extra dot")
+    if found := _BAD_ESCAPE.search(raw.replace("\\\\", "..")):
+        message = f"{quote(found[0])} is no escape in a path"
+        raise BadPath(
+            code="bad-path", message=message, help="`\\.` is a dot, `\\*` a star and `\\\\` a backslash in a key"
+        )
+    if _BARE_STAR.match(raw):
+        raise BadPath(
+            code="bad-path", message="`*` must stand alone between dots", help="for a star in a key write `\\*`"
+        )
+    return Part(raw, _UNESCAPE.sub(r"\1", raw))
+
+
+def _locate(parts: _Parts) -> tuple[str, str, _Parts]:
+    first = parts[0].name or "*"
+    if first in ALIASES:
+        root, field = ALIASES[first]
+        return root, field, parts[1:]
+    if first not in FIELDS:
+        raise BadPath(code="unknown-path", message=f"no turn has {quote(first)}", help=_root_help(parts))
+    if len(parts) == 1:
+        raise BadPath(code="unknown-path", message=f"{quote(first)} alone names no value", help=_field_help(first))
+    field = parts[1].name or "*"
+    if field not in FIELDS[first]:
+        raise BadPath(code="unknown-path", message=f"a {first} has no {quote(field)}", help=_field_help(first, parts))
+    return first, field, parts[2:]
+
+
+def _check_rest(root: str, field: str, rest: _Parts) -> None:
+    """Refuse what can never be found below `field`."""
+    if not rest:
+        return
+    whole = f"{root}.{field}"
+    if field in PLAIN_FIELDS:
+        raise BadPath(code="unknown-path", message=f"nothing stands below `{whole}`", help=f"write `{whole}`")
+    if field in LIST_FIELDS and rest[0].name is not None and not _INDEX.fullmatch(rest[0].name):
+        meant = ".".join([whole, "*", *(part.raw for part in rest)])
+        raise BadPath(code="unknown-path", message=f"`{whole}` is a list", help=f"did you mean {quote(meant)}?")
+    if field == "tool_calls" and len(rest) > 1 and rest[1].name not in (None, *CALL_KEYS):
+        match = near(rest[1].name or "", CALL_KEYS, {"args": "arguments", "input": "arguments", "tool": "name"})
+        call = [whole, rest[0].raw, match or "name", *(part.raw for part in rest[2:])]
+        help = _meant(call) if match else f"a call has {listing(list(CALL_KEYS))}"
+        raise BadPath(code="unknown-path", message=f"a call has no {quote(rest[1].name or '')}", help=help)
+
+
+CALL_KEYS = ("arguments", "id", "name")
+"""what a call shows to a path"""
+
+
+def _root_help(parts: _Parts) -> str:
+    first = parts[0].name or "*"
+    below = {field: root for root in reversed(FIELDS) for field in FIELDS[root]}
+    if first in below:
+        return _meant([below[first], *(part.raw for part in parts)])
+    if match := near(first, [*FIELDS, *ALIASES]):
+        return _meant([match, *(part.raw for part in parts[1:])])
+    return f"a path starts with {listing([*FIELDS, *ALIASES], last='or')}"
+
+
+def _field_help(root: str, parts: _Parts | None = None) -> str:
+    if parts and (match := near(parts[1].name or "*", FIELDS[root], _FIELD_WORDS[root])):
+        return _meant([root, match, *(part.raw for part in parts[2:])])
+    return f"a {root} has {listing(FIELDS[root])}"
+
+
+def _meant(raws: list[str]) -> str:
+    return f"did you mean {quote('.'.join(raws))}?"
+
+
+_FIELD_WORDS = {
+    "request": {"parameters": "params", "meta": "metadata", "prompt": "messages", "input": "messages"},
+    "response": {
+        "finish_reason": "stop_reason",
+        "latency": "latency_ms",
+        "duration_ms": "latency_ms",
+        "tools": "tool_calls",
+        "tokens": "usage",
+        "output": "text",
+    },
+}

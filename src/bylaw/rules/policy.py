@@ -1,0 +1,177 @@
+"""A rule file's tree → rules, and the guards that hold some of them.
+
+The file is a list of rules, a mapping with the sections `rules:` and `guard:`, or an agent manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.model.guarding import GuardPolicy
+from bylaw.model.rule import Rule
+from bylaw.rules.fields import Fields
+from bylaw.rules.guard.enforcement import Item
+from bylaw.rules.guard.guards import Guard, policies, refuse_pauses, rules_of
+from bylaw.rules.guard.manifest import is_manifest, read_manifests
+from bylaw.rules.guard.section import read_guards
+from bylaw.rules.items import read_items
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
+from bylaw.rules.params import Context
+from bylaw.rules.problems import Problems
+from bylaw.rules.readers import report_wrong_type
+from bylaw.rules.rule_fields import Ids
+from bylaw.rules.words import listing
+
+PLAIN_KEYS = ("apiVersion", "version")
+"""accepted and not read: other tools ask for them"""
+
+CONTRACT = "contract"
+BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
+"""sections that mean something only beside a contract"""
+
+OTHERS = ("ci", "scoring")
+"""sections for other commands"""
+
+NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")
+"""sections of formats we read, for things we do not do"""
+
+_KEY_WORDS = {"api_version": "apiVersion", "guards": "guard", "policies": "rules", "policy": "rules"}
+_HINTS = {key: f"put `{key}` and its rules under `guard:`" for key in ("mode", "tools")}
+
+
+class _Contents(Struct, frozen=True):
+    """What a file holds for the commands that read rules."""
+
+    items: list[Item] = []
+    guards: list[Guard] = []
+    source: Any = None
+    """the file as JSON, where rules stand outside of guards"""
+
+
+def read_policy(documents: Sequence[Node], context: Context, ids: Ids) -> list[Rule]:
+    """The usable rules, those of guards too; everything wrong with the others is reported."""
+    contents = _read(documents, context, ids)
+    for guard in contents.guards:
+        for id, place in guard.ids.items():
+            ids.setdefault(id, place)
+    return [item.rule for item in contents.items] + rules_of(contents.guards)
+
+
+def holds_contract(documents: Sequence[Node]) -> bool:
+    root = documents[0]
+    return isinstance(root, MapNode) and CONTRACT in root.entries
+
+
+def read_guard_policies(documents: Sequence[Node], context: Context) -> list[GuardPolicy]:
+    """What decides calls: the guards, or the rules with `then` of a file without any."""
+    contents = _read(documents, context, {})
+    made = policies(contents.guards, contents.items, contents.source)
+    if not any(policy.rules for policy in made):
+        _warn_nothing_decides(documents[0], context)
+    return made
+
+
+def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
+    contents = _read_documents(documents, context, ids)
+    for guard in contents.guards:
+        refuse_pauses(guard, contents.items, context.problems)
+    return contents
+
+
+def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
+    root = documents[0]
+    if any(map(is_manifest, documents)):
+        return _Contents(guards=read_manifests(documents, context, ids))
+    if isinstance(root, ListNode):
+        return _Contents(items=_read_rules(root, context, ids), source=plain(root))
+    if not isinstance(root, MapNode):
+        report_wrong_type(root, "a rule file", "a list of rules or a mapping with `rules:`", context.problems)
+        return _Contents()
+    return _read_mapping(root, context, ids)
+
+
+def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
+    if root.entries.keys().isdisjoint(("rules", "guard")) and "kind" in root.entries:
+        _report_single_rule(root, context)
+        return _Contents()
+    fields = Fields(root, context.problems, what="a rule file")
+    rules, guard = fields.take("rules"), fields.take("guard")
+    for key in PLAIN_KEYS:
+        fields.take(key)
+    others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
+    if rules is None and guard is None and not others:
+        fields.missing(("rules",), help="write the rules as a list under it")
+    fields.finish(synonyms=_KEY_WORDS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
+    if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
+        _warn_no_rules(root, others, context)
+    items = _read_section(rules, context, ids) if rules else []
+    return _Contents(items, read_guards(guard, context, ids) if guard else [], plain(root))
+
+
+def _take_section(key: str, fields: Fields) -> bool:
+    """Take a section that holds no rules, and say so where no command reads it."""
+    entry = fields.entry(key)
+    if entry is None:
+        return False
+    if key in BESIDE_CONTRACT and CONTRACT not in fields.node.entries:
+        fields.problems.warn(
+            code="section-not-checked",
+            message=f"the section `{key}` is read only beside `contract`, and there is none",
+            at=entry.key,
+            help="write what must hold under `contract:`, or remove the section",
+        )
+    elif key in NOT_RUN:
+        _warn_not_run(key, entry, fields.problems)
+    return True
+
+
+def _warn_not_run(key: str, entry: Entry, problems: Problems) -> None:
+    seeded = key == "advanced" and isinstance(entry.value, MapNode) and "seed" in entry.value.entries
+    problems.warn(
+        code="section-not-run",
+        message=f"the section `{key}` is not one that Bylaw runs",
+        at=entry.key,
+        help="the seed of a contract stands in it: `contract: {seed: …}`" if seeded else None,
+    )
+
+
+def _read_section(node: Node, context: Context, ids: Ids) -> list[Item]:
+    if not isinstance(node, ListNode):
+        report_wrong_type(node, "`rules`", "a list", context.problems, help="start each rule with `- `")
+        return []
+    return _read_rules(node, context, ids)
+
+
+def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Item]:
+    if not node.items:
+        context.problems.warn(code="no-rules", message="the list of rules is empty", at=node)
+    return read_items(node, context, ids)
+
+
+def _warn_no_rules(root: MapNode, others: list[str], context: Context) -> None:
+    if others:
+        message = f"the file has no `rules`, only {listing(others)}"
+        context.problems.warn(code="no-rules", message=message, at=root.first_key)
+
+
+def _warn_nothing_decides(root: Node, context: Context) -> None:
+    if any(problem.is_error or problem.code == "no-rules" for problem in context.problems.all):
+        return
+    context.problems.warn(
+        code="no-rules",
+        message="no rule here says what happens to a call",
+        at=root.first_key if isinstance(root, MapNode) else root,
+        help="give a rule `then: block`, say",
+    )
+
+
+def _report_single_rule(root: MapNode, context: Context) -> None:
+    context.problems.error(
+        code="missing-key",
+        message="a rule file needs the key `rules`",
+        at=root.first_key,
+        help="this looks like one rule: put `rules:` above it and start it with `- `",
+    )

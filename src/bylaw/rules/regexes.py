@@ -1,0 +1,76 @@
+"""Patterns, checked when the rule is read. RE2 matches in linear time, so no pattern can hang a check."""
+
+from __future__ import annotations
+
+import re
+
+from bylaw.rules.problems import Place, Problems
+from bylaw.rules.words import quote
+
+_NOT_IN_RE2 = {
+    "look-around": re.compile(r"\(\?<?[=!]"),
+    "back-references": re.compile(r"\\[1-9]|\(\?P=|\\k[<{']"),
+    "atomic groups or possessive repetition": re.compile(r"\(\?>|[*+?}]\+"),
+}
+# Two backslashes before what is an escape with one: `\\d`, `\\.`. Not `\\Windows`: a letter after a class is a name.
+_DOUBLED = re.compile(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
+_REASONS = (
+    ("invalid perl operator", "unknown group"),
+    ("invalid escape sequence", "unknown escape"),
+    ("invalid character class range", "unknown or reversed character class"),
+    ("no argument for repetition operator", "nothing to repeat before"),
+    ("bad repetition operator", "repetition of a repetition"),
+    ("pattern too large", "the pattern is too large"),
+)
+
+
+def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
+    """Whether RE2 takes the pattern; if not, why."""
+    import re2  # not needed to load rules without patterns
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        problems.error(
+            code="bad-regex",
+            message=f"{quote(pattern)} is no regular expression: {_reason(error)}",
+            at=at,
+            help=_help(pattern),
+        )
+        return False
+    _warn_doubled(pattern, at, problems)
+    return True
+
+
+def _warn_doubled(pattern: str, at: Place, problems: Problems) -> None:
+    found = _DOUBLED.search(pattern)
+    if not found:
+        return
+    problems.warn(
+        code="doubled-backslash",
+        message=f"{quote(found[0])} matches a backslash and then {quote(found[0][2:])}",
+        at=at,
+        help=f"write {quote(_DOUBLED.sub(_single, pattern))}; if a backslash is meant, write `[\\\\]` to say so",
+    )
+
+
+def _single(doubled: re.Match[str]) -> str:
+    return doubled[0][1:]
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0] if error.args else b""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    reason, _, part = text.partition(": ")
+    for theirs, ours in _REASONS:
+        reason = reason.replace(theirs, ours)
+    return f"{reason} {quote(part)}" if part else reason
+
+
+def _help(pattern: str) -> str | None:
+    for feature, used in _NOT_IN_RE2.items():
+        if used.search(pattern):
+            return f"RE2 has no {feature}, which is what keeps matching fast; write the pattern without"
+    return None

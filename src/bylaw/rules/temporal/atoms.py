@@ -1,0 +1,169 @@
+"""What is true or false at one position.
+
+    atom   = ("tool" | "result") "(" names { "," test } ")"
+           | "stop_reason" "(" name ")" | "agent" "(" names ")"
+           | ("text" | "user") "(" (string | pattern) ")"
+    names  = name { "|" name }
+    name   = string | letters, digits and _ - . : / * ? [ ]
+
+Strings and patterns are in `strings`, tests in `tests`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays
+from bylaw.model.texts import TextHas
+from bylaw.rules.temporal.nodes import Nodes
+from bylaw.rules.temporal.report import Report
+from bylaw.rules.temporal.strings import take_pattern, take_string
+from bylaw.rules.temporal.tests import Tests
+from bylaw.rules.temporal.tokens import PIECE, Scanner, Spot, Token
+from bylaw.rules.words import as_json, quote
+
+ATOMS = ("tool", "result", "stop_reason", "text", "user", "agent")
+
+NAME = re.compile(r"(?:[\w\-.:/*?\]]|\[!?)+")
+_COMPARISON = re.compile(r"[=!<>]+|not\s+in\b|(?:in|contains|matches|present|missing)\b")
+_FORMS = {
+    "tool": "`tool(name)` or `tool(name, args.path = value)`",
+    "result": "`result(name)` or `result(name, result.path = value)`",
+    "stop_reason": "`stop_reason(end_turn)`",
+    "text": '`text("…")` or `text(/…/)`',
+    "user": '`user("…")` or `user(/…/)`',
+    "agent": "`agent(name)`",
+    "seen": "`seen(name)` or `seen(name, result.path = value)`",
+    "count": "`count(formula) > 3`",
+}
+
+_Called: TypeAlias = tuple[tuple[str, ...], tuple[Test, ...]]
+
+
+class Atoms:
+    def __init__(self, scanner: Scanner, nodes: Nodes, report: Report) -> None:
+        self.scanner = scanner
+        self.nodes = nodes
+        self.report = report
+        self.tests = Tests(scanner, nodes, report)
+
+    def take(self, word: Token) -> Atom:
+        """The atom whose first word was just taken."""
+        opening = self.open(word)
+        atom = self._inside(word, opening)
+        return self.nodes.keep(atom, self.scanner.since(word.start))
+
+    def open(self, word: Token) -> Token:
+        opening = self.scanner.take_one_of("(")
+        if opening is None:
+            message = f"{quote(word.text)} stands without parentheses"
+            self.report.stop(word, message=message, help=f"write {_FORMS[word.text]}")
+        return opening
+
+    def close(self, word: Token, opening: Token) -> None:
+        if not self.scanner.take_one_of(")"):
+            self._not_closed(word, opening)
+
+    def result_inside(self, word: Token, opening: Token) -> ResultOf:
+        """What stands in `seen(…)`: a name and tests, or `result(…)` around them."""
+        start = self.scanner.start()
+        inner = self.scanner.take(_RESULT)
+        if inner:
+            return self._result_of(Token(start, start + 6, "result"))
+        names, tests = self._called(word, opening)
+        spot = self.scanner.since(start)
+        text = f"result({self.scanner.written(spot)})"
+        return self.nodes.keep(ResultOf(names, tests, text), spot)
+
+    def _result_of(self, word: Token) -> ResultOf:
+        opening = self.scanner.last
+        assert opening is not None
+        names, tests = self._called(word, Token(opening.end - 1, opening.end, "("))
+        self.close(word, Token(opening.end - 1, opening.end, "("))
+        spot = self.scanner.since(word.start)
+        return self.nodes.keep(ResultOf(names, tests, self.scanner.written(spot)), spot)
+
+    def _inside(self, word: Token, opening: Token) -> Atom:
+        if word.text in ("tool", "result"):
+            names, tests = self._called(word, opening)
+            text = self._end(word, opening)
+            return ToolIs(names, tests, text) if word.text == "tool" else ResultOf(names, tests, text)
+        if word.text in ("text", "user"):
+            probe = self._probe(word, opening)
+            text = self._end(word, opening)
+            return Says(probe, text) if word.text == "text" else UserSays(probe, text)
+        names = self._names(word, opening)
+        spot = self.scanner.since(opening.end)
+        if word.text == "stop_reason" and len(names) > 1:
+            help = f"write {quote(' | '.join(f'stop_reason({name})' for name in names))}"
+            self.report.error(spot, code="formula-syntax", message="`stop_reason` takes one reason", help=help)
+        text = self._end(word, opening)
+        return StopsFor(names[0], text) if word.text == "stop_reason" else AgentIs(names, text)
+
+    def _end(self, word: Token, opening: Token) -> str:
+        self.close(word, opening)
+        return self.scanner.written(self.scanner.since(word.start))
+
+    # what stands inside
+
+    def _called(self, word: Token, opening: Token) -> _Called:
+        names = self._names(word, opening)
+        if comparison := self.scanner.peek(_COMPARISON):
+            self.report.stop(
+                comparison,
+                message=f"{quote(comparison.text)} stands where the name of a tool ends",
+                help=f"name the tool first: `{word.text}(*, args.path = value)` is any tool",
+            )
+        tests = []
+        while comma := self.scanner.take_one_of(","):
+            tests.append(self.tests.take(comma))
+        return names, tuple(tests)
+
+    def _names(self, word: Token, opening: Token) -> tuple[str, ...]:
+        names = [self._name(word, opening)]
+        while bar := self.scanner.take_one_of("|", "||"):
+            names.append(self._name(word, bar))
+        return tuple(names)
+
+    def _name(self, word: Token, after: Token) -> str:
+        start = self.scanner.start()
+        quoted = take_string(self.scanner, self.report)
+        if quoted == "":
+            self.report.stop(self.scanner.since(start), code="empty-value", message="the name is empty")
+        if quoted is not None:
+            return quoted
+        name = self.scanner.take(NAME)
+        if name is None:
+            any_tool = "; `*` is any tool" if word.text in ("tool", "result", "seen") else ""
+            help = f"write {_FORMS[word.text]}{any_tool}"
+            self.report.stop(Spot(word.start, after.end), message=f"expected a name after `{after.text}`", help=help)
+        return name.text
+
+    def _probe(self, word: Token, opening: Token) -> TextHas:
+        start = self.scanner.start()
+        text = take_string(self.scanner, self.report)
+        if text == "":
+            self.report.stop(self.scanner.since(start), code="empty-value", message="the text is empty")
+        if text is not None:
+            return TextHas(text)
+        pattern = take_pattern(self.scanner, self.report)
+        if pattern is None:
+            bare = self.scanner.peek(NAME)
+            help = f"write `{word.text}({as_json(bare.text)[1:-1]})`" if bare else f"write {_FORMS[word.text]}"
+            self.report.stop(bare or opening, message=f"`{word.text}` takes text in quotes or a pattern", help=help)
+        return pattern
+
+    # problems
+
+    def _not_closed(self, word: Token, opening: Token) -> None:
+        token, last = self.scanner.peek(PIECE), self.scanner.last
+        if token is None or last is None:
+            message = f"this `(` of `{word.text}` is never closed"
+            self.report.stop(opening, message=message, help="close it with `)`")
+        wanted = "`,` or `)`" if word.text in ("tool", "result", "seen") else "`)`"
+        blank = "a name with blanks stands in quotes" if token.start > last.end else None
+        self.report.stop(token, message=f"expected {wanted} before {quote(token.text)}", help=blank)
+
+
+_RESULT = re.compile(r"result\s*\(")

@@ -1,0 +1,130 @@
+"""What parses and still cannot be judged. Every such problem of a formula is reported, not only the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from bylaw.model.temporal import Formula, ResultOf, Seen, Test, ToolIs, Variable, children
+from bylaw.rules.temporal.kept import check_kept
+from bylaw.rules.temporal.parser import Parsed
+from bylaw.rules.temporal.variables import Fixing, survey, variables
+
+
+def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
+    """Whether the formula can be judged over these positions; if not, why."""
+    for part in _parts(parsed.formula):
+        if isinstance(part, ToolIs | ResultOf):
+            _check_atom(part, parsed)
+        elif isinstance(part, Seen) and over == "turns":
+            _refuse_seen(part, parsed)
+    if over == "turns":
+        _refuse_variables(parsed)
+    elif _check_variables(parsed):
+        check_kept(parsed, survey(parsed))
+    return not parsed.report.failed
+
+
+def _parts(formula: Formula) -> Iterator[Formula]:
+    yield formula
+    for child in children(formula):
+        yield from _parts(child)
+
+
+# atoms
+
+
+def _check_atom(atom: ToolIs | ResultOf, parsed: Parsed) -> None:
+    for test in atom.tests:
+        if isinstance(atom, ToolIs) and test.root != "args":
+            _refuse_result(test, atom, parsed)
+        if isinstance(test.value, Variable) and None in test.path:
+            _refuse_wildcard(test, test.value, parsed)
+
+
+def _refuse_result(test: Test, atom: ToolIs, parsed: Parsed) -> None:
+    name = atom.names[0]
+    parsed.report.error(
+        parsed.nodes.spot(test),
+        code="result-in-call",
+        message=f"a call has no `{test.root}` yet",
+        help=f"test it where the result is: `result({name}, {test.text})`",
+    )
+
+
+def _refuse_wildcard(test: Test, variable: Variable, parsed: Parsed) -> None:
+    parsed.report.error(
+        parsed.nodes.spot(test),
+        code="variable-wildcard",
+        message=f"`*` names many values, and `${variable.name}` is one",
+        help="name one value, such as `args.items.0.id`",
+    )
+
+
+def _refuse_seen(seen: Seen, parsed: Parsed) -> None:
+    parsed.report.error(
+        parsed.nodes.spot(seen),
+        code="seen-over-turns",
+        message="`seen` needs positions that are events",
+        help="leave `over: turns` out, or look back at the turns before: `Y O result(…)`",
+    )
+
+
+# variables
+
+
+def _refuse_variables(parsed: Parsed) -> None:
+    for variable in variables(parsed.formula):
+        parsed.report.error(
+            parsed.nodes.spot(variable),
+            code="variable-over-turns",
+            message=f"`${variable.name}` needs positions that are events",
+            help="a turn has many calls, so no one value; leave `over: turns` out",
+        )
+
+
+def _check_variables(parsed: Parsed) -> bool:
+    scopes = survey(parsed)
+    fixings: dict[str, list[Fixing]] = {}
+    for fixing in scopes.fixings:
+        fixings.setdefault(fixing.name, []).append(fixing)
+    for variable in scopes.loose:
+        _refuse_unbound(variable, variable.name in fixings, parsed)
+    loose = {variable.name for variable in scopes.loose}
+    for name, places in fixings.items():
+        if len(places) > 1:
+            _refuse_rebound(places, parsed)
+        elif not places[0].used and name not in loose:
+            _refuse_unused(places[0], parsed)
+    return not parsed.report.failed
+
+
+def _refuse_unbound(variable: Variable, elsewhere: bool, parsed: Parsed) -> None:
+    way = f"fix it further left, with `args.path = ${variable.name}` before `->`, `&` or `,`"
+    parsed.report.error(
+        parsed.nodes.spot(variable),
+        code="unbound-variable",
+        message=f"nothing fixes `${variable.name}` {'where this can see it' if elsewhere else 'before it is compared'}",
+        help=way,
+    )
+
+
+def _refuse_rebound(places: list[Fixing], parsed: Parsed) -> None:
+    name = places[0].name
+    for place in places[1:]:
+        parsed.report.error(
+            place.spots[0],
+            code="rebound-variable",
+            message=f"`${name}` is fixed here once more",
+            help="only the right side of `->` and `&` sees what the left side fixes; otherwise take another name",
+            first=places[0].spots[0],
+        )
+
+
+def _refuse_unused(fixing: Fixing, parsed: Parsed) -> None:
+    parsed.report.error(
+        fixing.spots[0],
+        code="unused-variable",
+        message=f"`${fixing.name}` is fixed and never used",
+        help=f"compare something with it, or test with `present` instead of `= ${fixing.name}`",
+    )

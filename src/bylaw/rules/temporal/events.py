@@ -1,0 +1,217 @@
+"""Events in the readable form: a tool's name, or a mapping that says more. Each becomes one atom of a formula.
+
+| written                                                        | is                                       |
+|----------------------------------------------------------------|------------------------------------------|
+| `issue_refund`, `"delete_*"`, `[a, b]`                         | a call of one of these tools             |
+| `{tool: issue_refund, args: {amount: {">=": 500}}}`            | a call whose arguments pass the tests    |
+| `{result: verify, args: …, returns: {ok: true}, error: false}` | a result, with tests on its content too  |
+| `{text: sorry}`, `{text: "sorr(y|ies)", regex: true}`          | a response with this text                |
+| `{user: cancel}`                                               | a response to a user who said this       |
+| `{stop_reason: max_tokens}`                                    | a response that stopped for this reason  |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.rules.fields import Fields
+from bylaw.rules.located import Entry, MapNode, Node, plain
+from bylaw.rules.param_types import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, TOOLS
+from bylaw.rules.params import Context, Param, ParamType, Values, read_params
+from bylaw.rules.readers import read_json, read_map, report_wrong_type
+from bylaw.rules.temporal.atoms import NAME
+from bylaw.rules.temporal.parser import parse_formula
+from bylaw.rules.temporal.report import Report
+from bylaw.rules.temporal.tests import OPERATOR_WORDS, OPERATORS, PATH
+from bylaw.rules.text_match import TEXT_PARAMS
+from bylaw.rules.words import did_you_mean, listing, quote
+
+_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
+
+Sort: TypeAlias = Literal["tool", "result", "response"]
+
+
+class Event(Struct, frozen=True):
+    sort: Sort
+    names: tuple[str, ...]
+    tests: tuple[str, ...]
+    response: str
+    """the atom of a response, which has no names"""
+    plain: Any
+    """as JSON"""
+
+    def written(self, *more: str, sort: Sort | None = None) -> str:
+        """The atom, with further tests."""
+        if self.sort == "response":
+            return self.response
+        return f"{sort or self.sort}({self.inside(*more)})"
+
+    def inside(self, *more: str) -> str:
+        names = " | ".join(write_name(name) for name in self.names)
+        return ", ".join([names, *self.tests, *more])
+
+    def meets(self, other: Event) -> bool:
+        """Whether one position can be both."""
+        if self.sort != other.sort:
+            return False
+        if self.sort == "response":
+            return True
+        return any(_overlap(one, two) for one in self.names for two in other.names)
+
+
+def read_event(node: Node, name: str, context: Context) -> Event | None:
+    if not isinstance(node, MapNode):
+        names = TOOLS.read(node, name, context)
+        return None if names is None else Event("tool", names, (), "", list(names))
+    given = [sort for sort in _SORTS if sort in node.entries]
+    if len(given) != 1:
+        _refuse_sorts(node, name, given, context)
+        return None
+    sort = given[0]
+    values = read_params(node, _SORTS[sort], context, what=f"{quote(name)} with `{sort}`")
+    if values is None:
+        return None
+    return _event(sort, values, plain(node))
+
+
+def write_name(name: str) -> str:
+    return name if NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def _event(sort: str, values: Values, written: Any) -> Event:
+    if sort in ("tool", "result"):
+        tests = (*values.get("args", ()), *values.get("returns", ()))
+        failed = values.get("error")
+        error = () if failed is None else (f"error = {json.dumps(failed)}",)
+        return Event("tool" if sort == "tool" else "result", values[sort], (*tests, *error), "", written)
+    if sort == "stop_reason":
+        reasons = [f"stop_reason({write_name(reason)})" for reason in values[sort]]
+        text = reasons[0] if len(reasons) == 1 else f"({' | '.join(reasons)})"
+        return Event("response", (), (), text, written)
+    return Event("response", (), (), f"{sort}({_write_text(values[sort], values)})", written)
+
+
+def _write_text(text: str, values: Values) -> str:
+    if not values["regex"] and not values["ignore_case"]:
+        return json.dumps(text, ensure_ascii=False)
+    return write_pattern(text if values["regex"] else re.escape(text)) + ("i" if values["ignore_case"] else "")
+
+
+def write_pattern(pattern: str) -> str:
+    escaped = _SLASH.sub(lambda found: found[1] or "\\/", pattern)
+    return f"/{escaped}/"
+
+
+def _overlap(one: str, two: str) -> bool:
+    """Whether a name can fit both; two globs are taken to overlap."""
+    globs = [name for name in (one, two) if any(sign in name for sign in "*?[")]
+    return one == two or len(globs) == 2 or fnmatchcase(one, two) or fnmatchcase(two, one)
+
+
+# tests on arguments and content
+
+
+def _read_tests(root: str) -> ParamType:
+    def read(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
+        mapping = read_map(node, name, context.problems)
+        if mapping is None:
+            return None
+        tests = [_tests(root, path, entry, context) for path, entry in mapping.entries.items()]
+        return None if None in tests else tuple(text for some in tests if some for text in some)
+
+    return ParamType(read, {"type": "object"})
+
+
+def _tests(root: str, path: str, entry: Entry, context: Context) -> list[str] | None:
+    if not PATH.fullmatch(f"{root}.{path}"):
+        help = "parts stand between single dots; a part with blanks stands in double quotes"
+        context.problems.error(code="bad-path", message=f"{quote(path)} is no path", at=entry.key, help=help)
+        return None
+    found = [_test(f"{root}.{path}", op, value, context) for op, value in _comparisons(entry, context)]
+    return None if not found or None in found else [text for text in found if text]
+
+
+def _comparisons(entry: Entry, context: Context) -> Iterator[tuple[str, Node]]:
+    if not isinstance(entry.value, MapNode):
+        yield "=", entry.value
+        return
+    if not entry.value.entries:
+        report_wrong_type(entry.value, quote(str(entry.key.value)), "a value or `{operator: value}`", context.problems)
+    for op, one in entry.value.entries.items():
+        if op in OPERATORS:
+            yield op, one.value
+        else:
+            context.problems.error(
+                code="unknown-operator",
+                message=f"unknown operator {quote(op)}",
+                at=one.key,
+                help=did_you_mean(op, OPERATORS, OPERATOR_WORDS),
+            )
+            yield "", one.value
+
+
+def _test(path: str, op: str, node: Node, context: Context) -> str | None:
+    """The test as text, read once here so that what is wrong with it is shown where it stands."""
+    if not op:
+        return None
+    if op in ("present", "missing"):
+        there = FLAG.read(node, op, context)
+        return None if there is None else f"{path} {'present' if there is (op == 'present') else 'missing'}"
+    text = f"{path} {op} {_write_value(op, read_json(node, context.problems))}"
+    parsed = parse_formula(f"result(*, {text})", Report(context.problems, lambda spot: node))
+    return text if parsed else None
+
+
+def _write_value(op: str, value: Any) -> str:
+    if op == "matches" and isinstance(value, str):
+        return write_pattern(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+_ERROR = Param("error", FLAG, "whether the result is an error")
+_ARGS = Param("args", _read_tests("args"), "tests on the arguments: `{path: value}` or `{path: {operator: value}}`")
+_RETURNS = Param("returns", _read_tests("result"), "tests on the content, written like those on `args`")
+_SORTS: dict[str, tuple[Param, ...]] = {
+    "tool": (Param("tool", TOOLS, "the tool", required=True), _ARGS),
+    "result": (Param("result", TOOLS, "the tool", required=True), _ARGS, _RETURNS, _ERROR),
+    "text": TEXT_PARAMS,
+    "user": (Param("user", TEXT_PARAMS[0].type, "the text to look for", required=True), *TEXT_PARAMS[1:]),
+    "stop_reason": (Param("stop_reason", TOOLS, "the reason, or a list", required=True),),
+}
+
+
+def _refuse_sorts(node: MapNode, name: str, given: Sequence[str], context: Context) -> None:
+    fields = Fields(node, context.problems, what=quote(name))
+    if len(given) > 1:
+        message, at = f"{quote(name)} is {listing(given)} at once", node.entries[given[1]].key
+        context.problems.error(code="unclear-temporal", message=message, at=at, help="an event is one of them")
+        return
+    help = "an event is a tool's name, or a mapping such as `{tool: name, args: {path: value}}`"
+    fields.missing(tuple(_SORTS), help=help)
+    for key in ("args", "returns", "error", "regex", "ignore_case", *_SORTS):
+        fields.take(key)
+    fields.finish(synonyms={"name": "tool", "tool_name": "tool", "call": "tool", "output": "returns"})
+
+
+def event_schema() -> dict[str, Any]:
+    """The JSON Schema of what `read_event` accepts."""
+    return {"anyOf": [TEXT_SCHEMA, TEXTS_SCHEMA["anyOf"][1], *(_sort_schema(params) for params in _SORTS.values())]}
+
+
+def _sort_schema(params: tuple[Param, ...]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {param.name: dict(param.type.json_schema) for param in params},
+        "patternProperties": {"^x-": {}},
+        "required": [param.name for param in params if param.required],
+        "additionalProperties": False,
+    }
+
+
+EVENT = ParamType(read_event, {"$ref": "#/$defs/event"}, plain=lambda event: event.plain)

@@ -1,0 +1,131 @@
+"""Patterns: the property specification patterns of Dwyer, Avrunin and Corbett, for traces that end.
+
+| pattern            | says of the scope                                          |
+|--------------------|------------------------------------------------------------|
+| `absence`          | no p                                                       |
+| `existence`        | a p                                                        |
+| `universality`     | nothing but p                                              |
+| `precedence`       | every p has an s before it                                 |
+| `response`         | every p has an s after it                                  |
+| `chain_precedence` | every p has an s and then a t before it                    |
+| `chain_response`   | every p has an s and then a t after it                     |
+| `bounded_count`    | at most n p                                                |
+
+`FORMULAS` has the formula of each in each scope. Wherever it can, a formula looks back under one `G`, so that each
+position is judged by itself and a call can be judged before it is made. `first r` and `open` stand for
+
+    first r = r & !Y O r              the first r
+    open    = !r S (q & !r)           after a q, with no r since
+
+A p at the very position of its s counts as preceded and as answered; at the position of the r that ends a stretch it
+is outside. After Q, `precedence` speaks of the first q, as all the others do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from bylaw.rules.temporal.events import Event
+
+MOST_IN_STRETCH = 10
+"""`bounded_count` between two events is written out event by event"""
+
+_NO_CHAIN = "((!t & !r) S (!r & ({0} | Y ((!s & !r) S ({0} & !s & !r)))))"
+"""since {0}, and with no r since, no t came after an s"""
+
+FORMULAS: dict[str, dict[str, str]] = {
+    "absence": {
+        "global": "G !p",
+        "before": "G (first r -> !Y O p)",
+        "after": "G (p -> !O q)",
+        "between": "G (r -> !Y (!r S (p & open)))",
+        "after-until": "G (p -> !open)",
+    },
+    "existence": {
+        "global": "F p",
+        "before": "G (first r -> Y O p)",
+        "after": "G ((q & !Y O q) -> F p)",
+        "between": "G (r -> !Y ((!p & !r) S (q & !p & !r)))",
+        "after-until": "G ((q & !r) -> (!r U (p & !r)))",
+    },
+    "universality": {
+        "global": "G p",
+        "before": "G (first r -> !Y O !p)",
+        "after": "G (O q -> p)",
+        "between": "G (r -> !Y (!r S (!p & open)))",
+        "after-until": "G (open -> p)",
+    },
+    "precedence": {
+        "global": "G (p -> O s)",
+        "before": "G (first r -> !Y O (p & !O s))",
+        "after": "G ((p & O q) -> O (s & O q))",
+        "between": "G (r -> !Y (!r S (p & ((!s & !r) S (q & !s & !r)))))",
+        "after-until": "G (p -> !((!s & !r) S (q & !s & !r)))",
+    },
+    "response": {
+        "global": "G (p -> F s)",
+        "before": "G (first r -> !Y (!s S (p & !s)))",
+        "after": "G ((p & O q) -> F s)",
+        "between": "G (r -> !Y ((!s & !r) S (p & !s & open)))",
+        "after-until": "G ((p & open) -> (!r U (s & !r)))",
+    },
+    "chain_precedence": {
+        "global": "G (p -> O (t & Y O s))",
+        "before": "G (first r -> !Y O (p & !O (t & Y O s)))",
+        "after": "G ((p & O q) -> O (t & Y O (s & O q)))",
+        "between": f"G (r -> !Y (!r S (p & {_NO_CHAIN.format('q')})))",
+        "after-until": f"G (p -> !{_NO_CHAIN.format('q')})",
+    },
+    "chain_response": {
+        "global": "G (p -> F (s & X F t))",
+        "before": "G (first r -> !Y (!t S (p | Y (!s S (p & !s)))))",
+        "after": "G ((p & O q) -> F (s & X F t))",
+        "between": f"G (r -> !Y {_NO_CHAIN.format('(p & open)')})",
+        "after-until": "G ((p & open) -> (!r U (s & !r & X (!r U (t & !r)))))",
+    },
+    "bounded_count": {
+        "global": "G (p -> count(p) <= n)",
+        "before": "G (first r -> count(p & !O r) <= n)",
+        "after": "G (p -> count(p & O q) <= n)",
+        "between": "G (r -> !Y (!r S more))",
+        "after-until": "G (p -> !more)",
+    },
+}
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    "absence": ("p",),
+    "existence": ("p",),
+    "universality": ("p",),
+    "precedence": ("s", "p"),
+    "response": ("p", "s"),
+    "chain_precedence": ("s", "t", "p"),
+    "chain_response": ("p", "s", "t"),
+    "bounded_count": ("p", "n"),
+}
+"""the parameters that each pattern takes beside `scope`"""
+
+_ABBREVIATIONS = {"first r": "(r & !Y O r)", "open": "(!r S (q & !r))"}
+_LETTER = re.compile(r"\b[pstqrn]\b")
+
+
+def pattern_text(pattern: str, scope: str, *, count: int = 0) -> str:
+    """The formula with letters for events."""
+    text = FORMULAS[pattern][scope].replace("more", _more_than(count))
+    for short, long in _ABBREVIATIONS.items():
+        text = text.replace(short, long)
+    return text
+
+
+def write_pattern_formula(pattern: str, scope: str, events: Mapping[str, Event], *, count: int = 0) -> str:
+    """The formula with the events themselves."""
+    atoms = {letter: event.written() for letter, event in events.items()} | {"n": str(count)}
+    return _LETTER.sub(lambda letter: atoms[letter[0]], pattern_text(pattern, scope, count=count))
+
+
+def _more_than(count: int) -> str:
+    """A p that is one too many since the q of an open stretch."""
+    text = "(p & open)"
+    for _ in range(count):
+        text = f"(p & !r & Y (!r S {text}))"
+    return text

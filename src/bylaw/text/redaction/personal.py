@@ -1,0 +1,223 @@
+"""Personal data in a text, each kind with what tells it from a number that only looks like one.
+
+Cards and IBANs carry check digits, an SSN has ranges, a phone number a `+` or the grouping of its country. An order
+number, a time stamp, a version or a loopback address has none of that. Everything is found by RE2, in linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import re2
+
+from bylaw.text.redaction.found import Found
+
+NAMES = {
+    "email": "e-mail address",
+    "iban": "IBAN",
+    "phone": "phone number",
+    "ssn": "social security number",
+    "card": "card number",
+}
+"""the kinds, as markers and as reports call them"""
+
+
+def find_personal(text: str) -> Iterator[Found]:
+    """Kind by kind, and so not in the order of the text."""
+    if "@" in text or "%40" in text:
+        yield from (Found("email", *found.span()) for found in _EMAIL.finditer(text) if not _is_clone(found.group()))
+    if not text.isascii() and _HAS_VARIANTS(text):
+        text = text.translate(_PLAIN)
+    if not _HAS_FIGURES(text):  # most texts are done with here
+        return
+    yield from _ibans(text)
+    for figures in _FIGURES.finditer(text):
+        first = max(0, figures.start() - 1)
+        for kind, start, end in _numbers(text[first : figures.end() + 2]):
+            if kind != "card" or not _is_part(text, first + start, first + end):
+                yield Found(kind, first + start, first + end)
+
+
+def _numbers(text: str) -> Iterator[Found]:
+    """In a stretch of figures, with a character before it and two after."""
+    digits = sum(character.isdigit() for character in text)
+    if digits < _FEWEST_DIGITS:
+        return
+    if digits >= _CARD_LENGTHS[0]:
+        yield from _cards(text)
+    if _ANY_NUMBER.search(text) is None:
+        return
+    for phone in _PHONES:
+        for found in phone.finditer(text):
+            if _is_phone(found.group(1)):
+                yield Found("phone", *found.span(1))
+    for found in _SSN.finditer(text):
+        if _is_ssn(found.group(1)):
+            yield Found("ssn", *found.span(1))
+
+
+def _is_part(text: str, start: int, end: int) -> bool:
+    """Whether figures are those of a hash or a UUID, or stand behind a decimal point."""
+    before, after = text[max(0, start - _MOST_OF_HASH) : start], text[end : end + _MOST_OF_HASH]
+    around = before[len(before.rstrip(_HEX)) :] + after[: len(after) - len(after.lstrip(_HEX))]
+    is_hash = len(around) >= _LEAST_OF_HASH and any(character.isalpha() for character in around)
+    return is_hash or (before[-1:] == "." and before[-2:-1].isdigit())
+
+
+_HEX = "0123456789abcdefABCDEF-"
+_MOST_OF_HASH = 64
+_LEAST_OF_HASH = 8
+"""characters around a card number that make it a hash; a word may stand right beside a card"""
+
+
+# -- numbers that prove themselves ------------------------------------------------------------------------------------
+
+_DIGIT_GROUPS = re2.compile(r"\d+(?:[ -]\d+)*")
+_DOTTED = re2.compile(r"\d{4}\.\d{4}\.\d{4}\.\d{4}")
+_CARD_LENGTHS = range(13, 20)
+_MOST_GROUPS = 6
+"""groups of a card number have three digits or more"""
+
+
+def is_card(digits: str) -> bool:
+    return len(digits) in _CARD_LENGTHS and digits.isdigit() and _is_issued(digits) and _luhn(digits)
+
+
+def _cards(text: str) -> Iterator[Found]:
+    """A card may stand among other digits: every run of whole groups is tried."""
+    for found in _DOTTED.finditer(text):
+        if is_card(found.group().replace(".", "")):
+            yield Found("card", *found.span())
+    for found in _DIGIT_GROUPS.finditer(text):
+        groups = found.group().replace("-", " ").split(" ")
+        at, first = found.start(), 0
+        while first < len(groups):
+            count = _card_at(groups, first)
+            length = sum(map(len, groups[first : first + (count or 1)])) + (count or 1) - 1
+            if count:
+                yield Found("card", at, at + length)
+            at += length + 1
+            first += count or 1
+
+
+def _card_at(groups: list[str], first: int) -> int:
+    """How many groups from here on are a card number."""
+    digits = ""
+    for count, group in enumerate(groups[first : first + _MOST_GROUPS], 1):
+        digits += group
+        if len(group) < 3 or len(digits) > _CARD_LENGTHS[-1]:
+            return 0
+        if is_card(digits):
+            return count
+    return 0
+
+
+def _is_issued(digits: str) -> bool:
+    """Whether a card can begin and be as long as this. No card begins with 1, as times in milliseconds do."""
+    two, three, four, length = int(digits[:2]), int(digits[:3]), int(digits[:4]), len(digits)
+    return (
+        (digits[0] == "4" and length in (13, 16, 19))
+        or ((51 <= two <= 55 or 2221 <= four <= 2720) and length == 16)
+        or (two in (34, 37) and length == 15)
+        or ((300 <= three <= 305 or two in (36, 38, 39)) and length == 14)
+        or ((four == 6011 or two == 65 or 644 <= three <= 649 or two == 62) and length >= 16)
+        or (3528 <= four <= 3589 and length >= 16)
+        or (four in (5018, 5020, 5038, 5893, 6304, 6759, 6761, 6762, 6763) and length >= 13)
+    )
+
+
+def _luhn(digits: str) -> bool:
+    doubled = (sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(doubled)) % 10 == 0
+
+
+def _ibans(text: str) -> Iterator[Found]:
+    for start in _IBAN_START.finditer(text):
+        found = _IBAN.match(text[start.start() : start.start() + _IBAN_WINDOW])
+        written = found.group() if found else ""
+        compact = written.replace(" ", "").replace("-", "")
+        length = _IBAN_LENGTHS.get(compact[:2].upper())
+        if length is None or (compact[:2].islower() and len(compact) != length):  # a hash may begin so
+            continue
+        if len(compact) >= length and _proves(compact[:length]):
+            yield Found("iban", start.start(), start.start() + _written_length(written, length))
+
+
+def _written_length(written: str, characters: int) -> int:
+    """How much of a text holds so many characters that are neither blanks nor hyphens."""
+    for at, character in enumerate(written):
+        characters -= character not in " -"
+        if not characters:
+            return at + 1
+    return len(written)
+
+
+def _proves(iban: str) -> bool:
+    return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
+
+
+_IBAN_LENGTHS = {
+    country: int(length)
+    for length, countries in {
+        "15": "NO", "16": "BE", "18": "DK FI FO GL NL", "19": "MK SI", "20": "AT BA EE KZ LT LU XK",
+        "21": "CH HR LI LV",
+        "22": "BG BH CR DE GB GE IE ME RS VA", "23": "AE GI IL IQ TL", "24": "AD CZ ES MD PK RO SA SE SK TN VG",
+        "25": "LY PT ST", "26": "IS TR", "27": "BI DJ FR GR IT MC MR SM", "28": "AL AZ BY CY DO GT HU LB NI PL SV",
+        "29": "BR EG PS QA UA", "30": "JO KW MU", "31": "MT SC", "32": "LC", "33": "RU",
+    }.items()
+    for country in countries.split()
+}  # fmt: skip
+
+
+def _is_ssn(text: str) -> bool:
+    area, group, serial = text[:3], text[4:6], text[7:]
+    return area not in ("000", "666") and area[0] != "9" and group != "00" and serial != "0000" and text[3] == text[6]
+
+
+def _is_clone(address: str) -> bool:
+    """`git@github.com:org/repo.git` is where a repository stands, and nobody's mail."""
+    return address.startswith("git@")
+
+
+def _is_phone(text: str) -> bool:
+    return _FEWEST_DIGITS <= sum(character.isdigit() for character in text) <= 15
+
+
+# -- the patterns; the group is what was found, without what has to stand around it -----------------------------------
+
+_EMAIL = re2.compile(r"[\pL\pN_.%+'-]*[\pL\pN_%+-](?:@|%40)[\pL\pN][\pL\pN-]*(?:\.[\pL\pN][\pL\pN-]*)*\.\pL\pL+")
+_IBAN_START = re2.compile(r"\b(?:[A-Z]{2}|[a-z]{2})\d{2}")
+_IBAN = re2.compile(r"[A-Z0-9]+(?:[ -][A-Z0-9]+)*|[a-z0-9]+")
+_IBAN_WINDOW = 50
+"""characters that the longest takes, with blanks"""
+_PLAIN = {
+    **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F), " "),
+    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
+    **{0xFF10 + figure: str(figure) for figure in range(10)},
+}
+"""blanks, hyphens and figures of print, as a keyboard writes them"""
+_HAS_VARIANTS = re.compile(f"[{''.join(map(chr, _PLAIN))}]").search
+_HAS_FIGURES = re.compile("[0-9]").search
+_FEWEST_DIGITS = 8
+"""of any number that is looked for"""
+_FIGURES = re2.compile(r"[+(]*\d[\d ().+/-]*\d")
+"""the only places where numbers are looked for; most answers have few"""
+_BEFORE = r"(?:^|[^\w.+/-])"
+_AFTER = r"(?:$|[^\w-]|-\D)"
+_PHONE_FORMS = (
+    r"\+\d(?:[ .()/-]{0,2}\d){7,14}",  # international
+    r"00[1-9]\d{0,2}[ .-]\(?\d{1,5}\)?(?:[ .-]?\d){5,10}",  # the same, dialled
+    r"(?:1[ .-])?\([2-9]\d{2}\)[ .-]?[2-9]\d{2}[ .-]\d{4}",  # United States and Canada
+    r"(?:1-)?[2-9]\d{2}-[2-9]\d{2}-\d{4}",
+    r"(?:1\.)?[2-9]\d{2}\.[2-9]\d{2}\.\d{4}",
+    r"(?:1 )?[2-9]\d{2} [2-9]\d{2}[ -]\d{4}",
+    r"\(?0[1-9]\d{1,3}\)?[ -]\d{3,4}[ -]\d{3,4}",  # national, with groups: United Kingdom and others
+    r"0[1-9]\d{2,3}[ /]\d{6,8}",
+    r"0[1-9](?:[ .]\d{2}){4}",
+)
+_SSN_FORM = r"\d{3}[ -]\d{2}[ -]\d{4}"
+_PHONES = tuple(re2.compile(f"{_BEFORE}({form}){_AFTER}") for form in _PHONE_FORMS)
+_SSN = re2.compile(f"{_BEFORE}({_SSN_FORM}){_AFTER}")
+_ANY_NUMBER = re2.compile(f"{_BEFORE}(?:{'|'.join((*_PHONE_FORMS, _SSN_FORM))}){_AFTER}")
+"""one search instead of ten where there is none"""

@@ -1,0 +1,80 @@
+"""Traces in: many formats, plain or compressed, streamed in bounded memory.
+
+The stages are folders. `records/` opens a file and divides it into records; `formats/` holds one reader a format, which
+says what a record means; `assembly/` makes events of that: sessions, turns, calls.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import IO, TYPE_CHECKING, Any
+
+from bylaw.model.trace import Trace
+from bylaw.traces.find import find_traces
+from bylaw.traces.names import FORMATS
+
+if TYPE_CHECKING:
+    from bylaw.traces.source import TraceStream
+
+__all__ = ["FORMATS", "find_traces", "load_trace", "open_trace", "read_trace"]
+
+
+def open_trace(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    skip_bad: bool = False,
+    verify_ids: bool = False,
+    name: str | None = None,
+) -> TraceStream:
+    """A trace that streams from a file, or from standard input where the path is `-`. Raises InputError.
+
+    `skip_bad`: pass over records that cannot be read, and count them. `verify_ids`: a content hash that does not match
+    makes a record bad. `name`: what the trace is called in reports.
+    """
+    from bylaw.traces.records.opening import open_path
+    from bylaw.traces.source import TraceStream
+
+    source = open_path(os.fspath(path))
+    return TraceStream(source, format=format, skip_bad=skip_bad, verify_ids=verify_ids, name=name)
+
+
+def read_trace(
+    data: Any,
+    *,
+    format: str | None = None,
+    skip_bad: bool = False,
+    verify_ids: bool = False,
+    name: str = "trace",
+) -> TraceStream:
+    """The same for what is at hand: bytes, an open binary file, or lists and dicts in the shapes that files have."""
+    from bylaw.traces.objects import open_object
+    from bylaw.traces.records.opening import open_bytes, open_stream
+    from bylaw.traces.source import TraceStream
+
+    layout = None
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        source = open_bytes(bytes(data), name)
+    elif hasattr(data, "read"):
+        stream: IO[bytes] = data
+        source = open_stream(stream, name)
+    else:
+        source, layout = open_object(data, name)
+    return TraceStream(source, layout=layout, format=format, skip_bad=skip_bad, verify_ids=verify_ids)
+
+
+def load_trace(trace: Any, *, format: str | None = None, skip_bad: bool = False, verify_ids: bool = False) -> Trace:
+    """A trace in memory: from a path, or from anything `read_trace` takes. Raises InputError."""
+    reads = open_trace if isinstance(trace, (str, os.PathLike)) else read_trace
+    stream = reads(trace, format=format, skip_bad=skip_bad, verify_ids=verify_ids)
+    events = tuple(stream)
+    return Trace(
+        name=stream.name,
+        format=stream.format,
+        header=stream.header,
+        events=events,
+        complete=stream.complete,
+        notes=tuple(stream.notes),
+        problems=tuple(stream.problems),
+        skipped=stream.skipped,
+    )

@@ -1,0 +1,114 @@
+"""Events become numbered lines of Bylaw JSONL, with their links made. Every format carries these in some form.
+
+A response names its request and its calls. Which of them stand on lines of their own decides how, so a response waits
+until that shows.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+from msgspec import UNSET, UnsetType
+
+from bylaw.model.events import Event, Request, Response, ToolCall
+from bylaw.model.source import Locator
+from bylaw.traces.export.same import same
+from bylaw.traces.export.to_lines import line_of
+from bylaw.traces.formats.bylaw.resolved import MOST_UNLINKED
+from bylaw.traces.formats.bylaw.wire import Line, RequestLine, ResponseLine, ToolCallLine
+
+
+class Put(Protocol):
+    """Takes a line, with its number and the event it tells of."""
+
+    def __call__(self, number: int, line: Line, event: Event, /) -> None: ...
+
+
+class Lines:
+    def __init__(self, file: str | None, put: Put) -> None:
+        """`file`: where the lines will stand, each on the line of its number; None where they stand otherwise."""
+        self._file = file
+        self._put = put
+        self.number = 1
+        """of the latest line; the first one is the header"""
+        self._previous: Request | None = None
+        """the request on the line before"""
+        self._unlinked: dict[int, tuple[int, Request]] = {}
+        """by identity: requests that a response can be linked to by the number of their line, and that number"""
+        self._held: Response | None = None
+        """a response whose calls have not all been written yet"""
+        self._calls: list[ToolCall] = []
+        """those that have"""
+
+    def write(self, event: Event) -> None:
+        held = self._held
+        if held is not None:
+            if isinstance(event, ToolCall) and _same_call(event, held.tool_calls[len(self._calls)]):
+                self._calls.append(held.tool_calls[len(self._calls)])
+                if len(self._calls) == len(held.tool_calls):
+                    self.release()
+                return
+            self.release()
+        if isinstance(event, Response) and event.tool_calls:
+            self._held = event  # which of its calls follow decides how they are written
+        else:
+            self._event(event)
+
+    def release(self) -> None:
+        """Write the response that was held, then the calls that followed it; the others are part of its line."""
+        held, calls = self._held, self._calls
+        if held is None:
+            return
+        self._held, self._calls = None, []
+        here = self._here
+        line = cast(ResponseLine, line_of(held, here))
+        line.request = self._link(held)
+        inline = [cast(ToolCallLine, line_of(call, here)) for call in held.tool_calls[len(calls) :]]
+        line.calls = [*(call.call_id for call in calls), *inline]
+        self._leave_previous()
+        self._next(line, held)
+        for call in calls:
+            self._event(call)
+
+    def _event(self, event: Event) -> None:
+        line = line_of(event, self._here)
+        if isinstance(event, Response):
+            cast(ResponseLine, line).request = self._link(event)
+        self._leave_previous()
+        self._next(line, event)
+        if isinstance(event, Request):
+            self._previous = event
+
+    def _next(self, line: Line, event: Event) -> None:
+        self.number += 1
+        self._put(self.number, line, event)
+
+    @property
+    def _here(self) -> Locator | None:
+        return None if self._file is None else Locator(self._file, self.number + 1)
+
+    # Links to requests, which the reader follows in the same steps
+
+    def _link(self, response: Response) -> int | RequestLine | UnsetType | None:
+        request, previous = response.request, self._previous
+        follows = previous is not None and previous.origin.session == response.origin.session
+        if request is None:
+            return None if follows else UNSET
+        if request is previous and follows:
+            self._previous = None
+            return UNSET
+        self._leave_previous()
+        if id(request) in self._unlinked:
+            return self._unlinked[id(request)][0]
+        return cast(RequestLine, line_of(request, self._here))
+
+    def _leave_previous(self) -> None:
+        if self._previous is not None:
+            self._unlinked[id(self._previous)] = (self.number, self._previous)
+            self._previous = None
+            if len(self._unlinked) > MOST_UNLINKED:
+                del self._unlinked[next(iter(self._unlinked))]
+
+
+def _same_call(left: ToolCall, right: ToolCall) -> bool:
+    return left is right or (left == right and same(left.arguments, right.arguments))

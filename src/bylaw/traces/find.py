@@ -1,0 +1,117 @@
+"""Which files are meant: names, folders, globs, and `-` for standard input.
+
+Some files are parts of others, which are read with these. INVARIANT: a file that is left out for that is one that the
+reader of another one reads, by the content of that one, and none that the user named.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.traces.detect import detect
+from bylaw.traces.formats.claude_code.folder import parts_of
+from bylaw.traces.formats.langfuse.tables import holds_observations, is_table, told_by_others
+from bylaw.traces.records.layout import sample, sniff
+from bylaw.traces.records.opening import no_such_file, open_path
+
+SUFFIXES = tuple(
+    suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog", ".eval") for packed in ("", ".gz", ".zst")
+)
+
+_TABLES = (".csv", ".csv.gz", ".csv.zst")
+"""a folder may hold any: only those that are called what Langfuse calls them are meant"""
+
+
+def find_traces(patterns: Sequence[str]) -> list[str]:
+    """Every trace file that is meant, each once, in the order given. Raises InputError where there is none."""
+    found: dict[str, None] = {}
+    problems: list[Diagnostic] = []
+    for pattern in patterns:
+        names, problem = _find(pattern)
+        found |= dict.fromkeys(names)
+        if problem is not None:
+            problems.append(problem)
+    if problems:
+        raise InputError(problems)
+    named, parts = set(patterns), _parts_among(found)
+    return [name for name in found if name in named or os.path.abspath(name) not in parts]
+
+
+def _parts_among(names: Iterable[str]) -> set[str]:
+    """Those of these files that are read together with another one of them, by their absolute paths."""
+    paths = {os.path.abspath(name) for name in names}
+    look = cache(_sample)
+    found = told_by_others(paths, lambda path: detect(look(path)) == "langfuse")
+    found = {path for path in found if not any(map(holds_observations, look(path)))}
+    for path in paths:
+        parts = paths.intersection(parts_of(path))
+        if parts and detect(look(path)) == "claude-code":
+            found |= parts
+    return found
+
+
+def _sample(path: str) -> list[Any]:
+    if not os.path.isfile(path):
+        return []  # what comes through a pipe could not be read again
+    try:
+        source = open_path(path)
+        return list(sample(source, sniff(source)))
+    except InputError:
+        return []  # told when it is read
+
+
+def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
+    if pattern == "-":
+        return [pattern], None
+    if os.path.isdir(pattern):
+        names = _in_folder(pattern)
+        return names, None if names else _no_traces(pattern, "folder")
+    # A file may be called `[1].jsonl`: what exists is meant, whatever it looks like.
+    if os.path.exists(pattern):
+        return [pattern], None
+    if not glob.has_magic(pattern):
+        return [], no_such_file(pattern)
+    matches = sorted(glob.glob(pattern, recursive=True))
+    names = [name for match in matches for name in _matched(match)]
+    return names, None if names else _no_traces(pattern, "glob")
+
+
+def _matched(match: str) -> list[str]:
+    """A file that a glob names is meant, whatever its suffix; a folder stands for the traces in it."""
+    return _in_folder(match) if os.path.isdir(match) else [match]
+
+
+def _in_folder(folder: str) -> list[str]:
+    """Links are followed, each folder once. A folder that cannot be entered is an error: it may hold what matters."""
+    found: list[str] = []
+    entered: set[str] = set()
+    for where, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
+        entered.add(os.path.realpath(where))
+        folders[:] = [name for name in folders if os.path.realpath(os.path.join(where, name)) not in entered]
+        found += [os.path.join(where, name) for name in names if _is_trace(where, name)]
+    return sorted(found)
+
+
+def _is_trace(folder: str, name: str) -> bool:
+    lowered = name.lower()
+    return lowered.endswith(SUFFIXES) or (lowered.endswith(_TABLES) and is_table(os.path.join(folder, lowered)))
+
+
+def _refuse(problem: OSError) -> None:
+    reason = (problem.strerror or "cannot be read").lower()
+    raise InputError([Diagnostic(code="unreadable-file", message=f"this folder: {reason}", file=str(problem.filename))])
+
+
+def _no_traces(pattern: str, noun: str) -> Diagnostic:
+    return Diagnostic(
+        code="no-traces",
+        message=f"no trace file in {noun} `{pattern}`",
+        file=pattern,
+        help=f"a trace file ends in {', '.join(SUFFIXES[::3])}, with or without .gz or .zst",
+    )

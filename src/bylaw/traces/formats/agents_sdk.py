@@ -1,0 +1,157 @@
+"""What OpenAI's Agents SDK exports: `trace` and `trace.span` objects, one a line or in batches.
+
+Spans of functions carry no id of their call, so they are joined to answers by name. `group_id` is the session.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from bylaw.model.events import Usage
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.assembly.usage import read_usage
+from bylaw.traces.formats.chat.message import Misshapen, text_field
+from bylaw.traces.formats.reader import Record, a_type, records_of
+from bylaw.traces.formats.responses.items import Given, add_said, is_said, kind_of, messages_of
+from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.times import moment
+from bylaw.traces.records.jsontext import Kept, decode_whole
+from bylaw.traces.records.lines import Block
+from bylaw.traces.records.problems import Problems
+
+_MARKS = ("handoff", "guardrail")
+_KEPT: Kept = {"span_data": frozenset(("input",))}
+
+
+def claims(value: Any) -> bool:
+    held = value.get("data") if isinstance(value, dict) else value
+    if isinstance(held, list):
+        return bool(held) and _is_part(held[0])
+    return _is_part(value)
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("object") in ("trace", "trace.span")
+
+
+class AgentsSdkReader(SpanReader):
+    def __init__(self, problems: Problems) -> None:
+        super().__init__(problems)
+        self._groups: dict[str, str] = {}
+
+    def read_block(self, block: Block) -> None:
+        for record in records_of(block, self._problems, _KEPT):
+            value = record.value
+            held = value.get("data") if isinstance(value, dict) and "object" not in value else value
+            for part in held if isinstance(held, list) else [held]:
+                self._part(record, part, len(record.raw) // (len(held) if isinstance(held, list) and held else 1))
+
+    def interpret(self, span: Span) -> None:
+        span.session = self._groups.get(span.trace)
+
+    def _part(self, record: Record, part: Any, size: int) -> None:
+        if not isinstance(part, dict):
+            record.bad("wrong-type", f"a span is an object, not {a_type(part)}")
+        elif part.get("object") == "trace":
+            group, trace = text_field(part, "group_id"), text_field(part, "id")
+            if group is not None and trace is not None:
+                self._groups[trace] = group
+        elif not isinstance(part.get("span_data"), dict):
+            record.bad("wrong-type", "a span has no object `span_data`")
+        else:
+            self._forest.add(_span(part, part["span_data"], record), size)
+
+
+def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
+    start, at = moment(part.get("started_at"))
+    end, ended_at = moment(part.get("ended_at"))
+    error = part.get("error")
+    span = Span(
+        id=text_field(part, "id") or "",
+        parent=text_field(part, "parent_id"),
+        trace=text_field(part, "trace_id") or "",
+        name=text_field(data, "name") or text_field(data, "type") or "",
+        start=start,
+        end=end,
+        at=at,
+        ended_at=ended_at,
+        error=None if error is None else str(error.get("message", "error") if isinstance(error, dict) else error),
+        source=record.locator(),
+    )
+    kind = data.get("type")
+    if kind == "agent":
+        span.about = AgentRun(name=text_field(data, "name"))
+    elif kind == "function" and isinstance(data.get("name"), str):
+        span.about = _tool(data, span)
+    elif kind == "generation":
+        span.about = _generation(data)
+    elif kind == "response":
+        span.about = _response(data)
+    elif kind in _MARKS:
+        span.about = Mark(label=str(kind), data=_all_but_type(data))
+    return span
+
+
+def _tool(data: dict[str, Any], span: Span) -> ToolRun:
+    arguments, raw = read_arguments(decode_whole(data.get("input")))
+    output, server = data.get("output"), data.get("mcp_data")
+    return ToolRun(
+        name=data["name"],
+        namespace=text_field(server, "server") if isinstance(server, dict) else None,
+        arguments=arguments,
+        raw_arguments=raw,
+        result=UNSET if output is None else parsed(output),
+        is_error=True if span.error is not None else None,
+    )
+
+
+def _generation(data: dict[str, Any]) -> ModelCall:
+    config, tools = data.get("model_config"), data.get("tools")
+    return ModelCall(
+        model=text_field(data, "model"),
+        messages=None if data.get("input") is None else Asked(data["input"]),
+        params=config if isinstance(config, dict) and config else None,
+        tools=tools if isinstance(tools, list) else None,
+        answer=merged(chat_messages(data.get("output"), "assistant")),
+        usage=_usage(data.get("usage")),
+    )
+
+
+def _response(data: dict[str, Any]) -> ModelCall:
+    """The export names the response by its id alone; processors of one's own may put in all of it."""
+    response = data.get("response")
+    response = response if isinstance(response, dict) else {}
+    output = response.get("output", data.get("output"))
+    asked = decode_whole(data.get("input", response.get("input")))
+    return ModelCall(
+        model=text_field(response, "model") or text_field(data, "model"),
+        messages=None if asked is None else Asked(asked, read=messages_of),
+        answer=_answer(output) if isinstance(output, list) else None,
+        stop_reason=text_field(response, "status"),
+        usage=_usage(response.get("usage", data.get("usage"))),
+    )
+
+
+def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: decode_whole(value) for key, value in data.items() if key != "type"}
+
+
+def _answer(items: list[Any]) -> dict[str, Any]:
+    given = Given()
+    for item in items:
+        try:
+            kind = kind_of(item)
+            if is_said(item, kind):
+                add_said(item, kind, given)
+        except Misshapen:
+            continue
+    return {"role": "assistant", "content": given.blocks}
+
+
+def _usage(usage: Any) -> Usage | None:
+    return read_usage(usage)[0] if isinstance(usage, dict) else None

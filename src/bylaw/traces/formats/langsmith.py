@@ -1,0 +1,197 @@
+"""LangSmith's runs, one a line, in a list, or nested in `child_runs`.
+
+`dotted_order` says what is below what: a time and an id for each level. `session_id` is the project; the conversation
+is named in the metadata. Messages are mostly LangChain's own objects, serialised.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.formats.chat.message import text_field
+from bylaw.traces.formats.reader import Record, a_type, records_of
+from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, tokens
+from bylaw.traces.formats.spans.times import moment
+from bylaw.traces.records.jsontext import Kept, decode_whole
+from bylaw.traces.records.lines import Block
+
+KINDS = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
+_THREAD = ("thread_id", "session_id", "conversation_id")
+_KEPT: Kept = {"inputs": frozenset(("messages",))}
+_ID = 36
+"""characters of an id at the end of each part of `dotted_order`"""
+
+
+def claims(value: Any) -> bool:
+    runs = value.get("runs") if isinstance(value, dict) else value
+    if isinstance(runs, list):
+        return bool(runs) and _is_run(runs[0])
+    return _is_run(value)
+
+
+def _is_run(value: Any) -> bool:
+    if not isinstance(value, dict) or text_field(value, "run_type") not in KINDS:
+        return False
+    return any(key in value for key in ("dotted_order", "trace_id", "start_time", "parent_run_id", "child_runs"))
+
+
+class LangSmithReader(SpanReader):
+    def read_block(self, block: Block) -> None:
+        for record in records_of(block, self._problems, _KEPT):
+            value = record.value
+            runs = value.get("runs") if isinstance(value, dict) and "run_type" not in value else value
+            listed = runs if isinstance(runs, list) else [runs]
+            for run in listed:
+                self._runs(record, run, len(record.raw) // max(1, len(listed)))
+
+    def _runs(self, record: Record, run: Any, size: int) -> None:
+        waiting: list[tuple[Any, str | None, str]] = [(run, None, "")]
+        while waiting:
+            one, parent, trace = waiting.pop()
+            if not isinstance(one, dict) or not isinstance(one.get("run_type"), str):
+                what = "a run has no `run_type`" if isinstance(one, dict) else f"a run is an object, not {a_type(one)}"
+                record.bad("wrong-type", what)
+                continue
+            span = _span(one, parent, trace, record)
+            self._forest.add(span, size)
+            size = 0
+            below = one.get("child_runs")
+            waiting += [(child, span.id, span.trace) for child in (below if isinstance(below, list) else ())]
+
+
+def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -> Span:
+    start, at = moment(run.get("start_time"))
+    end, ended_at = moment(run.get("end_time"))
+    path = [part[-_ID:] for part in (text_field(run, "dotted_order") or "").split(".") if len(part) > _ID]
+    metadata = _metadata(run)
+    above = path[-2] if len(path) > 1 else None
+    span = Span(
+        id=text_field(run, "id", "run_id") or (path[-1] if path else ""),
+        parent=text_field(run, "parent_run_id") or above or parent,
+        trace=text_field(run, "trace_id") or (path[0] if path else trace),
+        name=text_field(run, "name") or "",
+        session=text_field(metadata, *_THREAD),
+        agent=text_field(metadata, "lc_agent_name"),
+        start=start,
+        end=end,
+        at=at,
+        ended_at=ended_at,
+        error=text_field(run, "error") or ("error" if run.get("status") == "error" else None),
+        source=record.locator(),
+    )
+    span.trace = span.trace or span.id
+    inputs, outputs = _mapping(run.get("inputs")), _mapping(run.get("outputs"))
+    if run["run_type"] == "llm":
+        span.about = _model(run, inputs, outputs, metadata)
+    elif run["run_type"] == "tool":
+        span.about = _tool(run, inputs, outputs, span)
+    return span
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    value = parsed(value)
+    return value if isinstance(value, dict) else {} if value is None else {"input": value, "output": value}
+
+
+def _metadata(run: dict[str, Any]) -> dict[str, Any]:
+    extra = parsed(run.get("extra"))
+    metadata = extra.get("metadata") if isinstance(extra, dict) else None
+    return metadata if isinstance(metadata, dict) else {}
+
+
+# Models
+
+
+def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], metadata: dict[str, Any]) -> ModelCall:
+    told, generation = _output(outputs)
+    answer = merged(chat_messages(told, "assistant")) if told is not None else None
+    info = generation.get("generation_info")
+    said = (answer or {}).get("response_metadata")
+    held = [part for part in (info, said, generation) if isinstance(part, dict)]
+    reasons = (text_field(part, "finish_reason", "stop_reason") for part in held)
+    models = (text_field(part, "model_name", "model") for part in held)
+    extra = parsed(run.get("extra"))
+    params = extra.get("invocation_params") if isinstance(extra, dict) else None
+    tools = params.get("tools") if isinstance(params, dict) else None
+    asked = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))
+    return ModelCall(
+        model=next(filter(None, models), None) or text_field(metadata, "ls_model_name"),
+        messages=None if asked is None else Asked(asked),
+        params={key: item for key, item in params.items() if key != "tools"} if isinstance(params, dict) else None,
+        tools=tools if isinstance(tools, list) else None,
+        answer=answer,
+        stop_reason=next(filter(None, reasons), None),
+        usage=_usage(run, outputs, answer),
+    )
+
+
+def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The answer, and what was recorded around it: LangChain's generations, OpenAI's choices, or a bare message."""
+    for key in ("generations", "choices"):
+        first = outputs.get(key)
+        while isinstance(first, list) and first:
+            first = first[0]
+        if isinstance(first, dict):
+            return first.get("message", first.get("text")), first
+    if isinstance(outputs.get("messages"), list) and outputs["messages"]:
+        return outputs["messages"][-1], {}
+    if "role" in outputs or "lc" in outputs:
+        return outputs, {}
+    return outputs.get("message", outputs.get("output")), {}
+
+
+def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] | None) -> Any:
+    about = outputs.get("llm_output")
+    places = (
+        outputs.get("usage_metadata"),
+        (answer or {}).get("usage_metadata"),
+        outputs.get("usage"),
+        about.get("token_usage") if isinstance(about, dict) else None,
+        run,
+    )
+    for place in places:
+        if not isinstance(place, dict):
+            continue
+        details = (place.get("input_token_details"), place.get("output_token_details"))
+        inside, out = (part if isinstance(part, dict) else {} for part in details)
+        found = tokens(
+            {key: value for key, value in place.items() if "token" in key},
+            input=place.get("input_tokens", place.get("prompt_tokens")),
+            output=place.get("output_tokens", place.get("completion_tokens")),
+            read=inside.get("cache_read"),
+            written=inside.get("cache_creation"),
+            reasoning=out.get("reasoning"),
+        )
+        if found is not None:
+            return found
+    return None
+
+
+# Tools
+
+
+def _whole(inputs: dict[str, Any]) -> dict[str, Any]:
+    return {key: decode_whole(value) for key, value in inputs.items()} if "messages" in inputs else inputs
+
+
+def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
+    only = inputs["input"] if inputs.keys() == {"input"} else _whole(inputs)
+    arguments, raw = read_arguments(only)
+    result = outputs.get("output", outputs or None)
+    message = next(iter(chat_messages(result) or ()), {}) if isinstance(result, dict) else {}
+    is_message = message.get("role") == "tool"
+    failed = span.error is not None or (is_message and message.get("is_error") is True)
+    return ToolRun(
+        name=span.name,
+        call_id=text_field(message, "tool_call_id") if is_message else None,
+        arguments=arguments,
+        raw_arguments=raw,
+        result=UNSET if result is None else message.get("content") if is_message else parsed(result),
+        is_error=True if failed else None,
+    )

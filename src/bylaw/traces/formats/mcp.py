@@ -1,0 +1,277 @@
+"""Logs of the Model Context Protocol: its JSON-RPC messages, bare or with a time and more around them.
+
+No model is heard in them, so each call of a tool, or several before any was answered, is a turn whose response was not
+recorded. Up to 2025 a session begins with `initialize`. Since 2026 the protocol has no sessions: every request carries
+its trace context, and a server that needs something answers `input_required`, whereupon the client asks once more. That
+is the same call, and told once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.model.events import Annotation, Event, Origin, SessionStart, ToolCall, ToolResult
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.assembly.assembler import Assembler
+from bylaw.traces.assembly.lane import alike
+from bylaw.traces.formats.chat.message import text_field
+from bylaw.traces.formats.reader import Record, a_type, assembly_notes, records_of
+from bylaw.traces.formats.spans.attributes import first
+from bylaw.traces.formats.spans.times import moment
+from bylaw.traces.records.lines import Block
+from bylaw.traces.records.problems import Problems
+
+_WRAPPERS = ("message", "payload", "data", "body", "msg", "rpc")
+_TIMES = ("ts", "timestamp", "time", "at")
+_SESSIONS = ("session_id", "sessionId", "mcp-session-id", "Mcp-Session-Id", "session")
+_META = "io.modelcontextprotocol/"
+_SILENT = frozenset(("ping", "tools/list", "server/discover", "initialize"))
+"""requests that say nothing of what an agent does; the answer to some of them does"""
+_MOST_OPEN = 10_000
+_MOST_ALIKE = 100
+"""requests with one id that wait at once"""
+
+
+def claims(value: Any) -> bool:
+    found = _message_in(value)
+    return found is not None and bool({"method", "result", "error"} & found.keys())
+
+
+def _message_in(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, list) and value:
+        value = value[0]
+    if not isinstance(value, dict):
+        return None
+    if "jsonrpc" in value:
+        return value
+    for key in _WRAPPERS:
+        held = value.get(key)
+        if isinstance(held, dict) and "jsonrpc" in held:
+            return held
+    return None
+
+
+class _Open(Struct, eq=False):
+    """A request that waits for its answer."""
+
+    method: str
+    session: str
+    call: ToolCall | None = None
+    when: float | None = None
+
+
+class McpReader:
+    def __init__(self, problems: Problems) -> None:
+        self.header: dict[str, Any] = {}
+        self.complete = True
+        self._problems = problems
+        self._assembler = Assembler(problems)
+        self._open: dict[str, list[_Open]] = {}
+        """by their ids, which sessions share"""
+        self._asked: list[_Open] = []
+        """calls for which the server asked for more"""
+        self._handshakes = 0
+        self._current = "1"
+        self._servers: dict[str, str] = {}
+        self._unasked = 0
+        self._batch: str | None = None
+        """what calls of one batch have in common: they were issued together"""
+
+    def read(self, block: Block) -> list[Event]:
+        for record in records_of(block, self._problems):
+            if isinstance(record.value, list):
+                self._messages(record, record.value)
+            else:
+                self._message(record, record.value)
+        return self._assembler.take()
+
+    def finish(self) -> list[Event]:
+        return self._assembler.take_all()
+
+    def notes(self) -> list[str]:
+        count = self._unasked
+        found = [f"{count} answers belong to no request of the file"] if count else []
+        return [*assembly_notes(self._assembler), *found]
+
+    def _messages(self, record: Record, batch: list[Any]) -> None:
+        calls = sum(isinstance(one, dict) and one.get("method") == "tools/call" for one in batch)
+        self._batch = f"batch {record.line}" if calls > 1 else None
+        for value in batch:
+            self._message(record, value)
+        self._batch = None
+
+    def _message(self, record: Record, value: Any) -> None:
+        message = _message_in(value) if isinstance(value, dict) else None
+        if message is None:
+            what = "no JSON-RPC message" if isinstance(value, dict) else f"an object, not {a_type(value)}"
+            record.bad("wrong-type", f"this is {what}" if isinstance(value, dict) else f"a message is {what}")
+            return
+        named = when = recorded = None
+        if value is not message:
+            named = text_field(value, *_SESSIONS)
+            when, recorded = moment(first(value, *_TIMES))
+        if isinstance(message.get("method"), str):
+            self._request(record, message, named, when, recorded)
+        elif "result" in message or "error" in message:
+            self._answer(record, message, named, when, recorded)
+        else:
+            record.bad("wrong-type", "a message has no `method`, `result` or `error`")
+
+    # Requests
+
+    def _request(
+        self, record: Record, message: dict[str, Any], named: str | None, when: float | None, at: str | float | None
+    ) -> None:
+        method, params = message["method"], message.get("params")
+        params = params if isinstance(params, dict) else {}
+        if method == "initialize":
+            self._handshake(record, params, named, at)
+        session = named or (_traced(params) if "_meta" in params else None) or self._current
+        opened = _Open(method, session, None, when)
+        if method == "tools/call":
+            if not self._call(record, params, opened, message.get("id"), at):
+                return
+        elif method == "notifications/cancelled":
+            self._annotate(record, session, "cancelled", params, at)
+        elif method not in _SILENT and not method.startswith("notifications/"):
+            self._annotate(record, session, method, params, at)
+        if "id" in message:
+            waiting = self._open.setdefault(str(message["id"]), [])
+            waiting.append(opened)
+            del waiting[:-_MOST_ALIKE]
+            if len(self._open) > _MOST_OPEN:
+                del self._open[next(iter(self._open))]
+
+    def _handshake(self, record: Record, params: dict[str, Any], named: str | None, at: str | float | None) -> None:
+        """A session of the older kind begins."""
+        self._handshakes += 1
+        self._current = named or str(self._handshakes)
+        told: dict[str, Any] = {key: params[key] for key in ("protocolVersion", "clientInfo") if key in params}
+        self._assembler.add(
+            SessionStart(origin=Origin(self._current), at=at, source=record.locator(), metadata=told or None)
+        )
+
+    def _call(self, record: Record, params: dict[str, Any], opened: _Open, id: Any, at: str | float | None) -> bool:
+        name = params.get("name")
+        if not isinstance(name, str):
+            record.bad("wrong-type", "this call has no `name`", ("params",))
+            return False
+        arguments, raw = read_arguments(params.get("arguments"))
+        again = self._asked_again(params, name, arguments, opened.session)
+        if again is not None:
+            opened.call, opened.when = again.call, again.when
+            return True
+        lane = self._assembler.lane(opened.session)
+        opened.call = ToolCall(
+            origin=lane.origin,
+            at=at,
+            source=record.locator(),
+            name=name,
+            namespace=self._servers.get(opened.session),
+            call_id="" if id is None else str(id),
+            arguments=arguments,
+            raw_arguments=raw,
+            group=self._batch,
+        )
+        self._assembler.call(lane, None, opened.call)
+        return True
+
+    def _asked_again(self, params: dict[str, Any], name: str, arguments: Any, session: str) -> _Open | None:
+        if "inputResponses" not in params and "requestState" not in params:
+            return None
+        for number, opened in enumerate(self._asked):
+            call = opened.call
+            same = call is not None and call.name == name and opened.session == session
+            if same and call is not None and alike(call.arguments, arguments):
+                return self._asked.pop(number)
+        return None
+
+    # Answers
+
+    def _answer(
+        self, record: Record, message: dict[str, Any], named: str | None, when: float | None, at: str | float | None
+    ) -> None:
+        opened = self._take(message, named)
+        if opened is None:
+            self._unasked += 1
+            return
+        result = message.get("result")
+        result = result if isinstance(result, dict) else {}
+        self._know_server(opened.session, result)
+        if opened.call is None:
+            if opened.method == "tools/list" and isinstance(result.get("tools"), list):
+                self._annotate(record, opened.session, "tools/list", result["tools"], at)
+            elif "error" in message:
+                self._annotate(record, opened.session, "error", message["error"], at)
+        elif result.get("resultType") == "input_required":
+            self._asked.append(opened)
+            del self._asked[:-_MOST_ALIKE]
+            self._annotate(record, opened.session, "input_required", result, at)
+        else:
+            self._result(record, opened, message, when, at)
+
+    def _result(
+        self, record: Record, opened: _Open, message: dict[str, Any], when: float | None, at: str | float | None
+    ) -> None:
+        call, result = opened.call, message.get("result")
+        assert call is not None
+        failed = "error" in message or (isinstance(result, dict) and result.get("isError") is True)
+        took = None if when is None or opened.when is None or when < opened.when else when - opened.when
+        self._assembler.result(
+            self._assembler.lane(opened.session),
+            ToolResult(
+                origin=call.origin,
+                at=at,
+                source=record.locator(),
+                call_id=call.call_id or None,
+                name=call.name,
+                content=message["error"] if "error" in message else _content(result),
+                is_error=failed,
+                latency_ms=None if took is None else round(took * 1000, 3),
+            ),
+        )
+
+    def _take(self, message: dict[str, Any], named: str | None) -> _Open | None:
+        """The request that is answered. Both sides number their own: of two with one id the answer itself decides."""
+        id, result = str(message.get("id")), message.get("result")
+        waiting = self._open.get(id, [])
+        if len(waiting) == 1:
+            return self._open.pop(id)[0]
+        here = [one for one in waiting if one.session == (named or self._current)] or waiting
+        if len({one.session for one in here}) != 1:
+            return None
+        sampled = isinstance(result, dict) and "role" in result and "model" in result
+        fits = [one for one in here if (one.method == "sampling/createMessage") == sampled] or here
+        waiting.remove(fits[0])
+        if not waiting:
+            del self._open[id]
+        return fits[0]
+
+    def _know_server(self, session: str, result: dict[str, Any]) -> None:
+        if "serverInfo" not in result and "_meta" not in result:
+            return
+        meta = result.get("_meta")
+        held = (result.get("serverInfo"), meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None)
+        name = next((one["name"] for one in held if isinstance(one, dict) and isinstance(one.get("name"), str)), None)
+        if name is not None:
+            self._servers[session] = name
+
+    def _annotate(self, record: Record, session: str, label: str, data: Any, at: str | float | None) -> None:
+        origin = self._assembler.lane(session).origin
+        self._assembler.add(Annotation(origin=origin, at=at, source=record.locator(), label=label, data=data))
+
+
+def _traced(params: dict[str, Any]) -> str | None:
+    """The trace that a request is part of, which stands for a session where the protocol has none."""
+    meta = params.get("_meta")
+    parent = meta.get("traceparent") if isinstance(meta, dict) else None
+    parts = parent.split("-") if isinstance(parent, str) else ()
+    return parts[1] if len(parts) == 4 and len(parts[1]) == 32 else None
+
+
+def _content(result: Any) -> Any:
+    if not isinstance(result, dict):
+        return result
+    return result["content"] if result.get("content") else result.get("structuredContent", result.get("content"))

@@ -1,0 +1,121 @@
+"""Spans one by one, as OpenTelemetry's SDK and Phoenix export them: `name`, `context`, `parent_id`, `attributes`.
+
+Also nested: TRAIL's files hold trees, with `child_spans`, `span_attributes` and durations such as `PT0.08S`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bylaw.model.source import Locator
+from bylaw.traces.formats.otlp.reader import interpret
+from bylaw.traces.formats.reader import Record, a_type, records_of
+from bylaw.traces.formats.spans import genai
+from bylaw.traces.formats.spans.attributes import first, text
+from bylaw.traces.formats.spans.openinference import flat
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import Span
+from bylaw.traces.formats.spans.times import duration, moment
+from bylaw.traces.records.lines import Block
+
+_ATTRIBUTES = ("attributes", "span_attributes")
+_MOST_SAMPLED = 50
+
+
+def claims(value: Any) -> bool:
+    """A span, or an object or list of spans."""
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_span, value[:_MOST_SAMPLED]))
+    if not isinstance(value, dict):
+        return False
+    held = value.get("spans")
+    return _is_span(value) or (isinstance(held, list) and bool(held) and all(map(_is_span, held[:_MOST_SAMPLED])))
+
+
+def _is_span(value: Any) -> bool:
+    if not isinstance(value, dict) or not any(isinstance(value.get(key), dict) for key in _ATTRIBUTES):
+        return False
+    return isinstance(value.get("context"), dict) or isinstance(value.get("span_id"), str)
+
+
+class OpenInferenceReader(SpanReader):
+    def read_block(self, block: Block) -> None:
+        for record in records_of(block, self._problems):
+            value = record.value
+            if isinstance(value, dict) and isinstance(value.get("spans"), list):
+                trace = text(value, "trace_id", "traceId") or ""
+                for index, span in enumerate(value["spans"]):
+                    self._tree(record, span, ("spans", index), trace)
+            elif isinstance(value, list):
+                for index, span in enumerate(value):
+                    self._tree(record, span, (index,), "")
+            else:
+                self._tree(record, value, (), "")
+
+    def interpret(self, span: Span) -> None:
+        interpret(span)
+
+    def _tree(self, record: Record, value: Any, path: tuple[str | int, ...], trace: str) -> None:
+        waiting: list[tuple[Any, tuple[str | int, ...], str | None]] = [(value, path, None)]
+        size = len(record.raw)
+        while waiting:
+            one, where, parent = waiting.pop()
+            if not isinstance(one, dict):
+                record.bad("wrong-type", f"a span is an object, not {a_type(one)}", where)
+                continue
+            if not any(isinstance(one.get(key), dict) for key in _ATTRIBUTES):
+                record.bad("wrong-type", "a span has no object `attributes`", where)
+                continue
+            span = _span(one, parent, trace, record.problems.file, record.line)
+            self._forest.add(span, size)
+            size = 0
+            below = one.get("child_spans")
+            for index, child in enumerate(below if isinstance(below, list) else ()):
+                waiting.append((child, (*where, "child_spans", index), span.id))
+
+
+def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) -> Span:
+    context = value.get("context")
+    ids = context if isinstance(context, dict) else value
+    attributes = flat(next(value[key] for key in _ATTRIBUTES if isinstance(value.get(key), dict)))
+    start, at = moment(first(value, "start_time", "timestamp", "startTime"))
+    end, ended_at = moment(first(value, "end_time", "endTime"))
+    took = duration(value.get("duration"))
+    if end is None and start is not None and took is not None:
+        end = start + took
+    span_id = text(ids, "span_id", "spanId") or ""
+    return Span(
+        id=span_id,
+        parent=text(value, "parent_id", "parent_span_id", "parentId") or parent,
+        trace=text(ids, "trace_id", "traceId") or trace,
+        name=text(value, "name", "span_name") or "",
+        session=text(attributes, "session.id", genai.SESSION),
+        start=start,
+        end=end,
+        at=at,
+        ended_at=end if ended_at is None else ended_at,
+        attributes=attributes,
+        events=list(_events(value.get("events"))),
+        error=_error(value, attributes),
+        source=Locator(file, line, f"span {span_id}" if span_id else None),
+    )
+
+
+def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict):
+            name = text(event, "name", "Name")
+            attributes = first(event, "attributes", "Attributes")
+            if name is not None:
+                yield name, attributes if isinstance(attributes, dict) else {}
+
+
+def _error(value: dict[str, Any], attributes: dict[str, Any]) -> str | None:
+    status = value.get("status")
+    held = status if isinstance(status, dict) else value
+    code = held.get("status_code", status)
+    if isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR":
+        message = text(held, "description", "status_message", "message")
+        return message or text(attributes, "exception.message", "error.type") or "error"
+    return text(attributes, "error.type")

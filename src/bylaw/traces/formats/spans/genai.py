@@ -1,0 +1,178 @@
+"""OpenTelemetry's names for what a model and its tools did: `gen_ai.*`, today's and those it had before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.attributes import first, text, unflatten
+from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
+
+SESSION = "gen_ai.conversation.id"
+DETAILS = "gen_ai.client.inference.operation.details"
+"""the event that carries the content of a call beside its span"""
+_MODEL = frozenset(("chat", "generate_content", "text_completion", "fetch_response"))
+_AGENT = frozenset(("invoke_agent", "invoke_workflow", "create_agent"))
+_MESSAGE_EVENTS = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+}
+_CHOICE = "gen_ai.choice"
+_CONTENT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
+_PARAMS = {
+    f"gen_ai.request.{name}": name
+    for name in (
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_tokens",
+        "stop_sequences",
+        "seed",
+        "frequency_penalty",
+        "presence_penalty",
+    )
+}
+
+
+def interpret(span: Span) -> bool:
+    """Say what a span is about; False where it speaks another vocabulary."""
+    attributes = _with_details(span)
+    operation = text(attributes, "gen_ai.operation.name")
+    tool = text(attributes, "gen_ai.tool.name")
+    method = text(attributes, "mcp.method.name")
+    span.session = span.session or text(attributes, SESSION)
+    span.agent = text(attributes, "gen_ai.agent.name", "gen_ai.agent.id")
+    if operation == "execute_tool" or (operation is None and tool) or method == "tools/call":
+        name = tool or span.name.removeprefix("execute_tool ").removeprefix("tools/call ")
+        span.about = _tool(span, attributes, name)
+    elif operation in _AGENT:
+        whole = _model(span, attributes)
+        span.about = AgentRun(name=span.agent or _named(span), whole=whole if whole.answer is not None else None)
+    elif operation in _MODEL or (operation is None and _asks(span, attributes)):
+        span.about = _model(span, attributes)
+    elif operation in ("apply_guardrail", "run_guardrail"):
+        span.about = Mark(label="guardrail", data=attributes)
+    elif operation is None and method is None:
+        return False
+    return True
+
+
+def _with_details(span: Span) -> dict[str, Any]:
+    """The attributes with those of the events that carry content."""
+    found = span.attributes
+    for name, attributes in span.events:
+        if name == DETAILS:
+            found = {**attributes, **found}
+        elif name in _CONTENT_EVENTS:
+            key = _CONTENT_EVENTS[name]
+            found = {key: attributes.get(key), **found}
+    return found
+
+
+def _asks(span: Span, attributes: dict[str, Any]) -> bool:
+    """Whether a span without an operation is a call of a model: older recorders name only the provider."""
+    if any(name in EVENT_NAMES for name, _ in span.events):
+        return True
+    wanted = ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.input.messages", "gen_ai.output.messages")
+    return first(attributes, *wanted, "gen_ai.prompt", "gen_ai.completion") is not None or any(
+        key.startswith(("gen_ai.prompt.", "gen_ai.completion.")) for key in attributes
+    )
+
+
+def _named(span: Span) -> str | None:
+    return span.name.removeprefix("invoke_agent ").removeprefix("invoke_workflow ") or None
+
+
+def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
+    messages, answer, event_reason = _content(span, attributes)
+    reasons = parsed(attributes.get("gen_ai.response.finish_reasons"))
+    reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
+    told = (answer or {}).get("finish_reason")
+    params = {_PARAMS[key]: attributes[key] for key in _PARAMS if attributes.get(key) is not None}
+    tools = parsed(first(attributes, "gen_ai.tool.definitions"))
+    return ModelCall(
+        model=text(attributes, "gen_ai.response.model", "gen_ai.request.model"),
+        messages=messages,
+        params=params or None,
+        tools=tools if isinstance(tools, list) else None,
+        answer=answer,
+        stop_reason=next((found for found in (reason, told, event_reason) if isinstance(found, str) and found), None),
+        usage=_usage(attributes),
+    )
+
+
+def _content(span: Span, attributes: dict[str, Any]) -> tuple[Asked | None, dict[str, Any] | None, str | None]:
+    """Messages, answer and stop reason: on the span, under older names, or in an event for each message."""
+    asked = attributes.get("gen_ai.input.messages")
+    outputs = chat_messages(attributes.get("gen_ai.output.messages"), "assistant")
+    system = parsed(attributes.get("gen_ai.system_instructions"))
+    if asked is None:
+        asked = unflatten(attributes, "gen_ai.prompt")
+    if outputs is None:
+        outputs = chat_messages(unflatten(attributes, "gen_ai.completion"), "assistant")
+    told, choice, reason = _message_events(span) if span.events else ([], None, None)
+    asked = told or None if asked is None else asked
+    orders: list[dict[str, Any]] | None = None
+    if system is not None:
+        orders = chat_messages({"role": "system", "parts": system if isinstance(system, list) else [system]})
+    messages = None if asked is None and orders is None else Asked(asked, system=orders)
+    return messages, merged(outputs) or choice, reason
+
+
+def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | None, str | None]:
+    messages: list[dict[str, Any]] = []
+    choice = reason = None
+    for name, body in span.events:
+        role = _MESSAGE_EVENTS.get(name)
+        if role == "tool":
+            content = parsed(first(body, "content", "gen_ai.event.content"))
+            messages.append({"role": "tool", "tool_call_id": text(body, "id"), "content": content})
+        elif role is not None:
+            messages.extend(chat_messages({"role": role, **_decoded(body)}) or ())
+        elif name == _CHOICE and choice is None:
+            body = _decoded(body)
+            said = body.get("message")
+            found = chat_messages({"role": "assistant", **(said if isinstance(said, dict) else body)}, "assistant")
+            choice, reason = merged(found), text(body, "finish_reason")
+    return messages, choice, reason
+
+
+def _decoded(body: dict[str, Any]) -> dict[str, Any]:
+    """Events on spans hold only flat values, so lists and objects in them are text."""
+    return {key: parsed(value) if key in ("tool_calls", "message") else value for key, value in body.items()}
+
+
+def _usage(attributes: dict[str, Any]) -> Any:
+    recorded = {key: value for key, value in attributes.items() if ".usage." in key}
+    return tokens(
+        recorded,
+        input=first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+        output=first(attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+        read=first(attributes, "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens"),
+        written=first(
+            attributes, "gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens"
+        ),
+        reasoning=first(attributes, "gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.reasoning_tokens"),
+    )
+
+
+def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
+    arguments, raw = read_arguments(first(attributes, "gen_ai.tool.call.arguments", "gen_ai.tool.arguments"))
+    result = first(attributes, "gen_ai.tool.call.result", "gen_ai.tool.result")
+    failed = span.error is not None or attributes.get("error.type") is not None
+    return ToolRun(
+        name=name,
+        namespace=text(attributes, "mcp.server.name"),
+        call_id=text(attributes, "gen_ai.tool.call.id"),
+        arguments=arguments,
+        raw_arguments=raw,
+        result=UNSET if result is None else parsed(result),
+        is_error=True if failed else None,
+    )

@@ -1,0 +1,201 @@
+"""Messages in whatever shape a recorder wrote them, as chat messages. Nothing here can fail.
+
+Known shapes: OpenAI's and Anthropic's own; OpenTelemetry's `parts`; LangChain's, serialised or not; those with a
+`message` around them. Results of tools become messages of their own, with the id of their call.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.records.jsontext import REFUSED, decode_whole
+
+_ROLES = {"ai": "assistant", "model": "assistant", "human": "user", "chat": "user", "function": "tool"}
+_CLASSES = {
+    "AIMessage": "assistant",
+    "AIMessageChunk": "assistant",
+    "HumanMessage": "user",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+}
+_LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASSES)
+_AROUND = frozenset(("kwargs", "data"))
+"""what holds a message that has a role"""
+_TOLD = ("finish_reason", "stop_reason")
+_pieces = msgspec.json.Decoder(list[Raw]).decode
+
+
+def parsed(value: Any) -> Any:
+    """JSON that was recorded as text, parsed; any other text as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        found = read_arguments(value)[0]
+        return value if found is None else found
+    return value
+
+
+def chat_messages(value: Any, role: str = "user") -> list[dict[str, Any]] | None:
+    """A list of messages, or an object that holds one, or a single one. `role` is that of bare text."""
+    return [message for one in listed(value) or () for message in chat_message(one, role)] or None
+
+
+def listed(value: Any) -> list[Any] | None:
+    """The messages that are recorded, each as it is."""
+    value = parsed(decode_whole(value))
+    if isinstance(value, dict) and "role" not in value:
+        held = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
+        value = value if held is None else held
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        return [value]
+    only = decode_whole(value[0]) if len(value) == 1 else None
+    return only if isinstance(only, list) else value  # LangChain's lists of lists: one list a prompt
+
+
+def pieces(value: Any) -> list[Any] | None:
+    """The same, where a list that is still JSON is only divided: for one who looks at few of them."""
+    if type(value) is Raw and bytes(value)[:1] != b"[":
+        value = decode_whole(value)  # text may hold JSON in its turn
+    found = _divided(value)
+    if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
+        found = _divided(found[0])
+    return listed(value) if found is None else found
+
+
+def _divided(value: Any) -> list[Raw] | None:
+    if type(value) is not Raw and (type(value) is not str or value.lstrip()[:1] != "["):
+        return None
+    try:
+        return _pieces(value)
+    except REFUSED:
+        return None
+
+
+def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
+    """One message; several where it carries the results of several calls."""
+    if type(value) is Raw:
+        value = decode_whole(value)
+    if isinstance(value, str):
+        return [{"role": role, "content": value}]
+    if not isinstance(value, dict):
+        return []
+    if "role" not in value or not value.keys().isdisjoint(_AROUND):
+        value = _unwrapped(value)
+    known = value.get("role")
+    known = _ROLES.get(known, known) if isinstance(known, str) else role
+    if isinstance(value.get("parts"), list):
+        return _of_parts(value, known)
+    message = {**value, "role": known}
+    calls = value.get("tool_calls")
+    if isinstance(calls, list):
+        message["tool_calls"] = [_call(call) for call in calls]
+    return [message]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and bool(value)
+
+
+def _unwrapped(value: dict[str, Any], level: int = 0) -> dict[str, Any]:
+    """The message itself, out of what LangChain or OpenInference put around it."""
+    if isinstance(value.get("kwargs"), dict) and "lc" in value:
+        path = value.get("id")
+        name = path[-1] if isinstance(path, list) and path and isinstance(path[-1], str) else ""
+        return _langchain({"type": name, **value["kwargs"]}, name)
+    if isinstance(value.get("data"), dict) and isinstance(value.get("type"), str):
+        return _langchain(value["data"], value["type"])
+    if isinstance(value.get("message"), dict) and "role" not in value:
+        return value["message"] if level else _unwrapped(value["message"], level + 1)
+    if "role" not in value and value.get("type") in _LANGCHAIN_TYPES:
+        return _langchain(value, value["type"])
+    return value
+
+
+def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
+    role = _CLASSES.get(kind) or _ROLES.get(kind, kind)
+    message: dict[str, Any] = {"role": role, "content": fields.get("content")}
+    calls = fields.get("tool_calls")
+    extra = fields.get("additional_kwargs")
+    if not calls and isinstance(extra, dict):
+        calls = extra.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        message["tool_calls"] = calls
+        if isinstance(message["content"], list):  # the same calls once more, as Anthropic's blocks
+            message["content"] = [block for block in message["content"] if not _is_use(block)]
+    for key in ("tool_call_id", "name", "usage_metadata", "response_metadata"):
+        if fields.get(key) is not None:
+            message[key] = fields[key]
+    if fields.get("status") == "error":
+        message["is_error"] = True
+    return message
+
+
+def _is_use(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") in ("tool_use", "function_call", "tool_call")
+
+
+def _call(call: Any) -> Any:
+    """A call as OpenAI writes it, from any of the flatter shapes."""
+    if not isinstance(call, dict):
+        return call
+    if isinstance(call.get("tool_call"), dict):
+        call = call["tool_call"]
+    function = call.get("function")
+    if isinstance(function, dict):
+        return call
+    name = function if isinstance(function, str) else call.get("name")
+    given = call["args"] if "args" in call else call.get("arguments", call.get("input"))
+    return {"id": call.get("id"), "function": {"name": name, "arguments": given}}
+
+
+# OpenTelemetry's parts
+
+
+def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    blocks: list[Any] = []
+    for part in value["parts"]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in ("tool_call_response", "server_tool_call_response"):
+            messages.append(_response(part))
+        else:
+            blocks.append(_block(part, kind))
+    if blocks or not value["parts"]:
+        told = {key: value[key] for key in _TOLD if isinstance(value.get(key), str)}
+        messages.append({"role": role, "content": blocks, **told})
+    return messages
+
+
+def _response(part: dict[str, Any]) -> dict[str, Any]:
+    content = next((part[key] for key in ("response", "result", "content") if key in part), None)
+    if content is None and isinstance(part.get("server_tool_call_response"), dict):
+        content = part["server_tool_call_response"]
+    return {"role": "tool", "tool_call_id": part.get("id"), "content": content}
+
+
+def _block(part: Any, kind: Any) -> Any:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if not isinstance(part, dict):
+        return part
+    if kind == "text" or (kind is None and isinstance(part.get("text"), str)):
+        return {"type": "text", "text": part.get("content", part.get("text"))}
+    if kind in ("reasoning", "thinking"):
+        return {"type": "thinking", "text": part.get("content", part.get("text"))}
+    if kind == "tool_call":
+        return {"type": "tool_use", "id": part.get("id"), "name": part.get("name"), "input": part.get("arguments")}
+    if kind == "server_tool_call":
+        given = part.get("arguments", part.get("server_tool_call"))
+        return {"type": "server_tool_use", "id": part.get("id"), "name": part.get("name"), "input": given}
+    return part
+
+
+def merged(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """The answer among output messages. Of several choices the first counts; parts of one answer are put together."""
+    answers = [message for message in messages or () if message.get("role") == "assistant"]
+    return answers[0] if answers else None

@@ -1,0 +1,154 @@
+"""OpenInference's names, as Phoenix and its instrumentations write them, with lists flattened into their keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
+from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
+
+KIND = "openinference.span.kind"
+_ASKED = "llm.input_messages"
+_ROOTS = ("llm", "openinference", "input", "output", "tool", "tool_call", "session", "agent", "metadata")
+
+
+def flat(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes with dotted keys, also where a store nested them."""
+    for root in _ROOTS:
+        if root in attributes and isinstance(attributes[root], dict):
+            break
+    else:
+        return attributes
+    found: dict[str, Any] = {}
+    waiting = [("", attributes)]
+    while waiting:
+        prefix, part = waiting.pop()
+        for key, value in part.items():
+            if isinstance(value, dict) and prefix.count(".") < 4:
+                waiting.append((f"{prefix}{key}.", value))
+            else:
+                found[prefix + key] = value
+    return found
+
+
+def interpret(span: Span) -> bool:
+    attributes = span.attributes = flat(span.attributes)
+    kind = text(attributes, KIND)
+    span.session = span.session or text(attributes, "session.id")
+    if kind is None:
+        return False
+    span.agent = text(attributes, "agent.name", "graph.node.id")
+    kind = kind.upper()
+    if kind == "LLM":
+        span.about = _model(attributes)
+    elif kind == "TOOL":
+        span.about = _tool(span, attributes)
+    elif kind == "AGENT":
+        span.about = AgentRun(name=text(attributes, "agent.name") or span.name or None)
+    elif kind in ("GUARDRAIL", "EVALUATOR", "DECISION"):
+        span.about = Mark(
+            label=kind.lower(), data={key: attributes.get(key) for key in ("input.value", "output.value")}
+        )
+    return True
+
+
+def _model(recorded: dict[str, Any]) -> ModelCall:
+    # What it was asked is most of what is recorded, and mostly not looked at.
+    attributes = {key: value for key, value in recorded.items() if not key.startswith(_ASKED)}
+    is_asked = len(attributes) < len(recorded) or any(
+        key.startswith(("llm.prompts", "input.value")) for key in attributes
+    )
+    outputs = chat_messages(unflatten(attributes, "llm.output_messages"), "assistant")
+    if outputs is None and isinstance(value := attributes.get("output.value"), str):
+        outputs = chat_messages(_output(parsed(value), value), "assistant")
+    params = parsed(attributes.get("llm.invocation_parameters"))
+    found = unflatten(attributes, "llm.tools")
+    tools = [_schema(tool) for tool in found] if isinstance(found, list) else None
+    answer = merged(outputs)
+    return ModelCall(
+        model=text(attributes, "llm.model_name"),
+        messages=Asked(recorded, read=_asked, each=_as_blocks) if is_asked else None,
+        params=params if isinstance(params, dict) and params else None,
+        tools=tools,
+        answer=None if answer is None else _as_blocks(answer),
+        stop_reason=text(attributes, "llm.finish_reason", "llm.output_messages.0.message.finish_reason"),
+        usage=_usage(attributes),
+    )
+
+
+def _asked(attributes: dict[str, Any]) -> Any:
+    found = elements(attributes, _ASKED) or unflatten(attributes, _ASKED)
+    return _prompt(attributes) if found is None else found
+
+
+def _prompt(attributes: dict[str, Any]) -> Any:
+    prompts = unflatten(attributes, "llm.prompts")
+    found = (
+        [prompt.get("prompt") for prompt in prompts if isinstance(prompt, dict)] if isinstance(prompts, list) else []
+    )
+    texts = [prompt.get("text") if isinstance(prompt, dict) else prompt for prompt in found]
+    return texts or attributes.get("input.value")
+
+
+def _output(value: Any, recorded: str) -> Any:
+    """An answer in `output.value`: a message as JSON where it is one, else whatever text it is."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    if isinstance(choices, list) and choices:
+        return choices[0]
+    return value if isinstance(value, dict) and "role" in value else recorded
+
+
+def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
+    """`contents` is how a message of several parts is flattened."""
+    parts = message.get("contents")
+    if not isinstance(parts, list) or message.get("content") is not None:
+        return message
+    blocks = [part.get("message_content", part) if isinstance(part, dict) else part for part in parts]
+    return {**{key: value for key, value in message.items() if key != "contents"}, "content": blocks}
+
+
+def _schema(tool: Any) -> Any:
+    held = tool.get("tool") if isinstance(tool, dict) else None
+    return parsed(held.get("json_schema") if isinstance(held, dict) else tool)
+
+
+def _usage(attributes: dict[str, Any]) -> Any:
+    count = "llm.token_count."
+    recorded = {key: value for key, value in attributes.items() if key.startswith(count)}
+    return tokens(
+        recorded,
+        input=attributes.get(count + "prompt"),
+        output=attributes.get(count + "completion"),
+        read=attributes.get(count + "prompt_details.cache_read"),
+        written=attributes.get(count + "prompt_details.cache_write"),
+        reasoning=attributes.get(count + "completion_details.reasoning"),
+    )
+
+
+def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
+    # `tool.parameters` is the tool's schema with some recorders and the arguments with others.
+    given = first(attributes, "tool_call.function.arguments", "input.value", "tool.parameters")
+    arguments, raw = read_arguments(given)
+    arguments = _smolagents(arguments)
+    result = attributes.get("output.value")
+    return ToolRun(
+        name=text(attributes, "tool.name", "tool_call.function.name") or span.name,
+        call_id=text(attributes, "tool_call.id", "tool.id"),
+        arguments=arguments,
+        raw_arguments=raw,
+        result=UNSET if result is None else parsed(result),
+        is_error=True if span.error is not None else None,
+    )
+
+
+def _smolagents(arguments: Any) -> Any:
+    """smolagents records Python's own `args` and `kwargs`; where all are named, those are the arguments."""
+    if not isinstance(arguments, dict) or not {"args", "kwargs"} <= arguments.keys():
+        return arguments
+    named = arguments["kwargs"]
+    return named if isinstance(named, dict) and named and not arguments["args"] else arguments

@@ -1,0 +1,192 @@
+"""How a file is divided into records: a line each, the elements of one JSON list, one JSON value, the entries of an
+archive, length-prefixed messages, or the rows of a CSV table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from typing import Any
+
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.traces.records.archive import MAGIC, archive_blocks
+from bylaw.traces.records.array import Elements, scan
+from bylaw.traces.records.compression import BrokenCompression
+from bylaw.traces.records.frames import frame_blocks, looks_framed
+from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
+from bylaw.traces.records.lines import (
+    MAX_RECORD,
+    Block,
+    check_utf8,
+    line_blocks,
+    too_long,
+    valid_utf8,
+    without_bom,
+)
+from bylaw.traces.records.opening import Input
+from bylaw.traces.records.place import Place
+from bylaw.traces.records.problems import Problems
+from bylaw.traces.records.table import looks_tabular, table_blocks
+
+_HEAD_LINES = 20
+_HEAD_SIZE = 1 << 20
+_BLOCK = 1 << 18
+
+
+class Layout(Enum):
+    LINES = "lines"
+    LIST = "list"
+    VALUE = "value"
+    ARCHIVE = "archive"
+    FRAMES = "frames"
+    TABLE = "table"
+
+
+class Records:
+    """The records of an input, block by block; every problem of dividing it goes to `problems`."""
+
+    def __init__(self, source: Input, layout: Layout, problems: Problems) -> None:
+        self._source = source
+        self._layout = layout
+        self._problems = problems
+        self._elements: Elements | None = None
+        self.cut = False
+        """the compressed data broke off, so the end of the file was never seen"""
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the records come one by one from something of unknown length, rather than from a list in memory."""
+        return self._layout is Layout.LINES or (self._elements is not None and self._elements.streamed)
+
+    def blocks(self) -> Iterator[Block]:
+        if self._layout is Layout.ARCHIVE:
+            with self._source.whole() as archive:
+                yield from archive_blocks(archive, self._source.size, self._problems)
+            return
+        chunks = self._source.chunks()
+        try:
+            if self._layout is Layout.LINES:
+                yield from line_blocks(chunks, self._problems)
+            elif self._layout is Layout.FRAMES:
+                yield from frame_blocks(chunks, self._problems)
+            elif self._layout is Layout.TABLE:
+                yield from table_blocks(chunks, self._problems)
+            elif self._layout is Layout.LIST:
+                self._elements = Elements(chunks, self._problems)
+                yield from _gather(iter(self._elements), self._problems)
+            else:
+                yield from _one_value(chunks, self._problems)
+        except BrokenCompression as error:
+            self.cut = True
+            file = self._problems.file
+            self._problems.bad(Diagnostic(code="bad-compression", message=str(error), file=file))
+
+
+def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iterator[Block]:
+    block: list[tuple[bytes, int | Place]] = []
+    size = 0
+    for place, raw in elements:
+        if valid_utf8(raw) or check_utf8(place, raw, problems):
+            block.append((raw, place))
+            size += len(raw)
+        if size >= _BLOCK:
+            yield block
+            block, size = [], 0
+    yield block
+
+
+def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
+    parts: list[bytes] = []
+    held = 0
+    for chunk in without_bom(chunks):
+        parts.append(chunk)
+        held += len(chunk)
+        if held > MAX_RECORD:
+            problems.bad(too_long(problems.file, 1, "file is one JSON value, and it"))
+            return
+    raw = b"".join(parts)
+    if check_utf8(1, raw, problems):
+        yield [(raw, 1)]
+
+
+# Telling the layouts apart
+
+
+def sniff(source: Input) -> Layout:
+    with suppress(BrokenCompression):
+        start = next(source.chunks(), b"")
+        if start.startswith(MAGIC):
+            return Layout.ARCHIVE
+        if looks_framed(start):
+            return Layout.FRAMES
+    head, ended = head_of(source)
+    lines = [line for line in head.split(b"\n")[: None if ended else -1] if line.strip()]
+    first = head.lstrip()[:1]
+    if first not in (b"[", b"{") and lines and looks_tabular(lines[0]):
+        return Layout.TABLE
+    if first == b"[":
+        # Lists one a line are lines; a list alone on its line, or spread over several, is a list.
+        return Layout.LINES if len(lines) > 1 and _decodes(lines[0]) else Layout.LIST
+    if first != b"{" or not lines or _decodes(lines[0]):
+        return Layout.LINES
+    if _whole_decodes(source):
+        return Layout.VALUE
+    # Neither is whole: take it for what more of it looks like, so that what is broken is reported once.
+    return Layout.LINES if any(isinstance(_decoded(line), dict) for line in lines) else Layout.VALUE
+
+
+def sample(source: Input, layout: Layout) -> Iterator[Any]:
+    """The first few records that can be decoded, for detection."""
+    ignored = Problems(source.name, skip_bad=True)
+    for raw in islice(_first_records(source, layout, ignored), _HEAD_LINES):
+        value = _decoded(raw)
+        if value is not None:
+            yield value
+
+
+def _first_records(source: Input, layout: Layout, ignored: Problems) -> Iterator[bytes]:
+    if layout is Layout.LIST:
+        with suppress(BrokenCompression):
+            yield from (raw for _, raw in scan(without_bom(source.chunks()), ignored))
+    elif layout is Layout.ARCHIVE:
+        with source.whole() as archive:
+            for block in archive_blocks(archive, source.size, ignored, most=_HEAD_SIZE):
+                yield from (raw for raw, _ in block)
+    else:
+        for block in Records(source, layout, ignored).blocks():
+            yield from (raw for raw, _ in block if raw.strip())
+
+
+def head_of(source: Input) -> tuple[bytes, bool]:
+    """The first lines of the content, and whether that is all of it."""
+    head = bytearray()
+    newlines = 0
+    with suppress(BrokenCompression):  # that is told when the records are read
+        for chunk in without_bom(source.chunks()):
+            head += chunk
+            newlines += chunk.count(b"\n")
+            if newlines >= _HEAD_LINES or (newlines and len(head) >= _HEAD_SIZE) or len(head) > MAX_RECORD:
+                return bytes(head), False
+    return bytes(head), True
+
+
+def _whole_decodes(source: Input) -> bool:
+    ignored = Problems(source.name, skip_bad=True)
+    return any(_decodes(raw) for block in Records(source, Layout.VALUE, ignored).blocks() for raw, _ in block)
+
+
+def _decodes(raw: bytes) -> bool:
+    return _decoded(raw) is not None
+
+
+def _decoded(raw: bytes) -> Any:
+    try:
+        return decode_quickly(raw)
+    except REFUSED:
+        pass
+    try:
+        return decode_carefully(decode_text(raw), constants=True)[0]
+    except Fault:
+        return None

@@ -1,0 +1,111 @@
+"""Divide a file into numbered lines, a block at a time, in bounded memory however long a line is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from io import BytesIO
+from itertools import count
+from typing import TypeAlias
+
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.traces.records.jsontext import Fault, decode_text
+from bylaw.traces.records.place import Place, problem_at
+from bylaw.traces.records.problems import Problems
+
+MAX_RECORD = 64 << 20
+"""bytes of the longest record that is read"""
+BOM = b"\xef\xbb\xbf"
+
+Block: TypeAlias = Iterable[tuple[bytes, int | Place]]
+"""some records, each with its place; blank ones may be among them"""
+
+
+def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) >= len(BOM):
+            yield head.removeprefix(BOM)
+            yield from chunks
+            return
+    yield head
+
+
+def line_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
+    """Each block holds whole lines. Lines that are too long or not UTF-8 are reported here and left out."""
+    numbers = count(1)
+    for run in line_runs(chunks):
+        if run is None:
+            problems.bad(too_long(problems.file, next(numbers), "line"))
+            continue
+        # BytesIO finds newlines several times quicker than split. The lines come first, so that no number is lost.
+        lines = zip(BytesIO(run), numbers, strict=False)
+        # A newline byte is never part of another character, so one look at the run judges every line in it.
+        yield lines if valid_utf8(run) else _valid_lines(lines, problems)
+
+
+def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
+    """Runs of whole lines; None stands for a line that is too long to be held."""
+    parts: list[bytes | memoryview] = []
+    held = 0
+    for chunk in without_bom(chunks):
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            held += len(chunk)
+            if held <= MAX_RECORD:
+                parts.append(chunk)
+            else:
+                parts.clear()
+            continue
+        start = 0
+        if held > MAX_RECORD:
+            yield None
+            start = chunk.find(b"\n") + 1
+        parts.append(memoryview(chunk)[start:end])
+        yield b"".join(parts)
+        parts = [chunk[end:]]
+        held = len(chunk) - end
+    if held > MAX_RECORD:
+        yield None
+    elif held:
+        yield b"".join(parts)
+
+
+def _valid_lines(lines: Iterable[tuple[bytes, int]], problems: Problems) -> Iterator[tuple[bytes, int]]:
+    for line, number in lines:
+        line = line if line.endswith(b"\n") else _whole_characters(line)
+        if check_utf8(number, line, problems):
+            yield line, number
+
+
+def _whole_characters(line: bytes) -> bytes:
+    """A last line without the character that it was cut off in: what is wrong with it is that it has no end."""
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return line[: error.start] if error.reason == "unexpected end of data" else line
+    return line
+
+
+def valid_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def check_utf8(place: int | Place, raw: bytes, problems: Problems) -> bool:
+    try:
+        decode_text(raw)
+    except Fault as fault:
+        problems.bad(problem_at(problems.file, place, fault.text, fault.offset, code=fault.code, message=fault.message))
+        return False
+    return True
+
+
+def too_long(file: str, place: int | Place, noun: str) -> Diagnostic:
+    limit = MAX_RECORD >> 20
+    return problem_at(file, place, "", 0, code="too-long", message=f"this {noun} is longer than {limit} MiB")
