@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from bylaw.adapters.live.exchanges.base import Outgoing
 from bylaw.adapters.live.scripted.replies import written
 from bylaw.adapters.live.scripted.script import Call, ScriptedReply
-from bylaw.adapters.live.wire import model_call
-from bylaw.adapters.live.wire.base import Json, Wire
+from bylaw.wire.exchange import Outgoing
+from bylaw.wire.formats import model_call
+from bylaw.wire.formats.base import Json, Wire
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days."
 CARD = "4111 1111 1111 1111"

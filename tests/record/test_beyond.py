@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bylaw.adapters.live.proxy.upstream import UpstreamFailure
 from bylaw.adapters.record.command.beyond import Streams, connect_beyond, tunnel_beyond
+from bylaw.wire.proxy.upstream import UpstreamFailure
 
 
 @pytest.mark.parametrize(

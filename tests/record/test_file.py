@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.record import file as record_file
 from bylaw.adapters.record import scope
 from bylaw.adapters.record.recording import Recording
 from bylaw.errors import BylawError
+from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.asking import ask, openai_client, read, responses
 from tests.record.server import TEXT, Server
 

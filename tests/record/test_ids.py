@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.record.recording import Recording
 from bylaw.text.redaction.redactor import Redactor
+from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.asking import read, responses, results
 
 CARDS = ("4111111111111111", "5555555555554444")

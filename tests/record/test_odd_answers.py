@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
 from bylaw.adapters.record import recording as recordings
 from bylaw.adapters.record.exchange import HeardExchange
 from bylaw.adapters.record.recording import Recording
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from tests.record.asking import read, responses
 
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")

@@ -15,12 +15,12 @@ import anthropic
 import httpx2
 import openai
 
-from bylaw.adapters.live.proxy.authority import Authority
-from bylaw.adapters.live.proxy.runs import ProxiedRun
-from bylaw.adapters.live.proxy.server import ChaosProxy
 from bylaw.model.contract import McpServer
 from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, ToolFault
 from bylaw.model.live import Injection
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.runs import ProxiedRun
+from bylaw.wire.proxy.server import ChaosProxy
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days, as promised before."
 CALL = {"name": "find_order", "arguments": {"order": "4711", "region": "north"}}

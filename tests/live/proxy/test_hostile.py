@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from bylaw.adapters.live.proxy import http1, server
+from bylaw.wire.proxy import http1, server
 from tests.live.proxy.support import TEXT, ask, proxied
 
 GARBAGE = [

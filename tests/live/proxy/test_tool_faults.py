@@ -22,14 +22,14 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from bylaw.adapters.live.effects import DEFAULT_PAYLOAD
 from bylaw.adapters.live.mcp import bridge
-from bylaw.adapters.live.proxy import upstream
-from bylaw.adapters.live.proxy.authority import Authority
-from bylaw.adapters.live.proxy.runs import ProxiedRun
-from bylaw.adapters.live.proxy.server import ChaosProxy
 from bylaw.model.contract import McpServer
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.model.faults import AnyFault, Timing
 from bylaw.model.live import Injection
+from bylaw.wire.proxy import upstream
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.runs import ProxiedRun
+from bylaw.wire.proxy.server import ChaosProxy
 from tests.live.proxy.support import WEATHER, attack, server, tool
 
 SERVER = Path(__file__).with_name("mcp_server.py")

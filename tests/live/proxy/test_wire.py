@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from bylaw.adapters.live.proxy.runs import ProxiedRun
 from bylaw.model.events import Annotation, Message, Response, ToolCall, ToolResult
 from bylaw.model.faults import AnyFault, Timing
+from bylaw.wire.proxy.runs import ProxiedRun
 from tests.live.proxy.support import PROVIDERS, attack, fired, llm, proxied, server
 
 PATHS = {

@@ -116,13 +116,13 @@ def _model_reply(body: bytes, reply: dict[str, Any], events: Callable[[], bytes]
 
 
 def _openai_events() -> bytes:
-    from bylaw.adapters.live.wire import wire_named
+    from bylaw.wire.formats import wire_named
 
     return b"".join(wire_named("openai").streamed(_OPENAI))
 
 
 def _anthropic_events() -> bytes:
-    from bylaw.adapters.live.wire import wire_named
+    from bylaw.wire.formats import wire_named
 
     return b"".join(wire_named("anthropic").streamed(_ANTHROPIC))
 

@@ -78,8 +78,8 @@ class Asker:
 
 def words_of(text: str) -> str:
     """The answer's text, of a whole reply or of the events of a stream."""
-    from bylaw.adapters.live.wire import wire_named
-    from bylaw.adapters.live.wire.sse import read_events
+    from bylaw.wire.formats import wire_named
+    from bylaw.wire.formats.sse import read_events
 
     wire = wire_named("anthropic" if "message_start" in text or '"type": "message"' in text else "openai")
     if text.startswith(("data:", "event:")):

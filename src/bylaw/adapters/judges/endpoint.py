@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from bylaw.adapters.judges.exchange import exchange
 from bylaw.errors import JudgeUnreachable
 from bylaw.model.events import Usage
 from bylaw.model.judging import BadReply, JudgeReply
 from bylaw.traces.assembly.usage import read_usage
+from bylaw.wire.client import exchange
 
 _SHOWN = 200
 """characters of an error's body that are told"""

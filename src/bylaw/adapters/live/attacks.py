@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from bylaw.adapters.live.effects import DEFAULT_PAYLOAD
-from bylaw.adapters.live.wire.base import Json, Wire
 from bylaw.model.faults import ContextAttack
+from bylaw.wire.formats.base import Json, Wire
 
 DEFAULT_WORDS = 2000
 _DEFAULTS = {

@@ -11,12 +11,12 @@ from pathlib import Path
 from bylaw.adapters.live.http_agent import MOST_ANSWER
 from bylaw.adapters.live.outcomes import agent_run
 from bylaw.adapters.live.processes import Tail, TooLarge, ending, exited, kill, kill_group, read_all, start
-from bylaw.adapters.live.proxy.runs import ProxiedRun
 from bylaw.adapters.live.resetting import Resetter
 from bylaw.adapters.live.surroundings import Surroundings
 from bylaw.model.contract import AgentSpec
 from bylaw.model.faults import AnyFault
 from bylaw.model.live import AgentRun, Failure, Injection
+from bylaw.wire.proxy.runs import ProxiedRun
 
 _PROMPT = "{prompt}"
 

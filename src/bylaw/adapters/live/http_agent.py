@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx2
 
 from bylaw.adapters.live.outcomes import agent_run
-from bylaw.adapters.live.proxy.runs import ProxiedRun
 from bylaw.adapters.live.python.prompting import PromptPlan
 from bylaw.adapters.live.recorder import Recorder
 from bylaw.adapters.live.replies import read_reply
@@ -17,10 +16,11 @@ from bylaw.adapters.live.resetting import Resetter
 from bylaw.adapters.live.serving import ServingCommand
 from bylaw.adapters.live.surroundings import Surroundings
 from bylaw.adapters.live.templates import asking
-from bylaw.adapters.live.values import one_line
 from bylaw.model.contract import AgentSpec
 from bylaw.model.faults import AnyFault
 from bylaw.model.live import AgentRun, AgentUnreachable, Failure, Injection
+from bylaw.wire.proxy.runs import ProxiedRun
+from bylaw.wire.values import one_line
 
 MOST_ANSWER = 10 * 1024 * 1024
 CONNECT_WITHIN = 5.0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
 from bylaw.adapters.live.exchanges.model import ModelExchange
 from bylaw.adapters.live.exchanges.results import ResultAttacks
 from bylaw.adapters.live.exchanges.tool import ToolExchange
 from bylaw.adapters.live.plan import Plan
 from bylaw.adapters.live.recorder import Recorder
-from bylaw.adapters.live.wire import model_call
 from bylaw.model.faults import ToolFault
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.formats import model_call
 
 __all__ = ["Exchange", "Incoming", "Interceptor", "Outgoing"]
 

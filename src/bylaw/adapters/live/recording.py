@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.adapters.live.values import plain
-from bylaw.adapters.live.wire import wire_named
 from bylaw.model.events import Annotation, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.traces.assembly.assembler import Assembler
@@ -16,6 +14,8 @@ from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.chat.message import Misshapen, results_in, said, text_field
 from bylaw.traces.formats.chat.reader import PARAMS
 from bylaw.traces.records.problems import Problems
+from bylaw.wire.formats import wire_named
+from bylaw.wire.values import plain
 
 
 class Recording:

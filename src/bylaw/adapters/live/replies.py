@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.bodies import json_of
 from bylaw.model.live import Failure
 from bylaw.model.values import json_type
+from bylaw.wire.bodies import json_of
 
 GUESSES = (
     "output", "response", "result", "data", "content", "text", "message", "answer", "reply", "queries", "query",

@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bylaw.adapters.live.current import aside
-from bylaw.adapters.live.values import one_line
 from bylaw.model.contract import shown_url
 from bylaw.model.live import AgentUnreachable
+from bylaw.wire.current import aside
+from bylaw.wire.values import one_line
 
 RESET_SECONDS = 30.0
 

@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from bylaw.adapters.live.mcp import bridge
 from bylaw.adapters.live.mcp.listing import list_tools
-from bylaw.adapters.live.proxy.authority import Authority
-from bylaw.adapters.live.proxy.runs import ProxiedRun
-from bylaw.adapters.live.proxy.server import ChaosProxy
 from bylaw.adapters.live.reach import refusal
 from bylaw.model.contract import AgentSpec
 from bylaw.model.faults import AnyFault
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.runs import ProxiedRun
+from bylaw.wire.proxy.server import ChaosProxy
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
 

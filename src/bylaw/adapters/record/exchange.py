@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming
-from bylaw.adapters.live.exchanges.bodies import is_stream, json_of, unpacked
-from bylaw.adapters.live.wire.base import Json, Wire
-from bylaw.adapters.live.wire.sse import read_events
 from bylaw.adapters.record.turns import Call, is_ended
+from bylaw.wire.bodies import is_stream, json_of, unpacked
+from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming
+from bylaw.wire.formats.base import Json, Wire
+from bylaw.wire.formats.sse import read_events
 
 _RETRIES = "x-stainless-retry-count"
 """the header in which the clients of both providers count"""

@@ -16,15 +16,15 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import Exchange
-from bylaw.adapters.live.values import one_line
-from bylaw.adapters.live.wire import model_call
 from bylaw.adapters.record.exchange import HeardExchange
 from bylaw.adapters.record.file import RecordFile
 from bylaw.adapters.record.ids import hide_ids
 from bylaw.adapters.record.turns import Call, lines_of
 from bylaw.errors import BylawError
 from bylaw.traces.formats.bylaw.wire import Line, SessionEndLine, TraceEndLine, TraceStartLine
+from bylaw.wire.exchange import Exchange
+from bylaw.wire.formats import model_call
+from bylaw.wire.values import one_line
 
 _log = logging.getLogger("bylaw")
 _MOST_KNOWN = 10_000

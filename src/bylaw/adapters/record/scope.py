@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from bylaw.adapters.live.exchanges.base import Exchange
-from bylaw.adapters.live.listening import Listener, listen_with
-from bylaw.adapters.live.seams import LIBRARIES
 from bylaw.adapters.record.recording import Recording
+from bylaw.wire.exchange import Exchange
+from bylaw.wire.listening import Listener, listen_with
+from bylaw.wire.patch_on_import import LIBRARIES
 
 UNASSIGNED = "unassigned"
 _scope: ContextVar[tuple[Recording, ...]] = ContextVar("bylaw_recordings", default=())

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Raw, Struct, json
 
-from bylaw.adapters.live.wire.base import Json, Wire
 from bylaw.traces.formats.bylaw.wire import (
     AnnotationLine,
     DraftResponseLine,
@@ -26,6 +25,7 @@ from bylaw.traces.formats.responses.items import (
     kind_of,
     messages_of,
 )
+from bylaw.wire.formats.base import Json, Wire
 
 _RESPONSES = "openai_responses"
 _ENDED = ("completed", "incomplete", "failed", "cancelled")

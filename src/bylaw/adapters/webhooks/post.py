@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
-from bylaw.adapters.judges.exchange import exchange
 from bylaw.adapters.webhooks.signing import HEADER, KEY_HEADER, sign
 from bylaw.errors import JudgeUnreachable
 from bylaw.model.judging import BadReply
 from bylaw.model.ports import Posted
+from bylaw.wire.client import exchange
 
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 """of the answers 400 to 499; the others say that the request itself is not wanted"""

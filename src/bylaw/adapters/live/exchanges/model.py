@@ -8,15 +8,15 @@ import time
 import msgspec
 
 from bylaw.adapters.live.attacks import attack_request
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming, Outgoing
-from bylaw.adapters.live.exchanges.bodies import asking_plainly, is_stream, json_of, unpacked, with_body
 from bylaw.adapters.live.exchanges.results import ResultAttacks
 from bylaw.adapters.live.plan import Plan
 from bylaw.adapters.live.recorder import Recorder
-from bylaw.adapters.live.wire.answers import altered_text, broken_arguments, words_left
-from bylaw.adapters.live.wire.base import Json, Wire, pieces
-from bylaw.adapters.live.wire.sse import read_events
 from bylaw.model.faults import LlmFault
+from bylaw.wire.bodies import asking_plainly, is_stream, json_of, unpacked, with_body
+from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, Outgoing
+from bylaw.wire.formats.answers import altered_text, broken_arguments, words_left
+from bylaw.wire.formats.base import Json, Wire, pieces
+from bylaw.wire.formats.sse import read_events
 
 _DELAYS = {"timeout": 30_000, "slow_first_token": 5_000}
 _STATUS = {"rate_limit": 429, "server_error": 500}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bylaw.adapters.live.attacks import attack_result, attack_text
 from bylaw.adapters.live.plan import Plan
-from bylaw.adapters.live.wire.base import Json, ResultPlace, Wire
+from bylaw.wire.formats.base import Json, ResultPlace, Wire
 
 
 class ResultAttacks:

@@ -10,12 +10,12 @@ import msgspec
 
 from bylaw.adapters.live.attacks import attack_result, attack_text
 from bylaw.adapters.live.effects import DEFAULT_PAYLOAD, aged, malformed, wrong_data
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.exchanges.bodies import asking_plainly, json_of, unpacked, with_body
 from bylaw.adapters.live.plan import Plan
 from bylaw.adapters.live.recorder import Recorder
-from bylaw.adapters.live.wire.base import json_reply
 from bylaw.model.faults import ContextAttack, ToolFault
+from bylaw.wire.bodies import asking_plainly, json_of, unpacked, with_body
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.formats.base import json_reply
 
 _DELAYS = {"timeout": 30_000, "slow": 5_000}
 _TEXT = "text/plain; charset=utf-8"

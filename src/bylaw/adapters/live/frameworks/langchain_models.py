@@ -12,7 +12,6 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import LiveRun, aside, current_run
 from bylaw.adapters.live.frameworks.model_call import (
     Errors,
     ModelCall,
@@ -22,8 +21,9 @@ from bylaw.adapters.live.frameworks.model_call import (
     chat_said,
     chat_tool_call,
 )
-from bylaw.adapters.live.patching.patches import Patches
-from bylaw.adapters.live.wire.base import Json
+from bylaw.wire.current import LiveRun, aside, current_run
+from bylaw.wire.formats.base import Json
+from bylaw.wire.patches.patches import Patches
 
 _OVER_HTTP = ("langchain_anthropic", "langchain_deepseek", "langchain_openai", "langchain_xai")
 

@@ -11,9 +11,9 @@ import copy
 import functools
 from typing import Any
 
-from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.tools.calling import WHOLE, Lens, acall_tool, call_tool
 from bylaw.adapters.live.tools.decorator import run_for
+from bylaw.wire.patches.patches import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from bylaw.adapters.live.current import LiveRun
-from bylaw.adapters.live.exchanges.base import Incoming, Outgoing
-from bylaw.adapters.live.listening import Passage
-from bylaw.adapters.live.values import one_line, plain
-from bylaw.adapters.live.wire.base import Json
+from bylaw.wire.current import LiveRun
+from bylaw.wire.exchange import Incoming, Outgoing
+from bylaw.wire.formats.base import Json
+from bylaw.wire.listening import Passage
+from bylaw.wire.values import one_line, plain
 
 _PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
 _HOST = "http://model.invalid"

@@ -14,10 +14,10 @@ import inspect
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import LiveRun, aside, current_run
 from bylaw.adapters.live.frameworks.model_call import Errors, ModelCall
-from bylaw.adapters.live.patching.patches import Patches
-from bylaw.adapters.live.wire.base import Json
+from bylaw.wire.current import LiveRun, aside, current_run
+from bylaw.wire.formats.base import Json
+from bylaw.wire.patches.patches import Patches
 
 _ADDRESS = "http://model.invalid/v1/responses"
 """stands in the SDK's errors; nothing is sent there"""

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.tools.calling import acall_tool
 from bylaw.adapters.live.tools.decorator import run_for
+from bylaw.wire.patches.patches import Patches
 
 _NAME = "on_invoke_tool"
 

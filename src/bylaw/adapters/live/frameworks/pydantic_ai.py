@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from bylaw.adapters.live.current import current_run
-from bylaw.adapters.live.patching.patches import Patches
+from bylaw.wire.current import current_run
+from bylaw.wire.patches.patches import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:

@@ -14,11 +14,11 @@ from pydantic_ai.models import CompletedStreamedResponse, Model
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.toolsets import WrapperToolset
 
-from bylaw.adapters.live.current import LiveRun, aside
 from bylaw.adapters.live.frameworks.model_call import Errors, ModelCall, chat_said
 from bylaw.adapters.live.frameworks.pydantic_ai_messages import Conversation, changed_response, told_response
 from bylaw.adapters.live.tools.calling import Lens, acall_tool
 from bylaw.adapters.live.tools.decorator import run_for
+from bylaw.wire.current import LiveRun, aside
 
 _OVER_HTTP = ("pydantic_ai.models.anthropic", "pydantic_ai.models.openai")
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 
 from bylaw.adapters.live.frameworks.model_call import aligned, chat_reply, chat_tool_call
-from bylaw.adapters.live.wire.base import Json
+from bylaw.wire.formats.base import Json
 
 _FINISH = {"length": "length", "stop": "stop", "tool_calls": "tool_call"}
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Outgoing
-from bylaw.adapters.live.exchanges.bodies import asking_plainly, is_stream, json_of
 from bylaw.adapters.live.mcp.calls import McpCall, McpRun
-from bylaw.adapters.live.proxy.http1 import Connection
-from bylaw.adapters.live.proxy.upstream import Reply, UpstreamFailure, fetch
-from bylaw.adapters.live.wire.base import json_reply
-from bylaw.adapters.live.wire.sse import read_events, write_event
+from bylaw.wire.bodies import asking_plainly, is_stream, json_of
+from bylaw.wire.exchange import MOST_KEPT, Outgoing
+from bylaw.wire.formats.base import json_reply
+from bylaw.wire.formats.sse import read_events, write_event
+from bylaw.wire.proxy.http1 import Connection
+from bylaw.wire.proxy.upstream import Reply, UpstreamFailure, fetch
 
 
 async def carry_mcp(connection: Connection, request: Outgoing, run: McpRun | None) -> bool:

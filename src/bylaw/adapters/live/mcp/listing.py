@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Outgoing
-from bylaw.adapters.live.exchanges.bodies import is_stream, json_of
 from bylaw.adapters.live.processes import Tail, end_group, start
-from bylaw.adapters.live.proxy.upstream import UpstreamFailure, fetch
-from bylaw.adapters.live.wire.sse import read_events
 from bylaw.model.contract import McpServer
 from bylaw.model.live import AgentUnreachable
+from bylaw.wire.bodies import is_stream, json_of
+from bylaw.wire.exchange import MOST_KEPT, Outgoing
+from bylaw.wire.formats.sse import read_events
+from bylaw.wire.proxy.upstream import UpstreamFailure, fetch
 
 PATIENCE = 30.0
 _MOST_PAGES = 50

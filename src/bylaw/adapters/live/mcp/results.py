@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.bodies import json_of
+from bylaw.wire.bodies import json_of
 
 _WRAPPED = "result"
 """servers wrap what is no object under this one key"""

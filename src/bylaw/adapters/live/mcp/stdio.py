@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import MOST_KEPT
-from bylaw.adapters.live.exchanges.bodies import json_of
 from bylaw.adapters.live.mcp.calls import McpCall, McpRun
 from bylaw.adapters.live.processes import end_group
-from bylaw.adapters.live.proxy.http1 import Connection
+from bylaw.wire.bodies import json_of
+from bylaw.wire.exchange import MOST_KEPT
+from bylaw.wire.proxy.http1 import Connection
 
 FindRun: TypeAlias = Callable[[], McpRun | None]
 """the run under way when a message comes; a server may outlast many"""

@@ -11,10 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.live.current import LiveRun, under_way
 from bylaw.adapters.live.intercept import Interceptor
 from bylaw.adapters.live.outcomes import agent_run
-from bylaw.adapters.live.patching.patches import Patches
 from bylaw.adapters.live.plan import Plan
 from bylaw.adapters.live.python.answers import answer_text
 from bylaw.adapters.live.python.loading import folder_first, load, load_module, made
@@ -25,12 +23,14 @@ from bylaw.adapters.live.python.tool_names import tool_names
 from bylaw.adapters.live.python.workers import Outcome, Workers
 from bylaw.adapters.live.recorder import Recorder
 from bylaw.adapters.live.reset import RESET_SECONDS, reset_by_function, reset_by_request
-from bylaw.adapters.live.seams import FRAMEWORKS, LIBRARIES
 from bylaw.adapters.live.tools.decorator import shown
-from bylaw.adapters.live.values import one_line
 from bylaw.model.contract import AgentSpec
 from bylaw.model.faults import AnyFault, ContextAttack, ToolFault
 from bylaw.model.live import AgentRun, AgentUnreachable, Failure, Injection
+from bylaw.wire.current import LiveRun, under_way
+from bylaw.wire.patch_on_import import FRAMEWORKS, LIBRARIES
+from bylaw.wire.patches.patches import Patches
+from bylaw.wire.values import one_line
 
 _STRAYS = "threads of the agent's own made calls while several runs were under way: no fault could reach those calls"
 

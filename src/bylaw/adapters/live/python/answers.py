@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.values import plain
+from bylaw.wire.values import plain
 
 KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")
 _ATTRIBUTES = ("final_output", "output", "content", "text")

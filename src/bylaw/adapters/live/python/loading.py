@@ -11,8 +11,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.live.values import one_line
 from bylaw.model.live import AgentUnreachable
+from bylaw.wire.values import one_line
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, TextIO
 
-from bylaw.adapters.live.current import is_agent_code
+from bylaw.wire.current import is_agent_code
 
 
 class _AgentsAside:

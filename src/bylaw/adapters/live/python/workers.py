@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.adapters.live.current import LiveRun, aside, inside
+from bylaw.wire.current import LiveRun, aside, inside
 
 GRACE = 0.5
 """seconds that a cancelled agent has to clean up"""

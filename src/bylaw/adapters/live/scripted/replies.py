@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from bylaw.adapters.live.scripted.script import ScriptedReply
-from bylaw.adapters.live.wire.base import Json
 from bylaw.model.canonical import short_digest
+from bylaw.wire.formats.base import Json
 
 
 def written(provider: str, reply: ScriptedReply, request: Json) -> Json:

@@ -9,8 +9,8 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from bylaw.adapters.live.wire.base import Json, Wire
 from bylaw.model.live import AgentUnreachable
+from bylaw.wire.formats.base import Json, Wire
 
 _MOST = 1024 * 1024
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import Incoming, Outgoing
-from bylaw.adapters.live.proxy.upstream import Reply
 from bylaw.adapters.live.scripted.replies import written
 from bylaw.adapters.live.scripted.script import Script, load_script
-from bylaw.adapters.live.wire import model_call
-from bylaw.adapters.live.wire.base import json_reply
+from bylaw.wire.exchange import Incoming, Outgoing
+from bylaw.wire.formats import model_call
+from bylaw.wire.formats.base import json_reply
+from bylaw.wire.proxy.upstream import Reply
 
 _STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
 

@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.adapters.live.attacks import attack_result, attack_text, placed
-from bylaw.adapters.live.current import LiveRun
 from bylaw.adapters.live.effects import DEFAULT_PAYLOAD, aged, emptied, malformed, wrong_data
 from bylaw.adapters.live.tools.decorator import entered, left
-from bylaw.adapters.live.values import one_line, plain, same
 from bylaw.model.faults import ToolFault
+from bylaw.wire.current import LiveRun
+from bylaw.wire.values import one_line, plain, same
 
 DEFAULT_DELAYS_MS = {"timeout": 30_000, "slow": 5_000}
 

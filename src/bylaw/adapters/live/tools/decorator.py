@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar, overload
 
-from bylaw.adapters.live.current import LiveRun, current_run
+from bylaw.wire.current import LiveRun, current_run
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
-from bylaw.adapters.live.proxy.upstream import CONNECT_PATIENCE, UpstreamFailure, connect, trust
+from bylaw.wire.proxy.upstream import CONNECT_PATIENCE, UpstreamFailure, connect, trust
 
 _MOST_HEAD = 64 * 1024
 

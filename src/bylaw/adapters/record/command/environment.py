@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bylaw.adapters.live.proxy.authority import Authority
 from bylaw.errors import BylawError
+from bylaw.wire.proxy.authority import Authority
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
 _ADDRESSES = {

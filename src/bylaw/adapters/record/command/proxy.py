@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from fnmatch import fnmatchcase
 
-from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
-from bylaw.adapters.live.proxy.authority import Authority
-from bylaw.adapters.live.proxy.runs import ProxiedRun
-from bylaw.adapters.live.proxy.server import ChaosProxy
-from bylaw.adapters.live.proxy.upstream import Reply, fetch
 from bylaw.adapters.record.command.beyond import connect_beyond, tunnel_beyond
 from bylaw.adapters.record.recording import Recording
+from bylaw.wire.exchange import Exchange, Outgoing
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.runs import ProxiedRun
+from bylaw.wire.proxy.server import ChaosProxy
+from bylaw.wire.proxy.upstream import Reply, fetch
 
 HOSTS = (
     "api.openai.com",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bylaw.adapters.live.proxy.http1 import Connection
+from bylaw.wire.proxy.http1 import Connection
 
 _CHUNK = 64 * 1024
 

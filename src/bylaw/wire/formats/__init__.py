@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import Outgoing
-from bylaw.adapters.live.wire.anthropic_messages import AnthropicMessages
-from bylaw.adapters.live.wire.base import Json, Wire
-from bylaw.adapters.live.wire.openai_chat import OpenAiChat
-from bylaw.adapters.live.wire.openai_responses import OpenAiResponses
+from bylaw.wire.exchange import Outgoing
+from bylaw.wire.formats.anthropic_messages import AnthropicMessages
+from bylaw.wire.formats.base import Json, Wire
+from bylaw.wire.formats.openai_chat import OpenAiChat
+from bylaw.wire.formats.openai_responses import OpenAiResponses
 
 WIRES: tuple[Wire, ...] = (OpenAiChat(), OpenAiResponses(), AnthropicMessages())
 

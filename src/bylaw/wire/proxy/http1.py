@@ -9,7 +9,7 @@ from http.client import responses
 import h11
 from msgspec import Struct
 
-from bylaw.adapters.live.exchanges.base import Incoming
+from bylaw.wire.exchange import Incoming
 
 MOST_HEADERS = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from bylaw.adapters.live.exchanges.base import Incoming
-from bylaw.adapters.live.wire.base import Json, ResultPlace, edit_text, pieces, place_for
-from bylaw.adapters.live.wire.openai_chat import openai_error
-from bylaw.adapters.live.wire.sse import Event, write_event
+from bylaw.wire.exchange import Incoming
+from bylaw.wire.formats.base import Json, ResultPlace, edit_text, pieces, place_for
+from bylaw.wire.formats.openai_chat import openai_error
+from bylaw.wire.formats.sse import Event, write_event
 
 _INPUT_TEXTS = ("input_text", "text")
 _LAST = ("response.completed", "response.incomplete", "response.failed")

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from bylaw.adapters.live.patching.patches import Patches
-from bylaw.adapters.live.values import one_line
+from bylaw.wire.patches.patches import Patches
+from bylaw.wire.values import one_line
 
 _log = logging.getLogger("bylaw")
 _HERE = "bylaw.adapters.live"

@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, Literal, Protocol
 
-from bylaw.adapters.live.current import aside
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.listening import Passage
-from bylaw.adapters.live.values import one_line
+from bylaw.wire.current import aside
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.listening import Passage
+from bylaw.wire.values import one_line
 
 UNKEPT = ("content-encoding", "content-length", "transfer-encoding")
 """headers that no longer fit a body that was decoded or changed"""

@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bylaw.adapters.live.exchanges.base import Incoming
-from bylaw.adapters.live.wire.sse import Event
+from bylaw.wire.exchange import Incoming
+from bylaw.wire.formats.sse import Event
 
 Json: TypeAlias = dict[str, Any]
 _PIECES = re.compile(r"\s*\S+|\s+$")

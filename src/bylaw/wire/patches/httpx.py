@@ -6,11 +6,11 @@ import functools
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.listening import passage
-from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, carry, pause
-from bylaw.adapters.live.patching.passing import Passing, telling
-from bylaw.adapters.live.patching.patches import Patches
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.listening import passage
+from bylaw.wire.patches.carrying import UNKEPT, acarry, carry, pause
+from bylaw.wire.patches.passing import Passing, telling
+from bylaw.wire.patches.patches import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:

@@ -8,21 +8,21 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.live.mcp.calls import McpRun
 from bylaw.adapters.live.mcp.http import carry_mcp
 from bylaw.adapters.live.mcp.stdio import serve_bridge
-from bylaw.adapters.live.proxy.authority import Authority
-from bylaw.adapters.live.proxy.carry import Fetch, carry
-from bylaw.adapters.live.proxy.http1 import HOP_BY_HOP, BadRequest, Connection, Request
-from bylaw.adapters.live.proxy.routes import Route, route_of, token_of
-from bylaw.adapters.live.proxy.runs import ProxiedRun, Runs
-from bylaw.adapters.live.proxy.tunnel import relay
-from bylaw.adapters.live.proxy.upstream import Reply, UpstreamFailure, connect, fetch
 from bylaw.adapters.live.scripted.upstream import ScriptedUpstream
-from bylaw.adapters.live.wire.base import json_reply
 from bylaw.model.contract import McpServer
 from bylaw.model.live import AgentUnreachable
+from bylaw.wire.exchange import Exchange, Outgoing
+from bylaw.wire.formats.base import json_reply
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.carry import Fetch, carry
+from bylaw.wire.proxy.http1 import HOP_BY_HOP, BadRequest, Connection, Request
+from bylaw.wire.proxy.routes import Route, route_of, token_of
+from bylaw.wire.proxy.runs import ProxiedRun, Runs
+from bylaw.wire.proxy.tunnel import relay
+from bylaw.wire.proxy.upstream import Reply, UpstreamFailure, connect, fetch
 
 UPSTREAMS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from bylaw.adapters.live.current import LiveRun, current_run, is_aside
-from bylaw.adapters.live.exchanges.base import Exchange, Outgoing
 from bylaw.adapters.live.tools.decorator import names_being_called
-from bylaw.adapters.live.wire import wire_at
+from bylaw.wire.current import LiveRun, current_run, is_aside
+from bylaw.wire.exchange import Exchange, Outgoing
+from bylaw.wire.formats import wire_at
 
 Listener: TypeAlias = Callable[[Exchange], Exchange]
 Listeners: TypeAlias = Callable[[], Sequence[Listener]]

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.wire.base import first_words, pieces
 from bylaw.model.faults import LlmFault
+from bylaw.wire.formats.base import first_words, pieces
 
 DEFAULT_WORDS = 10
 """of a truncated answer"""

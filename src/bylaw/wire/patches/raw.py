@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from http.client import responses
 
-from bylaw.adapters.live.exchanges.base import Incoming
-from bylaw.adapters.live.patching.carrying import UNKEPT
+from bylaw.wire.exchange import Incoming
+from bylaw.wire.patches.carrying import UNKEPT
 
 
 def raw_head(status: int, headers: list[tuple[str, str]], length: int | None) -> bytes:

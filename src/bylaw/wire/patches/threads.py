@@ -6,9 +6,9 @@ import contextvars
 import functools
 from typing import Any
 
-from bylaw.adapters.live.current import current_run
-from bylaw.adapters.live.listening import handed_on
-from bylaw.adapters.live.patching.patches import Patches
+from bylaw.wire.current import current_run
+from bylaw.wire.listening import handed_on
+from bylaw.wire.patches.patches import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:

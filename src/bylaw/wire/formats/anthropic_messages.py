@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import Incoming
-from bylaw.adapters.live.wire.base import Json, ResultPlace, edit_text, json_reply, pieces, place_for, retry_headers
-from bylaw.adapters.live.wire.sse import Event, write_event
+from bylaw.wire.exchange import Incoming
+from bylaw.wire.formats.base import Json, ResultPlace, edit_text, json_reply, pieces, place_for, retry_headers
+from bylaw.wire.formats.sse import Event, write_event
 
 _TEXTS = ("text",)
 _ERRORS = {

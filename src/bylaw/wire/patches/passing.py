@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bylaw.adapters.live.current import current_run
-from bylaw.adapters.live.exchanges.base import Exchange
-from bylaw.adapters.live.values import one_line
+from bylaw.wire.current import current_run
+from bylaw.wire.exchange import Exchange
+from bylaw.wire.values import one_line
 
 
 class Passing:

@@ -12,14 +12,14 @@ import inspect
 from contextvars import ContextVar
 from typing import Any, Literal
 
-from bylaw.adapters.live.current import aside
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Exchange, Incoming, Outgoing
-from bylaw.adapters.live.listening import passage
-from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import UNKEPT, acarry, pause
-from bylaw.adapters.live.patching.passing import Passing, telling
-from bylaw.adapters.live.patching.patches import Patches
-from bylaw.adapters.live.patching.raw import raw_chunk, raw_head, raw_reply
+from bylaw.wire.current import aside
+from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, Outgoing
+from bylaw.wire.listening import passage
+from bylaw.wire.patches.bodies import body_bytes
+from bylaw.wire.patches.carrying import UNKEPT, acarry, pause
+from bylaw.wire.patches.passing import Passing, telling
+from bylaw.wire.patches.patches import Patches
+from bylaw.wire.patches.raw import raw_chunk, raw_head, raw_reply
 
 _nowhere: ContextVar[Any] = ContextVar("bylaw_aiohttp_connection", default=None)
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import h11
 
-from bylaw.adapters.live.exchanges.base import Outgoing
-from bylaw.adapters.live.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
+from bylaw.wire.exchange import Outgoing
+from bylaw.wire.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
 
 CONNECT_PATIENCE = 30.0
 REPLY_PATIENCE = 600.0

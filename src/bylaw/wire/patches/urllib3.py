@@ -13,12 +13,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Literal
 
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.listening import passage
-from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import UNKEPT, carry
-from bylaw.adapters.live.patching.passing import Passing
-from bylaw.adapters.live.patching.patches import Patches
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.listening import passage
+from bylaw.wire.patches.bodies import body_bytes
+from bylaw.wire.patches.carrying import UNKEPT, carry
+from bylaw.wire.patches.passing import Passing
+from bylaw.wire.patches.patches import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias
 
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.proxy.http1 import MOST_BODY, Connection
-from bylaw.adapters.live.proxy.upstream import Reply, UpstreamFailure
-from bylaw.adapters.live.wire.base import json_reply
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.formats.base import json_reply
+from bylaw.wire.proxy.http1 import MOST_BODY, Connection
+from bylaw.wire.proxy.upstream import Reply, UpstreamFailure
 
 Fetch: TypeAlias = Callable[[Outgoing], AbstractAsyncContextManager[Reply]]
 _PER_BODY = ("content-length", "content-encoding", "transfer-encoding", "etag")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from bylaw.adapters.live.exchanges.base import Incoming
-from bylaw.adapters.live.wire.base import (
+from bylaw.wire.exchange import Incoming
+from bylaw.wire.formats.base import (
     Json,
     ResultPlace,
     edit_text,
@@ -17,7 +17,7 @@ from bylaw.adapters.live.wire.base import (
     place_for,
     retry_headers,
 )
-from bylaw.adapters.live.wire.sse import Event, write_event
+from bylaw.wire.formats.sse import Event, write_event
 
 _TEXTS = ("text",)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.live.exchanges.base import MOST_KEPT, Incoming, Outgoing
+from bylaw.wire.exchange import MOST_KEPT, Incoming, Outgoing
 
 _UNTRUE = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
 """headers that are about the bytes of a body and do not hold for other bytes"""

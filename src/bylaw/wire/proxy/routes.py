@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bylaw.adapters.live.proxy.http1 import Request
+from bylaw.wire.proxy.http1 import Request
 
 
 class Route(Struct, frozen=True):

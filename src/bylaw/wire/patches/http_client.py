@@ -14,15 +14,15 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from bylaw.adapters.live.current import aside
-from bylaw.adapters.live.exchanges.base import Exchange, Incoming, Outgoing
-from bylaw.adapters.live.listening import Passage, passage
-from bylaw.adapters.live.patching.bodies import body_bytes
-from bylaw.adapters.live.patching.carrying import bounded, give_up, give_up_late, is_met
-from bylaw.adapters.live.patching.passing import Passing
-from bylaw.adapters.live.patching.patches import Patches
-from bylaw.adapters.live.patching.raw import raw_reply
-from bylaw.adapters.live.values import one_line
+from bylaw.wire.current import aside
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.listening import Passage, passage
+from bylaw.wire.patches.bodies import body_bytes
+from bylaw.wire.patches.carrying import bounded, give_up, give_up_late, is_met
+from bylaw.wire.patches.passing import Passing
+from bylaw.wire.patches.patches import Patches
+from bylaw.wire.patches.raw import raw_reply
+from bylaw.wire.values import one_line
 
 
 class _Pending(Struct):
