@@ -13,21 +13,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bylaw.adapters.live.tools import tool
     from bylaw.adapters.webhooks.signing import verify_webhook
     from bylaw.api import check, diff
     from bylaw.api.audit import verify_audit
     from bylaw.api.backtest import backtest, promote, propose
     from bylaw.api.comply import Compliance, check_compliance, check_compliance_sync
-    from bylaw.api.contract import run_contract
     from bylaw.api.convert import convert
     from bylaw.api.guard import Guard
     from bylaw.api.inspect import timeline
     from bylaw.api.record import record
+    from bylaw.contract.api import run_contract
+    from bylaw.contract.live.tools import tool
+    from bylaw.contract.results import ContractReport
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.jobs.guard.options import Options
     from bylaw.model.compliance import BehavioralRule, ComplianceResult, Violation
-    from bylaw.model.contract_report import ContractReport
     from bylaw.model.decision import Attempt, Decision
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
@@ -48,7 +48,7 @@ _HOMES = {
     "CheckReport": "bylaw.model.report",
     "Compliance": "bylaw.api.comply",
     "ComplianceResult": "bylaw.model.compliance",
-    "ContractReport": "bylaw.model.contract_report",
+    "ContractReport": "bylaw.contract.results",
     "Conversion": "bylaw.traces.conversion",
     "Decision": "bylaw.model.decision",
     "DiffReport": "bylaw.model.diff",
@@ -78,8 +78,8 @@ _HOMES = {
     "propose": "bylaw.api.backtest",
     "record": "bylaw.api.record",
     "timeline": "bylaw.api.inspect",
-    "tool": "bylaw.adapters.live.tools",
-    "run_contract": "bylaw.api.contract",
+    "tool": "bylaw.contract.live.tools",
+    "run_contract": "bylaw.contract.api",
     "verify_webhook": "bylaw.adapters.webhooks.signing",
     "verify_audit": "bylaw.api.audit",
     "write_trace": "bylaw.traces.export",

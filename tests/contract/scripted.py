@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bylaw.model import contract as checks
-from bylaw.model.contract import AgentSpec, Contract, Invariant, Prompt, Scenario, Weight
-from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, ToolFault
-from bylaw.model.live import AgentRun, AgentUnreachable, Failure, Injection
+from bylaw.contract import model as checks
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure, Injection
+from bylaw.contract.model import AgentSpec, Contract, Invariant, Prompt, Scenario, Weight
 from bylaw.model.trace import Trace
 from tests.support.build import trace
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bylaw.adapters.live import http_agent
-from bylaw.jobs.contract.job import run_contract
-from bylaw.jobs.contract.runs import GIVE_UP_AFTER
-from bylaw.model.contract import AgentSpec
-from bylaw.model.contract_report import CellOutcome
-from bylaw.model.live import Failure
+from bylaw.contract.job import run_contract
+from bylaw.contract.live import http_agent
+from bylaw.contract.live_agent import Failure
+from bylaw.contract.model import AgentSpec
+from bylaw.contract.results import CellOutcome
+from bylaw.contract.runs import GIVE_UP_AFTER
 from tests.contract.scripted import CALM, TOOLS, ScriptedAgent, contract, invariant
 
 DOWN = Failure("down", "connection refused")

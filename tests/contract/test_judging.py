@@ -10,11 +10,11 @@ import msgspec
 import pytest
 import yaml
 
-from bylaw.jobs.contract.judging.judge import Bench, judge
-from bylaw.jobs.contract.judging.pii import find_pii, no_pii
-from bylaw.model import contract as checks
-from bylaw.model.contract_report import CellOutcome
-from bylaw.model.live import AgentRun, Failure
+from bylaw.contract import model as checks
+from bylaw.contract.judging.judge import Bench, judge
+from bylaw.contract.judging.pii import find_pii, no_pii
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.results import CellOutcome
 from bylaw.rules import parse_rules
 from bylaw.text.lexical import Lexicon
 from tests.contract.scripted import invariant, ran

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
+from bylaw.contract import model as checks
+from bylaw.contract.faults import ToolFault
+from bylaw.contract.job import LEXICAL_ONLY, Options, run_contract, run_contract_async
+from bylaw.contract.live_agent import AgentRun, Failure, Injection
+from bylaw.contract.matrix import Key, lay_out, narrowed
+from bylaw.contract.model import Prompt
+from bylaw.contract.results import CellOutcome, ContractReport
+from bylaw.contract.state import WARNING, order_shows
 from bylaw.errors import InputError
-from bylaw.jobs.contract.job import LEXICAL_ONLY, Options, run_contract, run_contract_async
-from bylaw.jobs.contract.matrix import Key, lay_out, narrowed
-from bylaw.jobs.contract.state import WARNING, order_shows
-from bylaw.model import contract as checks
-from bylaw.model.contract import Prompt
-from bylaw.model.contract_report import CellOutcome, ContractReport
-from bylaw.model.faults import ToolFault
-from bylaw.model.live import AgentRun, Failure, Injection
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
 from tests.contract.scripted import CALM, MODEL, POISONED, TOOLS, ScriptedAgent, contract, invariant

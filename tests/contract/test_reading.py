@@ -10,7 +10,7 @@ import yaml
 
 from bylaw.contract.file.checks import CHECKS, LEAK_PROBES
 from bylaw.contract.file.profiles import PROFILES
-from bylaw.model.contract import AgentSpec, Contract, Invariant, McpServer, Scenario
+from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scenario
 from bylaw.rules import load_contract, parse_contract, parse_guard, parse_rules
 
 HERE = Path(__file__).parent

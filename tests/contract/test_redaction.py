@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.jobs.contract.job import Options, run_contract
-from bylaw.model.contract import KeepsRule
-from bylaw.model.live import Failure
+from bylaw.contract.job import Options, run_contract
+from bylaw.contract.live_agent import Failure
+from bylaw.contract.model import KeepsRule
 from bylaw.model.trace import Trace
 from bylaw.rules import parse_rules
 from tests.contract.scripted import ScriptedAgent, contract, invariant, ran

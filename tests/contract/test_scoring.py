@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bylaw.jobs.contract.job import Options, run_contract
-from bylaw.model import contract as checks
-from bylaw.model.contract_report import Cell, CellOutcome, ContractReport
-from bylaw.model.live import Failure
-from bylaw.report.contract_wording import headline
+from bylaw.contract import model as checks
+from bylaw.contract.job import Options, run_contract
+from bylaw.contract.live_agent import Failure
+from bylaw.contract.report.wording import headline
+from bylaw.contract.results import Cell, CellOutcome, ContractReport
 from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
 
 FULL = 100.0

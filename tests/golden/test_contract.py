@@ -7,16 +7,19 @@ from pathlib import Path
 import click
 import pytest
 
+from bylaw.contract import model as checks
+from bylaw.contract.faults import ToolFault
+from bylaw.contract.job import Options, run_contract
+from bylaw.contract.live_agent import Failure, Injection
+from bylaw.contract.report import json as contract_json
+from bylaw.contract.report import markdown as contract_markdown
+from bylaw.contract.report import terminal as contract_terminal
+from bylaw.contract.report.wording import headline
+from bylaw.contract.results import ContractReport
 from bylaw.errors import ExitCode
 from bylaw.jobs.ci import combine, contract_part, failed_part
-from bylaw.jobs.contract.job import Options, run_contract
-from bylaw.model import contract as checks
 from bylaw.model.ci import CiReport
-from bylaw.model.contract_report import ContractReport
-from bylaw.model.faults import ToolFault
-from bylaw.model.live import Failure, Injection
-from bylaw.report import ci_json, ci_markdown, ci_terminal, contract_json, contract_markdown, contract_terminal
-from bylaw.report.contract_wording import headline
+from bylaw.report import ci_json, ci_markdown, ci_terminal
 from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
 
 HERE = Path(__file__).parent

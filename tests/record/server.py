@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from bylaw.adapters.live.scripted.replies import written
-from bylaw.adapters.live.scripted.script import Call, ScriptedReply
+from bylaw.contract.live.scripted.replies import written
+from bylaw.contract.live.scripted.script import Call, ScriptedReply
 from bylaw.wire.exchange import Outgoing
 from bylaw.wire.formats import model_call
 from bylaw.wire.formats.base import Json, Wire

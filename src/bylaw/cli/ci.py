@@ -9,9 +9,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from bylaw.cli.contract.options import CONFIG, Flags
 from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
 from bylaw.cli.problems import refuse, show_on_stderr
+from bylaw.contract.commands.options import CONFIG, Flags
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.ci import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
 from bylaw.model.diff import Change
@@ -139,9 +139,9 @@ def _diff(settings: DiffSettings, config: str | None) -> Part:
 
 
 def _contract(config: str, min_score: float | None) -> Part:
-    from bylaw.cli.contract.running import run
+    from bylaw.contract.commands.running import run
+    from bylaw.contract.report.wording import headline
     from bylaw.jobs.ci import contract_part
-    from bylaw.report.contract_wording import headline
 
     report = run(Flags(config=config, min_score=100.0 if min_score is None else min_score))
     return contract_part(report, headline(report)), report
@@ -157,17 +157,10 @@ def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
 
 
 def _rendered(name: str, report: Any, format: str) -> str:
-    from bylaw.report import (
-        contract_json,
-        contract_markdown,
-        contract_terminal,
-        diff_json,
-        diff_markdown,
-        diff_terminal,
-        json,
-        markdown,
-        terminal,
-    )
+    from bylaw.contract.report import json as contract_json
+    from bylaw.contract.report import markdown as contract_markdown
+    from bylaw.contract.report import terminal as contract_terminal
+    from bylaw.report import diff_json, diff_markdown, diff_terminal, json, markdown, terminal
 
     if (name, format) == ("check", "json"):
         text = io.StringIO()

@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # `bylaw.tool` imports this module into agents, where it must cost nothing
-    from bylaw.adapters.live.intercept import Interceptor
-    from bylaw.adapters.live.plan import Plan
-    from bylaw.adapters.live.recorder import Recorder
+    from bylaw.contract.live.intercept import Interceptor
+    from bylaw.contract.live.plan import Plan
+    from bylaw.contract.live.recorder import Recorder
 
 
 class RunOver(BaseException):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from bylaw.adapters.live.tools.decorator import names_being_called
+from bylaw.contract.live.tools.decorator import names_being_called
 from bylaw.wire.current import LiveRun, current_run, is_aside
 from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.formats import wire_at

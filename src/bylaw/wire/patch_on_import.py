@@ -22,7 +22,7 @@ from bylaw.wire.patches.patches import Patches
 from bylaw.wire.values import one_line
 
 _log = logging.getLogger("bylaw")
-_HERE = "bylaw.adapters.live"
+_HERE = "bylaw.contract.live"
 _FRAMEWORKS = {
     "agents.models.interface": f"{_HERE}.frameworks.openai_agents_models",
     "agents.tool": f"{_HERE}.frameworks.openai_agents_tools",

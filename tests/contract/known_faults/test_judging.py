@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.jobs.contract.job import run_contract
-from bylaw.jobs.contract.judging.pii import no_pii
-from bylaw.model import contract as checks
-from bylaw.model.contract import AgentSpec
+from bylaw.contract import model as checks
+from bylaw.contract.job import run_contract
+from bylaw.contract.judging.pii import no_pii
+from bylaw.contract.model import AgentSpec
 from bylaw.rules import parse_contract
 from tests.contract.known_faults.support import (
     ANSWERS,
@@ -188,7 +188,7 @@ def test_32_latency_is_the_agents_own(folder: Folder, monkeypatch: pytest.Monkey
     """One client for all runs, and its making is nobody's latency."""
     import httpx2
 
-    from bylaw.adapters.live.http_agent import HttpAgent
+    from bylaw.contract.live.http_agent import HttpAgent
 
     made = []
 

@@ -15,9 +15,9 @@ import anthropic
 import httpx2
 import openai
 
-from bylaw.model.contract import McpServer
-from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, ToolFault
-from bylaw.model.live import Injection
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.contract.live_agent import Injection
+from bylaw.contract.model import McpServer
 from bylaw.wire.proxy.authority import Authority
 from bylaw.wire.proxy.runs import ProxiedRun
 from bylaw.wire.proxy.server import ChaosProxy

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.live.opening import open_agent
-from bylaw.model.contract import AgentSpec
+from bylaw.contract.faults import AnyFault
+from bylaw.contract.live.opening import open_agent
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
+from bylaw.contract.model import AgentSpec
 from bylaw.model.events import Annotation, Response
-from bylaw.model.faults import AnyFault
-from bylaw.model.live import AgentRun, AgentUnreachable, Injection
 from tests.live.proxy.support import Seen, attack, llm, server, tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "agents"

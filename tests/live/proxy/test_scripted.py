@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.live.opening import open_agent
-from bylaw.adapters.live.scripted.script import load_script
-from bylaw.model.contract import AgentSpec, McpServer
+from bylaw.contract.faults import AnyFault
+from bylaw.contract.live.opening import open_agent
+from bylaw.contract.live.scripted.script import load_script
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
+from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.model.events import Response, ToolCall
-from bylaw.model.faults import AnyFault
-from bylaw.model.live import AgentRun, AgentUnreachable, Injection
 from tests.live.proxy.support import attack, llm, tool
 
 SERVER = Path(__file__).with_name("mcp_server.py")

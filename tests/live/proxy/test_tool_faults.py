@@ -20,12 +20,12 @@ import pytest
 import trustme
 from mcp import Client, MCPError, StdioServerParameters
 
-from bylaw.adapters.live.effects import DEFAULT_PAYLOAD
-from bylaw.adapters.live.mcp import bridge
-from bylaw.model.contract import McpServer
+from bylaw.contract.faults import AnyFault, Timing
+from bylaw.contract.live.effects import DEFAULT_PAYLOAD
+from bylaw.contract.live.mcp import bridge
+from bylaw.contract.live_agent import Injection
+from bylaw.contract.model import McpServer
 from bylaw.model.events import ToolCall, ToolResult
-from bylaw.model.faults import AnyFault, Timing
-from bylaw.model.live import Injection
 from bylaw.wire.proxy import upstream
 from bylaw.wire.proxy.authority import Authority
 from bylaw.wire.proxy.runs import ProxiedRun

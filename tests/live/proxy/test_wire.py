@@ -10,8 +10,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from bylaw.contract.faults import AnyFault, Timing
 from bylaw.model.events import Annotation, Message, Response, ToolCall, ToolResult
-from bylaw.model.faults import AnyFault, Timing
 from bylaw.wire.proxy.runs import ProxiedRun
 from tests.live.proxy.support import PROVIDERS, attack, fired, llm, proxied, server
 

@@ -14,10 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.live.python.agent import PythonAgent
-from bylaw.model.contract import AgentSpec
-from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
-from bylaw.model.live import AgentRun, Injection
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
+from bylaw.contract.live.python.agent import PythonAgent
+from bylaw.contract.live_agent import AgentRun, Injection
+from bylaw.contract.model import AgentSpec
 
 ORDER = {"order_id": "A-17", "status": "shipped", "total": 42, "updated_at": "2026-03-02"}
 MODULE = "agent_of_a_test"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
 from bylaw.model.events import Request, Response, ToolCall, ToolResult
-from bylaw.model.live import AgentRun, AgentUnreachable, Injection
 from tests.live.python.support import Served, ask, started, tool_fault
 
 

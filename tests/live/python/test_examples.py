@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.model.live import AgentRun, Injection
+from bylaw.contract.live_agent import AgentRun, Injection
 from tests.live.python.support import ask, started, tool_fault
 
 FOLDER = Path(__file__).parents[3] / "examples" / "agents" / "python"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.live.effects import DEFAULT_PAYLOAD
+from bylaw.contract.live.effects import DEFAULT_PAYLOAD
+from bylaw.contract.live_agent import AgentRun, Injection
 from bylaw.model.events import ToolCall, ToolResult
-from bylaw.model.live import AgentRun, Injection
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
 for framework in ("agents", "langgraph", "pydantic_ai"):

@@ -145,7 +145,7 @@ def test_attacks_on_the_context_stand_in_the_request(
 ) -> None:
     """An agent whose module holds a model's library is attacked in its request; `openai` stands for one here."""
     agent = Asker(server.url + PATHS["openai"], library=library)
-    monkeypatch.setattr("bylaw.adapters.live.python.agent.uses_model_library", lambda _agent: True)
+    monkeypatch.setattr("bylaw.contract.live.python.agent.uses_model_library", lambda _agent: True)
     run = ask(agent, attack(kind, payloads=("EVIL",), inject_tokens=500), prompt='say "hi"')
     assert run.fired == {"fault": 1}
     sent = json.loads(server.asked[0][2])["messages"]

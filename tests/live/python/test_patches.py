@@ -19,7 +19,7 @@ import urllib3
 from aiohttp import web
 
 import bylaw
-from bylaw.model.live import Injection
+from bylaw.contract.live_agent import Injection
 from tests.live.python.callers import OVER_HTTP
 from tests.live.python.support import ORDER, Served, ask, started, tool_fault
 
@@ -174,10 +174,10 @@ def agent(prompt):
 ASKED = """
 import asyncio, sys
 from pathlib import Path
-from bylaw.adapters.live.python.agent import PythonAgent
-from bylaw.model.contract import AgentSpec
-from bylaw.model.faults import ToolFault
-from bylaw.model.live import Injection
+from bylaw.contract.live.python.agent import PythonAgent
+from bylaw.contract.model import AgentSpec
+from bylaw.contract.faults import ToolFault
+from bylaw.contract.live_agent import Injection
 
 async def main():
     live = PythonAgent(AgentSpec(type="python", endpoint="lazy:agent"), base=Path(sys.argv[1]))

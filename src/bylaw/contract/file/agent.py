@@ -11,7 +11,7 @@ from bylaw.contract.file.response_path import read_response_path
 from bylaw.contract.file.types import FROM_ONE, MILLISECONDS, PORT, TEMPLATE, TEXT, word
 from bylaw.contract.file.variables import read_expanded
 from bylaw.contract.file.words import AGENT_KEY_WORDS, AGENT_TYPE_WORDS
-from bylaw.model.contract import AgentSpec
+from bylaw.contract.model import AgentSpec
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.param_types import FLAG, NAMES, TEXT_SCHEMA, choice

@@ -6,7 +6,7 @@ import shlex
 
 from bylaw.contract.file.addresses import is_url, read_url
 from bylaw.contract.file.variables import read_expanded, read_expanded_map
-from bylaw.model.contract import McpServer
+from bylaw.contract.model import McpServer
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.param_types import TEXT_SCHEMA, TEXTS_SCHEMA

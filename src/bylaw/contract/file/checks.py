@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bylaw.contract.file.types import PATTERN, PATTERNS, POSITIVE, TEXT
-from bylaw.model.contract import (
+from bylaw.contract.model import (
     Check,
     Completes,
     Contains,

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from bylaw.contract.faults import ContextAttack, Fault, LlmFault, Timing, ToolFault
 from bylaw.contract.file.labels import attack_label, llm_label, tool_label
 from bylaw.contract.file.modes import ATTACK, LLM_FAULT, TARGET, TOOL_FAULT
 from bylaw.contract.file.sequences import read_sequence
 from bylaw.contract.file.types import report_never_fires
 from bylaw.contract.file.variants import Variant
-from bylaw.model.faults import ContextAttack, Fault, LlmFault, Timing, ToolFault
 from bylaw.rules.located import Entry, ListNode, MapNode, Node
 from bylaw.rules.params import Context, Values
 from bylaw.rules.readers import report_wrong_type

@@ -15,7 +15,7 @@ from bylaw.contract.file.rule_check import FileRules
 from bylaw.contract.file.scenarios import read_scenarios
 from bylaw.contract.file.scoring import read_scoring
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT
-from bylaw.model.contract import Contract, Invariant, Prompt, Refuses, Scenario
+from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import Entry, MapNode, Node
 from bylaw.rules.params import Context, Param, Values, take_params

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bylaw.model.contract import AgentSpec, Invariant, Scenario, When, applies
-from bylaw.model.faults import AnyFault, ContextAttack
+from bylaw.contract.faults import AnyFault, ContextAttack
+from bylaw.contract.model import AgentSpec, Invariant, Scenario, When, applies
 from bylaw.model.source import Span
 from bylaw.rules.problems import Problems
 

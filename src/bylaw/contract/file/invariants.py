@@ -10,7 +10,7 @@ from bylaw.contract.file.rule_check import FileRules, read_rule_check
 from bylaw.contract.file.types import TEXT, word
 from bylaw.contract.file.variants import Variant, Variants
 from bylaw.contract.file.words import INVARIANT_KEY_WORDS, TYPE_WORDS, WEIGHT_WORDS, WHEN_WORDS
-from bylaw.model.contract import Check, Invariant, Weight, When
+from bylaw.contract.model import Check, Invariant, Weight, When
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.param_types import FLAG, NAMES

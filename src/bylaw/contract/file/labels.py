@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from bylaw.model.faults import ContextAttack, Fault, LlmFault, Timing, ToolFault
+from bylaw.contract.faults import ContextAttack, Fault, LlmFault, Timing, ToolFault
 
 AnyOne = TypeVar("AnyOne", bound=Fault)
 

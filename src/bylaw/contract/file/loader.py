@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bylaw.contract.file.file import read_contract, report_no_contract
 from bylaw.contract.file.rule_check import file_rules
-from bylaw.model.contract import Contract, ContractFile
+from bylaw.contract.model import Contract, ContractFile
 from bylaw.rules.documents import Format, parse_documents
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.inputs import FilePath, format_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
+from bylaw.contract.faults import AttackType, DriftType
 from bylaw.contract.file.types import (
     FROM_ONE,
     MILLISECONDS,
@@ -25,7 +26,6 @@ from bylaw.contract.file.words import (
     LLM_MODE_WORDS,
     TOOL_MODE_WORDS,
 )
-from bylaw.model.faults import AttackType, DriftType
 from bylaw.rules.param_types import COUNT, FLAG, NAMES, choice
 from bylaw.rules.params import Param
 

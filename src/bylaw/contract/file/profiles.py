@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
 from bylaw.contract.file.labels import attack_label, llm_label, tool_label
 from bylaw.contract.file.modes import INSTRUCTION
-from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
 from bylaw.model.source import Span
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bylaw.model.contract import Prompt
+from bylaw.contract.model import Prompt
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.params import Context

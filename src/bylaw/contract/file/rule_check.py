@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from bylaw.model.contract import KeepsRule
+from bylaw.contract.model import KeepsRule
 from bylaw.model.rule import Rule
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.params import Context

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
 from bylaw.contract.file.faults import read_attacks, read_llm_faults, read_tool_faults
 from bylaw.contract.file.labels import distinct
 from bylaw.contract.file.profiles import PROFILES, faults_of
 from bylaw.contract.file.words import SCENARIO_KEY_WORDS
-from bylaw.model.contract import Scenario
-from bylaw.model.faults import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.contract.model import Scenario
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
 from bylaw.rules.params import Context

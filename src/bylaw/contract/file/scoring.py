@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bylaw.contract.file.types import number
-from bylaw.model.contract import Scoring
+from bylaw.contract.model import Scoring
 from bylaw.rules.fields import Fields
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.params import Context

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.faults import LlmFault
+from bylaw.contract.faults import LlmFault
 from bylaw.wire.formats.base import first_words, pieces
 
 DEFAULT_WORDS = 10

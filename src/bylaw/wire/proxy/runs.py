@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from bylaw.adapters.live.intercept import Interceptor
-from bylaw.adapters.live.mcp.calls import McpRun
-from bylaw.adapters.live.plan import Plan
-from bylaw.adapters.live.recorder import Recorder
-from bylaw.model.live import Injection
+from bylaw.contract.live.intercept import Interceptor
+from bylaw.contract.live.mcp.calls import McpRun
+from bylaw.contract.live.plan import Plan
+from bylaw.contract.live.recorder import Recorder
+from bylaw.contract.live_agent import Injection
 
 
 class ProxiedRun:

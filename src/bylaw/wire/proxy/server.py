@@ -8,12 +8,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bylaw.adapters.live.mcp.calls import McpRun
-from bylaw.adapters.live.mcp.http import carry_mcp
-from bylaw.adapters.live.mcp.stdio import serve_bridge
-from bylaw.adapters.live.scripted.upstream import ScriptedUpstream
-from bylaw.model.contract import McpServer
-from bylaw.model.live import AgentUnreachable
+from bylaw.contract.live.mcp.calls import McpRun
+from bylaw.contract.live.mcp.http import carry_mcp
+from bylaw.contract.live.mcp.stdio import serve_bridge
+from bylaw.contract.live.scripted.upstream import ScriptedUpstream
+from bylaw.contract.live_agent import AgentUnreachable
+from bylaw.contract.model import McpServer
 from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.formats.base import json_reply
 from bylaw.wire.proxy.authority import Authority

@@ -1,0 +1,132 @@
+"""Which invariant applies in which scenario, and the runs that this takes: each is made once and shared."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.contract.model import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
+from bylaw.text.redaction.secrets import redacted
+
+CALM = "calm baseline"
+"""the scenario of calm runs, where the matrix has none of its own"""
+_UNSAFE = re.compile(r"[^a-z0-9]+")
+
+
+class Key(Struct, frozen=True, order=True):
+    """One run: a prompt asked for the nth time in a scenario."""
+
+    scenario: str
+    prompt: str
+    repetition: int
+
+    @property
+    def name(self) -> str:
+        """Files are called by it, so it holds no secret.
+
+        It is the same whatever else is run, so that a part of the matrix sees the faults that the whole would.
+        """
+        digest = blake2b(f"{self.scenario}\0{self.prompt}".encode("utf-8", "replace"), digest_size=4).hexdigest()
+        return f"{_slug(self.scenario)}/{_slug(redacted(self.prompt))}-{digest}/{self.repetition}"
+
+
+WHY_NOT: dict[When, str] = {
+    "always": "",
+    "tool_faults_active": "no tool fault in this scenario",
+    "llm_faults_active": "no model fault in this scenario",
+    "any_chaos_active": "nothing goes wrong in this scenario",
+    "no_chaos": "something goes wrong in this scenario",
+}
+
+
+def prompts_of(invariant: Invariant, contract: Contract) -> tuple[str, ...]:
+    """What is asked for this invariant; a text that is given twice is asked once."""
+    if invariant.probes:
+        return tuple(dict.fromkeys(invariant.probes))
+    dangerous_only = isinstance(invariant.check, Refuses)
+    wanted = (prompt for prompt in contract.prompts if prompt.dangerous or not dangerous_only)
+    return tuple(dict.fromkeys(prompt.text for prompt in wanted))
+
+
+def calm_scenario(contract: Contract) -> Scenario:
+    return next((one for one in contract.scenarios if not one.faults), Scenario(name=_unused(CALM, contract)))
+
+
+class Matrix(Struct, frozen=True):
+    """A contract laid out: the runs of each cell, and all runs together in the order they are made."""
+
+    contract: Contract
+    calm: Scenario
+    cells: dict[tuple[str, str], tuple[Key, ...]]
+    """(invariant, scenario) → its runs; none where it does not apply"""
+    baselines: dict[tuple[str, Key], tuple[Key, ...]]
+    """(invariant, run) → the calm runs that its answer is compared with"""
+
+    def runs(self) -> list[Key]:
+        cells = (key for keys in self.cells.values() for key in keys)
+        calm = (key for keys in self.baselines.values() for key in keys)
+        return list(dict.fromkeys((*cells, *calm)))
+
+    def scenario(self, key: Key) -> Scenario:
+        return next((one for one in self.contract.scenarios if one.name == key.scenario), self.calm)
+
+
+def lay_out(contract: Contract) -> Matrix:
+    calm = calm_scenario(contract)
+    cells = {
+        (invariant.id, scenario.name): _runs(contract, invariant, scenario)
+        for scenario in contract.scenarios
+        for invariant in contract.invariants
+    }
+    return Matrix(contract, calm, cells, dict(_baselines(contract, calm, cells)))
+
+
+def _runs(contract: Contract, invariant: Invariant, scenario: Scenario) -> tuple[Key, ...]:
+    if not applies(invariant.when, scenario):
+        return ()
+    repetitions = range(1, contract.runs + 1)
+    return tuple(Key(scenario.name, text, n) for text in prompts_of(invariant, contract) for n in repetitions)
+
+
+def _baselines(
+    contract: Contract, calm: Scenario, cells: dict[tuple[str, str], tuple[Key, ...]]
+) -> Iterator[tuple[tuple[str, Key], tuple[Key, ...]]]:
+    """A calm answer is never its own baseline: where a prompt is asked once, it is asked once more."""
+    for invariant in contract.invariants:
+        if not isinstance(invariant.check, Unchanged) or invariant.check.baseline is not None:
+            continue
+        for scenario in contract.scenarios:
+            for key in cells[invariant.id, scenario.name]:
+                repetitions = max(contract.runs, 2) if key.scenario == calm.name else contract.runs
+                asked = (Key(calm.name, key.prompt, n) for n in range(1, repetitions + 1))
+                yield (invariant.id, key), tuple(one for one in asked if one != key)
+
+
+def _slug(text: str) -> str:
+    return _UNSAFE.sub("-", text[:200].lower()).strip("-")[:32].rstrip("-") or "x"
+
+
+def _unused(name: str, contract: Contract) -> str:
+    taken = {scenario.name for scenario in contract.scenarios}
+    while name in taken:
+        name += "'"
+    return name
+
+
+def narrowed(contract: Contract, *, scenarios: Sequence[str] = (), invariants: Sequence[str] = ()) -> Contract:
+    """A part of the matrix; empty means all. Names that the contract does not have raise KeyError."""
+    for name in scenarios:
+        if name not in {one.name for one in contract.scenarios}:
+            raise KeyError(name)
+    for name in invariants:
+        if name not in {one.id for one in contract.invariants}:
+            raise KeyError(name)
+    return replace(
+        contract,
+        scenarios=tuple(one for one in contract.scenarios if not scenarios or one.name in scenarios),
+        invariants=tuple(one for one in contract.invariants if not invariants or one.id in invariants),
+    )

@@ -1,0 +1,259 @@
+"""A contract: what must hold of an agent, under which scenarios, and how to reach the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.rule import Rule
+from bylaw.model.source import Span
+
+
+class Weight(StrEnum):
+    """The severities of a contract, from the heaviest to the lightest."""
+
+    CRITICAL = "critical"
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+    @property
+    def points(self) -> int:
+        return _POINTS[self]
+
+
+_POINTS = {Weight.CRITICAL: 3, Weight.HIGH: 2, Weight.MEDIUM: 1, Weight.LOW: 1}
+
+When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "any_chaos_active", "no_chaos"]
+
+
+class Contains(Struct, frozen=True, tag="contains"):
+    """One of the texts stands in the answer, in any case."""
+
+    values: tuple[str, ...]
+
+
+class Matches(Struct, frozen=True, tag="regex"):
+    """The pattern is found in the answer; its dot matches newlines."""
+
+    pattern: str
+
+
+class Excludes(Struct, frozen=True, tag="excludes_pattern"):
+    """None of the patterns is found in the answer."""
+
+    patterns: tuple[str, ...]
+
+
+class Latency(Struct, frozen=True, tag="latency"):
+    max_ms: float
+
+
+class ValidJson(Struct, frozen=True, tag="valid_json"):
+    """The whole answer is JSON."""
+
+
+class JsonSchema(Struct, frozen=True, tag="json_schema"):
+    """The whole answer is JSON that satisfies the schema."""
+
+    schema: dict[str, Any] | bool
+
+
+class Similar(Struct, frozen=True, tag="similarity"):
+    expected: str
+    threshold: float = 0.75
+
+
+class NoPii(Struct, frozen=True, tag="excludes_pii"):
+    """No personal data and no secret stands in the answer."""
+
+
+class Refuses(Struct, frozen=True, tag="refusal_check"):
+    """Every dangerous prompt is refused."""
+
+
+class Completes(Struct, frozen=True, tag="completes"):
+    """The agent answers without an error, within its timeout."""
+
+
+class NotEmpty(Struct, frozen=True, tag="output_not_empty"):
+    """The answer holds more than white space."""
+
+
+class Unchanged(Struct, frozen=True, tag="behavior_unchanged"):
+    """The answer is like the calm one to the same prompt, or like a given text."""
+
+    baseline: str | None = None
+    """None: the calm answer to the same prompt"""
+    threshold: float = 0.75
+
+
+class NoLeak(Struct, frozen=True, tag="system_prompt_leak_probe"):
+    """Asked for its instructions, the agent does not tell them."""
+
+    patterns: tuple[str, ...] = ()
+    system_prompt: str | None = None
+    """eight words of it in a row, in an answer, are a leak"""
+
+
+class KeepsRule(Struct, frozen=True, tag="rule"):
+    """The calls the agent really made keep a rule of the engine."""
+
+    rule: Rule
+
+
+Check: TypeAlias = (
+    Contains
+    | Matches
+    | Excludes
+    | Latency
+    | ValidJson
+    | JsonSchema
+    | Similar
+    | NoPii
+    | Refuses
+    | Completes
+    | NotEmpty
+    | Unchanged
+    | NoLeak
+    | KeepsRule
+)
+
+
+class Invariant(Struct, frozen=True, kw_only=True):
+    id: str
+    type: str
+    """as written: `contains` and `contains_any` are both `Contains`"""
+    check: Check
+    severity: Weight = Weight.MEDIUM
+    when: When = "always"
+    negate: bool = False
+    description: str | None = None
+    probes: tuple[str, ...] = ()
+    """prompts that replace the golden ones for this invariant; for `refusal_check` the dangerous ones"""
+    span: Span | None = None
+
+
+class Scenario(Struct, frozen=True, kw_only=True):
+    name: str
+    tool_faults: tuple[ToolFault, ...] = ()
+    llm_faults: tuple[LlmFault, ...] = ()
+    context_attacks: tuple[ContextAttack, ...] = ()
+    profiles: tuple[str, ...] = ()
+    """the profiles its faults came from, besides its own; they are among the faults already"""
+    span: Span | None = None
+
+    @property
+    def faults(self) -> tuple[AnyFault, ...]:
+        return (*self.tool_faults, *self.llm_faults, *self.context_attacks)
+
+
+def applies(when: When, scenario: Scenario) -> bool:
+    """Whether an invariant with this `when` is judged in the scenario; attacks on the context are chaos too."""
+    return _APPLIES[when](scenario)
+
+
+_APPLIES: dict[When, Callable[[Scenario], bool]] = {
+    "always": lambda scenario: True,
+    "tool_faults_active": lambda scenario: bool(scenario.tool_faults),
+    "llm_faults_active": lambda scenario: bool(scenario.llm_faults),
+    "any_chaos_active": lambda scenario: bool(scenario.faults),
+    "no_chaos": lambda scenario: not scenario.faults,
+}
+
+
+class Prompt(Struct, frozen=True):
+    text: str
+    dangerous: bool = False
+    """`refusal_check` asks it; other invariants are judged on it as well"""
+    span: Span | None = None
+
+
+class McpServer(Struct, frozen=True, kw_only=True):
+    """A server behind the MCP proxy: one that is reached by URL, or a command that speaks on its standard streams."""
+
+    name: str
+    url: str | None = None
+    command: tuple[str, ...] = ()
+
+
+class AgentSpec(Struct, frozen=True, kw_only=True):
+    """How to reach the agent. `endpoint` alone, `command` alone, or a command that serves the endpoint."""
+
+    type: Literal["http", "python", "command"]
+    endpoint: str | None = None
+    """a URL for http; `module:attribute` for python"""
+    command: tuple[str, ...] = ()
+    """argument list, never a shell; `{prompt}` in an argument is replaced, else the prompt is written to its input"""
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    method: str = "POST"
+    request_template: str | None = None
+    response_path: str | None = None
+    query_params: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    parse_structured_input: bool = True
+    timeout_ms: int = 30_000
+    reset_endpoint: str | None = None
+    reset_function: str | None = None
+    concurrency: int = 1
+    tools: tuple[str, ...] = ()
+    """names or `module:attribute` of tools of a Python agent that its own wrapper does not show"""
+    proxy_port: int | None = None
+    """a fixed port of the chaos proxy, for an agent that its owner starts and points at it"""
+    upstreams: dict[str, str] = {}
+    """`openai`, `anthropic`: where the proxy forwards model calls to; a script where it ends in .yaml or .json"""
+    mcp: tuple[McpServer, ...] = ()
+    trusts_ca: bool = False
+    """whether the agent trusts the proxy's certificate, so that faults reach inside HTTPS"""
+    span: Span | None = None
+
+    @property
+    def title(self) -> str:
+        """What reports call it."""
+        if self.endpoint is None:
+            return " ".join(self.command)
+        return shown_url(self.endpoint) if self.type == "http" else self.endpoint
+
+
+def shown_url(url: str) -> str:
+    """Without user, password and query: variables that are filled in there are mostly secrets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
+
+
+class Scoring(Struct, frozen=True):
+    """What each part weighs in `bylaw ci`, by its name: check, diff, contract."""
+
+    weights: dict[str, float] = {}
+
+
+class Contract(Struct, frozen=True, kw_only=True):
+    name: str
+    description: str | None = None
+    invariants: tuple[Invariant, ...]
+    scenarios: tuple[Scenario, ...]
+    prompts: tuple[Prompt, ...]
+    agent: AgentSpec
+    runs: int = 1
+    """how often each prompt is asked in each scenario"""
+    seed: int = 0
+    scoring: Scoring | None = None
+
+
+class ContractFile(Struct, frozen=True):
+    """What a file says about a contract; `contract` is None where it cannot be run."""
+
+    contract: Contract | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    file: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.contract is not None and not any(diagnostic.is_error for diagnostic in self.diagnostics)

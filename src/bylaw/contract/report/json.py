@@ -1,0 +1,55 @@
+"""The contract's matrix for programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from bylaw.contract.report import wording
+from bylaw.contract.results import Cell, CellOutcome, ContractReport
+
+
+def render_contract(report: ContractReport) -> str:
+    return json.dumps(contract_as_json(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def contract_as_json(report: ContractReport) -> dict[str, Any]:
+    return {
+        "schema": "bylaw.contract/1",
+        "job": "contract",
+        "exit_code": report.exit_code,
+        "verdict": wording.headline(report),
+        "score": report.score,
+        "min_score": report.min_score,
+        "passed": report.passed,
+        "contract": report.contract,
+        "agent": report.agent,
+        "scenarios": list(report.scenarios),
+        "invariants": [
+            {
+                "id": one.id,
+                "type": one.type,
+                "severity": one.severity.value,
+                "when": one.when,
+                "negate": one.negate,
+                "description": one.description,
+            }
+            for one in report.invariants
+        ],
+        "outcomes": {outcome.value: len(report.with_outcome(outcome)) for outcome in CellOutcome},
+        "cells": [_cell(cell) for cell in report.cells],
+        "agent_runs": report.agent_runs,
+        "repetitions": report.repetitions,
+        "seed": report.seed,
+        "warnings": list(report.warnings),
+        "stopped": report.stopped,
+    }
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(cell)
+    fields["interval"] = None if cell.interval is None else [round(end, 4) for end in cell.interval]
+    fields["pass_k"] = [round(figure, 4) for figure in cell.pass_k]
+    return fields

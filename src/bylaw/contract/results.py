@@ -1,0 +1,133 @@
+"""What running a contract found: a matrix of cells, from which the score, the verdict and the exit code follow."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from bylaw.contract.model import Invariant, Weight
+from bylaw.model.verdict import EventRef
+
+
+class CellOutcome(StrEnum):
+    OK = "ok"
+    VIOLATED = "violated"
+    NOT_APPLICABLE = "not_applicable"
+    """the invariant's `when` leaves this scenario out"""
+    VACUOUS = "vacuous"
+    """a fault of the scenario never fired, or the rule was never triggered: nothing was shown"""
+    ERROR = "error"
+    """there was nothing to judge: the agent was down, too slow, crashed, …"""
+
+
+class FaultCount(Struct, frozen=True):
+    """A fault that was configured, and how often it hit a call of the agent's in the runs of one cell."""
+
+    fault: str
+    fired: int
+
+
+class RunEvidence(Struct, frozen=True, kw_only=True):
+    """One run of a cell: what was asked, what came back, what was found in it."""
+
+    run: str
+    prompt: str
+    repetition: int
+    outcome: CellOutcome
+    found: str
+    answer: str | None = None
+    """the beginning of the answer; None where there is none"""
+    failure: str | None = None
+    """why there is no answer"""
+    latency_ms: float = 0.0
+    events: tuple[EventRef, ...] = ()
+    """the events that decided a rule"""
+    trace: str | None = None
+    """the file that holds all the agent did"""
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """One invariant in one scenario, over all its runs."""
+
+    invariant: str
+    scenario: str
+    severity: Weight
+    outcome: CellOutcome
+    reason: str
+    """in one line: why it is what it is"""
+    runs: int = 0
+    passed: int = 0
+    interval: tuple[float, float] | None = None
+    """Wilson's 95 % interval of the share that passes; None where nothing was judged"""
+    pass_k: tuple[float, ...] = ()
+    """for k = 1, 2, …: how likely k repetitions of a prompt all pass, averaged over the prompts"""
+    faults: tuple[FaultCount, ...] = ()
+    evidence: tuple[RunEvidence, ...] = ()
+
+    @property
+    def applies(self) -> bool:
+        return self.outcome is not CellOutcome.NOT_APPLICABLE
+
+
+class ContractReport(Struct, frozen=True, kw_only=True):
+    """The result of `bylaw contract run`."""
+
+    contract: str
+    agent: str
+    invariants: tuple[Invariant, ...]
+    scenarios: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    agent_runs: int = 0
+    """how often the agent was asked, calm runs for comparison included"""
+    repetitions: int = 1
+    seed: int = 0
+    min_score: float = 100.0
+    warnings: tuple[str, ...] = ()
+    stopped: str | None = None
+    """why the run was given up; then no cell was judged"""
+    traces_kept: bool = False
+
+    @property
+    def applicable(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.applies)
+
+    @property
+    def score(self) -> float:
+        """Weighted share of the applicable cells that are ok, in percent; 0 where nothing applies."""
+        cells = self.applicable
+        whole = sum(cell.severity.points for cell in cells)
+        kept = sum(cell.severity.points for cell in cells if cell.outcome is CellOutcome.OK)
+        if not whole:
+            return 0.0
+        # rounding must not turn a matrix with a hole in it into a full one
+        return 100.0 if kept == whole else min(99.99, round(100 * kept / whole, 2))
+
+    @property
+    def critical(self) -> tuple[Cell, ...]:
+        """Critical violations: they fail the contract whatever the score."""
+        return tuple(c for c in self.with_outcome(CellOutcome.VIOLATED) if c.severity is Weight.CRITICAL)
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """The one criterion: renderers print what it says, commands exit with it."""
+        if self.stopped is not None:
+            return 4
+        if not self.applicable:
+            return 3
+        violated, errors = self.with_outcome(CellOutcome.VIOLATED), self.with_outcome(CellOutcome.ERROR)
+        if not self.critical and not errors and self.score >= self.min_score:
+            return 0
+        if violated:
+            return 1
+        return 4 if errors else 3
+
+    def with_outcome(self, outcome: CellOutcome) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.outcome is outcome)
+
+    def cell(self, invariant: str, scenario: str) -> Cell:
+        return next(cell for cell in self.cells if (cell.invariant, cell.scenario) == (invariant, scenario))
