@@ -32,8 +32,8 @@ from typing import Any
 from msgspec import Struct
 
 import bylaw
-from bylaw.model.compliance import ComplianceResult, State
-from bylaw.model.prompt import Tier
+from bylaw.comply.model import ComplianceResult, State
+from bylaw.comply.prompt.model import Tier
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from bylaw.api import check, diff
     from bylaw.api.audit import verify_audit
     from bylaw.api.backtest import backtest, promote, propose
-    from bylaw.api.comply import Compliance, check_compliance, check_compliance_sync
     from bylaw.api.convert import convert
     from bylaw.api.guard import Guard
     from bylaw.api.inspect import timeline
     from bylaw.api.record import record
+    from bylaw.comply.api import Compliance, check_compliance, check_compliance_sync
+    from bylaw.comply.model import BehavioralRule, ComplianceResult, Violation
     from bylaw.contract.api import run_contract
     from bylaw.contract.live.tools import tool
     from bylaw.contract.results import ContractReport
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.jobs.guard.options import Options
-    from bylaw.model.compliance import BehavioralRule, ComplianceResult, Violation
     from bylaw.model.decision import Attempt, Decision
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Action": "bylaw.model.guarding",
     "Attempt": "bylaw.model.decision",
-    "BehavioralRule": "bylaw.model.compliance",
+    "BehavioralRule": "bylaw.comply.model",
     "BylawError": "bylaw.errors",
     "CheckReport": "bylaw.model.report",
-    "Compliance": "bylaw.api.comply",
-    "ComplianceResult": "bylaw.model.compliance",
+    "Compliance": "bylaw.comply.api",
+    "ComplianceResult": "bylaw.comply.model",
     "ContractReport": "bylaw.contract.results",
     "Conversion": "bylaw.traces.conversion",
     "Decision": "bylaw.model.decision",
@@ -62,11 +62,11 @@ _HOMES = {
     "Rule": "bylaw.model.rule",
     "Trace": "bylaw.model.trace",
     "Verdict": "bylaw.model.verdict",
-    "Violation": "bylaw.model.compliance",
+    "Violation": "bylaw.comply.model",
     "backtest": "bylaw.api.backtest",
     "check": "bylaw.api",
-    "check_compliance": "bylaw.api.comply",
-    "check_compliance_sync": "bylaw.api.comply",
+    "check_compliance": "bylaw.comply.api",
+    "check_compliance_sync": "bylaw.comply.api",
     "convert": "bylaw.api.convert",
     "diff": "bylaw.api",
     "load_contract": "bylaw.rules",

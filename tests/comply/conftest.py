@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bylaw.api import comply
-from bylaw.model.prompt import PromptRule
+from bylaw.comply import api as comply
+from bylaw.comply.prompt.model import PromptRule
 from tests.comply.support import be_kind, never_drop
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from bylaw.comply.prompt.model import EngineItem, PromptRule, ToolSpec
 from bylaw.comply.prompt.prose.dialogue import agreed
-from bylaw.model.prompt import EngineItem, PromptRule, ToolSpec
 
 HERE = Path(__file__).parent
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.jobs.comply.results import DEEPEST, LONGEST, read_literal
-from bylaw.jobs.comply.tools import read_tools, tools_called
-from bylaw.model.prompt import Tier
+from bylaw.comply.prompt.model import Tier
+from bylaw.comply.results import DEEPEST, LONGEST, read_literal
+from bylaw.comply.tools import read_tools, tools_called
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 DOCUMENT_PROMPT = (
@@ -288,7 +288,7 @@ def test_tools_are_learnt_from_the_calls() -> None:
 def test_a_compiled_prompt_is_used_again(stated: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     stated(never_drop(), be_kind())
     read: list[str] = []
-    monkeypatch.setattr("bylaw.api.comply.read_prompt", _counted(read))
+    monkeypatch.setattr("bylaw.comply.api.read_prompt", _counted(read))
     job = bylaw.Compliance(PROMPT)
     job.check(EVENTS)
     job.check([*EVENTS, *EVENTS])

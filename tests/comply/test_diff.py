@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.jobs.comply.changes import compare_rules
-from bylaw.model.compliance import PromptDiff
-from bylaw.model.prompt import EngineItem, PromptRule
+from bylaw.comply.changes import compare_rules
+from bylaw.comply.model import PromptDiff
+from bylaw.comply.prompt.model import EngineItem, PromptRule
 
 
 def rule(sentence: str, item: dict[str, Any] | None = None, **more: Any) -> PromptRule:

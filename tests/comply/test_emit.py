@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 import bylaw
+from bylaw.comply.deciding import Compliance
+from bylaw.comply.model import State
+from bylaw.comply.prompt.model import PromptRule, Tier
 from bylaw.comply.prompt.pinned import read_pinned
 from bylaw.comply.prompt.reading import bind_rules, prompt_hash
-from bylaw.jobs.comply.deciding import Compliance
-from bylaw.model.compliance import State
-from bylaw.model.prompt import PromptRule, Tier
-from bylaw.report.comply_rules import render_rule_file
+from bylaw.comply.report.rules import render_rule_file
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 TEMPORAL = {"kind": "temporal", "params": {"formula": "G (tool(issue_refund) -> O tool(lookup_order))"}}

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.api import comply
-from bylaw.jobs.comply.judging.memory import Memory
-from bylaw.model.prompt import PromptRule
+from bylaw.comply import api as comply
+from bylaw.comply.judge.memory import Memory
+from bylaw.comply.prompt.model import PromptRule
 from tests.comply.support import (
     EVENTS,
     PROMPT,

@@ -10,8 +10,8 @@ import pytest
 
 import bylaw
 from bylaw.comply.prompt.layout import Statement, read_layout
+from bylaw.comply.prompt.model import PromptRule, Tier
 from bylaw.comply.prompt.prose import read_statement, read_steps
-from bylaw.model.prompt import PromptRule, Tier
 from bylaw.model.report import OutcomeCounts
 from bylaw.rules import parse_rules
 from bylaw.traces import read_trace

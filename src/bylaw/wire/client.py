@@ -14,8 +14,8 @@ import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from bylaw.comply.judge.model import BadReply
 from bylaw.errors import JudgeUnreachable
-from bylaw.model.judging import BadReply
 
 MOST_BYTES = 4 * 1024**2
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from urllib.parse import SplitResult, urlsplit
 
 from bylaw.adapters.webhooks.signing import HEADER, KEY_HEADER, sign
+from bylaw.comply.judge.model import BadReply
 from bylaw.errors import JudgeUnreachable
-from bylaw.model.judging import BadReply
 from bylaw.model.ports import Posted
 from bylaw.wire.client import exchange
 

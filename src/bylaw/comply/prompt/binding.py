@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.model import Tier, ToolSpec
 from bylaw.comply.prompt.words import Vocabulary, aliased, only_reads, words_of
-from bylaw.model.prompt import Tier, ToolSpec
 
 LIKE = 0.30
 """the least likeness of a sentence and a tool's description that binds them"""

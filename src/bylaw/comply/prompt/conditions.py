@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from bylaw.comply.prompt.binding import Binder, Bond, Bonds
 from bylaw.comply.prompt.comparing import OPPOSITE, SWAPPED, Comparison, read_comparison
 from bylaw.comply.prompt.layout import Junction, Statement, plain_text
+from bylaw.comply.prompt.model import Tier, ToolSpec
 from bylaw.comply.prompt.words import words_of
-from bylaw.model.prompt import Tier, ToolSpec
 
 _QUOTED = re.compile(r"[\"\u201c\u201d'\u2018\u2019`]([A-Za-z_][\w.]*)[\"\u201c\u201d'\u2018\u2019`]")
 _NEGATIVE = re.compile(r"\b(?:not|no|never|none|nor|without|cannot|isn't|hasn't|doesn't|free of)\b", re.IGNORECASE)

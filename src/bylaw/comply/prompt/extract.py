@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from bylaw.comply.prompt.binding import Binder
 from bylaw.comply.prompt.layout import Statement, read_layout
+from bylaw.comply.prompt.model import EngineItem, PromptRule, ToolSpec
 from bylaw.comply.prompt.prose import Tools, read_list, read_steps, read_with
 from bylaw.comply.prompt.sections import read_section_statement
-from bylaw.model.prompt import EngineItem, PromptRule, ToolSpec
 
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; what follows is said to be unread"""

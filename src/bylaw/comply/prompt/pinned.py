@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from bylaw.comply.model import PromptRules
+from bylaw.comply.prompt.model import OF_ENGINE, Aspect, EngineItem, PromptRule, Tier
 from bylaw.comply.prompt.reading import prompt_hash
-from bylaw.model.compliance import PromptRules
-from bylaw.model.prompt import OF_ENGINE, Aspect, EngineItem, PromptRule, Tier
 from bylaw.model.rule import Rule
 from bylaw.rules.documents import parse_documents
 from bylaw.rules.files import read_text_file

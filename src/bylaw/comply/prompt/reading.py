@@ -9,10 +9,10 @@ from itertools import count
 
 from msgspec.structs import replace
 
+from bylaw.comply.model import PromptRules
 from bylaw.comply.prompt import extract
 from bylaw.comply.prompt.layout import MAX_PROMPT
-from bylaw.model.compliance import PromptRules
-from bylaw.model.prompt import EngineItem, PromptRule, ToolSpec
+from bylaw.comply.prompt.model import EngineItem, PromptRule, ToolSpec
 from bylaw.model.ruleset import RuleSet
 from bylaw.rules.loader import parse_rules
 

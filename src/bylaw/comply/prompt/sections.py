@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bylaw.comply.prompt.binding import Binder
 from bylaw.comply.prompt.conditions import Formulas, Open, is_condition, read_condition
 from bylaw.comply.prompt.layout import Statement, plain_text
-from bylaw.model.prompt import Aspect, EngineItem, PromptRule, Tier, ToolSpec
+from bylaw.comply.prompt.model import Aspect, EngineItem, PromptRule, Tier, ToolSpec
 
 
 def read_section_statement(statement: Statement, binder: Binder, *, listed: bool = False) -> Iterator[PromptRule]:

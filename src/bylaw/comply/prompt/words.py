@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import snowballstemmer
 
-from bylaw.model.prompt import ToolSpec
+from bylaw.comply.prompt.model import ToolSpec
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][a-z]+)?")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.model import PromptRule, ToolSpec
 from bylaw.comply.prompt.prose.context import Tools
 from bylaw.comply.prompt.prose.listing import read_list, read_steps
 from bylaw.comply.prompt.prose.statement import read_with, renamed
-from bylaw.model.prompt import PromptRule, ToolSpec
 
 
 def read_statement(

@@ -19,9 +19,9 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.context import Context, Tools, root, roots
 from bylaw.comply.prompt.words import aliased, only_reads, words_of
-from bylaw.model.prompt import Tier
 
 _IDENTIFIER = re.compile(r"(?<![\w./@-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)(?![\w@]|-\w)")
 _CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(\)")

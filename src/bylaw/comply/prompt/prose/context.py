@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from bylaw.comply.prompt.model import ToolSpec
 from bylaw.comply.prompt.prose.sentence import Sentence
 from bylaw.comply.prompt.words import Vocabulary, stem
-from bylaw.model.prompt import ToolSpec
 
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

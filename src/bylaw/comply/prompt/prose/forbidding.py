@@ -6,6 +6,7 @@ import re
 
 from msgspec.structs import replace
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.arguments import find_bound, find_choice, find_param, find_state
 from bylaw.comply.prompt.prose.binding import Bound, is_class
 from bylaw.comply.prompt.prose.clauses import Part
@@ -30,7 +31,6 @@ from bylaw.comply.prompt.prose.repeating import counted, counts_calls
 from bylaw.comply.prompt.prose.sql import statements
 from bylaw.comply.prompt.prose.texts import SPEAKS, find_words, unsaid
 from bylaw.comply.prompt.prose.turns import one_call_at_a_time, text_beside_call
-from bylaw.model.prompt import Tier
 
 _TOGETHER = re.compile(
     r"\b(?:in|within|during) (?:the same|one|a single) (?:turn|response|message|step)\b"

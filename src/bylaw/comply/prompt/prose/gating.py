@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.arguments import shared_params
 from bylaw.comply.prompt.prose.binding import Bound
 from bylaw.comply.prompt.prose.conditions import Condition
@@ -11,7 +12,6 @@ from bylaw.comply.prompt.prose.dialogue import CONFIDENCE, confirmed
 from bylaw.comply.prompt.prose.lowering import ArgTest, Draft, atom, before, formula, holds, only_in_state
 from bylaw.comply.prompt.prose.reading import Reading, View, calls, weakest
 from bylaw.comply.prompt.prose.sql import statements
-from bylaw.model.prompt import Tier
 
 LIFTING = ("unless", "without", "until", "before", "iff")
 """parts that say when a forbidden thing is allowed after all"""

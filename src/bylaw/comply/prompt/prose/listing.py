@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.model import PromptRule, ToolSpec
 from bylaw.comply.prompt.prose.binding import Bound, bind
 from bylaw.comply.prompt.prose.clauses import read_clauses
 from bylaw.comply.prompt.prose.context import Context, Tools
@@ -18,7 +19,6 @@ from bylaw.comply.prompt.prose.markers import Force, find_marker
 from bylaw.comply.prompt.prose.reading import Reading, calls, weakest
 from bylaw.comply.prompt.prose.sentence import MAX_SENTENCE, prepare
 from bylaw.comply.prompt.prose.statement import placed, read_with
-from bylaw.model.prompt import PromptRule, ToolSpec
 
 _IN_ORDER = re.compile(
     r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b|\bfollow(?:ing)? (?:these"

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.prompt import Aspect
+from bylaw.comply.prompt.model import Aspect
 
 _PLAIN_NAME = re.compile(r"[\w\-.:/*?]+")
 

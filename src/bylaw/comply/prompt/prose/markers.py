@@ -20,7 +20,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.prompt import RuleSeverity
+from bylaw.comply.prompt.model import RuleSeverity
 
 
 class Force(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.arguments import find_bound
 from bylaw.comply.prompt.prose.binding import Bound
 from bylaw.comply.prompt.prose.clauses import Part
@@ -13,7 +14,6 @@ from bylaw.comply.prompt.prose.gating import allowed_only, confirmed_first, orde
 from bylaw.comply.prompt.prose.lowering import ArgTest, atom, followed, formula
 from bylaw.comply.prompt.prose.reading import NO_TOOL, OPEN, Reading, View, calls, name_of, shorten, weakest
 from bylaw.comply.prompt.prose.texts import find_words
-from bylaw.model.prompt import Tier
 
 _FIRST_THEN = re.compile(
     r"\bfirst\b(?P<first>.+?)(?:,?\s*(?:and|only)?\s*(?:then|afterwards|second)\b|, and only then\b)(?P<then>.+)",

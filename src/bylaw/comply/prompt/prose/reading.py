@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.binding import Bound, bind, is_class
 from bylaw.comply.prompt.prose.clauses import Clause, Part
 from bylaw.comply.prompt.prose.context import Context, root, roots
@@ -15,7 +16,6 @@ from bylaw.comply.prompt.prose.lowering import ArgTest, Draft
 from bylaw.comply.prompt.prose.markers import Marker
 from bylaw.comply.prompt.prose.sentence import Literal
 from bylaw.comply.prompt.prose.sql import narrowed
-from bylaw.model.prompt import Tier
 
 NO_TOOL = "no tool is named that is known"
 OPEN = "open wording: no event shows whether it was kept"

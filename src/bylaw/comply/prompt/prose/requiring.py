@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.arguments import Constraint, find_bound, find_choice, find_range
 from bylaw.comply.prompt.prose.binding import Bound
 from bylaw.comply.prompt.prose.clauses import Clause
@@ -25,7 +26,6 @@ from bylaw.comply.prompt.prose.ordering import groups, read_before, read_gated, 
 from bylaw.comply.prompt.prose.reading import NO_TOOL, OPEN, Reading, View, calls, name_of, shorten, weakest
 from bylaw.comply.prompt.prose.repeating import counted, counts_calls, one_at_a_time
 from bylaw.comply.prompt.prose.texts import find_words, said
-from bylaw.model.prompt import Tier
 
 _DENIES = re.compile(
     r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b", re.IGNORECASE

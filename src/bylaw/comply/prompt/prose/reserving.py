@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from bylaw.comply.prompt.model import Tier
 from bylaw.comply.prompt.prose.arguments import find_bound, find_choice
 from bylaw.comply.prompt.prose.conditions import read_condition
 from bylaw.comply.prompt.prose.counts import find_count
@@ -14,7 +15,6 @@ from bylaw.comply.prompt.prose.lowering import nothing_but, only_in_state
 from bylaw.comply.prompt.prose.reading import NO_TOOL, Reading, View, calls, shorten, weakest
 from bylaw.comply.prompt.prose.repeating import counted, counts_calls, one_at_a_time
 from bylaw.comply.prompt.prose.requiring import constrained
-from bylaw.model.prompt import Tier
 
 _USE = re.compile(
     r"\b(?:call|use|invoke|run|execute|rely on|work with|calling|using)\w*\b|\b(?:may|can|should"

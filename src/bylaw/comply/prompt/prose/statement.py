@@ -7,6 +7,7 @@ import re
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.model import EngineItem, PromptRule, RuleSeverity
 from bylaw.comply.prompt.prose.binding import bind, is_destroying
 from bylaw.comply.prompt.prose.clauses import Clause, read_clauses
 from bylaw.comply.prompt.prose.context import Context, Tools
@@ -17,7 +18,6 @@ from bylaw.comply.prompt.prose.reading import Reading, View, slug
 from bylaw.comply.prompt.prose.requiring import read_required
 from bylaw.comply.prompt.prose.reserving import read_reserved
 from bylaw.comply.prompt.prose.sentence import MAX_SENTENCE, prepare
-from bylaw.model.prompt import EngineItem, PromptRule, RuleSeverity
 
 ENGINE_SEVERITY = {"critical": "critical", "high": "error", "medium": "warning", "low": "info"}
 _NO = re.compile(r"\W*(no)\s+\w", re.IGNORECASE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from bylaw.jobs.comply.positions import index_of
-from bylaw.model.compliance import Violation
+from bylaw.comply.model import Violation
+from bylaw.comply.positions import index_of
+from bylaw.comply.prompt.model import PromptRule
 from bylaw.model.events import ToolCall, ToolResult
-from bylaw.model.prompt import PromptRule
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import EventRef, Verdict
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.model.compliance import BehavioralRule, ComplyReport, PromptDiff, Violation
-from bylaw.model.prompt import PromptRule
-from bylaw.report import comply_wording as wording
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, Violation
+from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.report import wording
 from bylaw.report.terminal import printable
 
 SHOWN = 5

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.jobs.comply.positions import index_of
+from bylaw.comply.positions import index_of
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.judges import open_judge, require_enabled
-from bylaw.api.comply_inputs import as_trace, checked_aliases, seconds_in
+from bylaw.comply.deciding import Compliance as _Compliance
+from bylaw.comply.inputs import as_trace, checked_aliases, seconds_in
+from bylaw.comply.judge.asking import Asking
+from bylaw.comply.judge.memory import Memory
+from bylaw.comply.judge.model import Judge
+from bylaw.comply.judge.providers import open_judge, require_enabled
+from bylaw.comply.model import ComplianceResult
 from bylaw.comply.prompt.reading import read_prompt
-from bylaw.jobs.comply.deciding import Compliance as _Compliance
-from bylaw.jobs.comply.judging.asking import Asking
-from bylaw.jobs.comply.judging.memory import Memory
-from bylaw.jobs.comply.tools import completed, read_tools, tools_called
-from bylaw.model.compliance import ComplianceResult
-from bylaw.model.judging import Judge
+from bylaw.comply.tools import completed, read_tools, tools_called
 from bylaw.model.trace import Trace
 
 TIMEOUT_MS = 60_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bylaw.errors import FeatureNotEnabledError
 
 if TYPE_CHECKING:
-    from bylaw.adapters.judges.endpoint import Endpoint
+    from bylaw.comply.judge.endpoint import Endpoint
 
 SWITCH = "BYLAW_ENABLE_JUDGE"
 _ON = frozenset(("1", "true", "yes"))
@@ -44,8 +44,8 @@ def open_judge(
     if provider not in PROVIDERS or not model.strip():
         raise ValueError(f"`{spec}` names no judge: write `openai:MODEL` or `anthropic:MODEL`")
     require_enabled(environment)
-    from bylaw.adapters.judges.anthropic import Anthropic
-    from bylaw.adapters.judges.openai import OpenAI
+    from bylaw.comply.judge.anthropic import Anthropic
+    from bylaw.comply.judge.openai import OpenAI
 
     endpoint = OpenAI if provider == "openai" else Anthropic
     upper = provider.upper()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.model.compliance import BehavioralRule, ComplianceResult, ComplyReport, PromptDiff, RuleChange, State
-from bylaw.model.prompt import PromptRule
+from bylaw.comply.model import BehavioralRule, ComplianceResult, ComplyReport, PromptDiff, RuleChange, State
+from bylaw.comply.prompt.model import PromptRule
 from bylaw.report.wording import count
 
 GRAVEST = {"critical": 0, "high": 1, "medium": 2, "low": 3}

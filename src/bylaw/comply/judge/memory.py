@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
-from bylaw.jobs.comply.judging.transcript import Transcript
+from bylaw.comply.judge.transcript import Transcript
 from bylaw.model.canonical import canonical_json
 
 MOST = 1_000

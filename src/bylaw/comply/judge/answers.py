@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.compliance import State
+from bylaw.comply.model import State
 from bylaw.model.values import json_type
 
 MOST_PROPOSED = 50

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from bylaw.cli.comply.inputs import ALIAS_HELP, TOOLS_HELP, read_alias_file, read_prompt_file, read_tools_file
 from bylaw.cli.output import emit, opened, output_options, parse_targets
 from bylaw.cli.problems import refuse
+from bylaw.comply.commands.inputs import ALIAS_HELP, TOOLS_HELP, read_alias_file, read_prompt_file, read_tools_file
 from bylaw.errors import ExitCode, InputError
 
 
@@ -29,9 +29,11 @@ def command(
     Exits 1 where a rule was dropped or loosened, or changed in a way that cannot be told from that; 3 where neither
     prompt states a rule that could be read.
     """
+    from bylaw.comply.changes import compare_rules
     from bylaw.comply.prompt.reading import read_prompt
-    from bylaw.jobs.comply.changes import compare_rules
-    from bylaw.report import comply_json, comply_markdown, comply_terminal
+    from bylaw.comply.report import json as comply_json
+    from bylaw.comply.report import markdown as comply_markdown
+    from bylaw.comply.report import terminal as comply_terminal
 
     targets = parse_targets(formats, output)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bylaw.adapters.judges.endpoint import Endpoint
+from bylaw.comply.judge.endpoint import Endpoint
 
 
 class OpenAI(Endpoint):

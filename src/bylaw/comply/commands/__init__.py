@@ -22,7 +22,7 @@ class ComplyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS and name != _ITSELF:
             return None
-        command = importlib.import_module(f"bylaw.cli.comply.{name}").command
+        command = importlib.import_module(f"bylaw.comply.commands.{name}").command
         assert isinstance(command, click.Command)
         return command
 

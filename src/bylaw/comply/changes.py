@@ -13,9 +13,9 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
+from bylaw.comply.model import PromptDiff, RuleChange
+from bylaw.comply.prompt.model import PromptRule
 from bylaw.model.canonical import canonical_json
-from bylaw.model.compliance import PromptDiff, RuleChange
-from bylaw.model.prompt import PromptRule
 
 ALIKE = 75
 """of 100; sentences below that are different rules"""

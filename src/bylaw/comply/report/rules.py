@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bylaw.model.compliance import PromptRules
-from bylaw.model.prompt import OF_ENGINE, EngineItem, PromptRule
-from bylaw.report import comply_wording as wording
+from bylaw.comply.model import PromptRules
+from bylaw.comply.prompt.model import OF_ENGINE, EngineItem, PromptRule
+from bylaw.comply.report import wording
 
 PIN = "x-prompt"
 """the key that says which prompt, and which rule of it"""

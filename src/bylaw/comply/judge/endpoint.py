@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from bylaw.comply.judge.model import BadReply, JudgeReply
 from bylaw.errors import JudgeUnreachable
 from bylaw.model.events import Usage
-from bylaw.model.judging import BadReply, JudgeReply
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.wire.client import exchange
 

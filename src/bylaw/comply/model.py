@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.model.prompt import Aspect, PromptRule, RuleSeverity, Tier
+from bylaw.comply.prompt.model import Aspect, PromptRule, RuleSeverity, Tier
 from bylaw.model.rule import Rule
 
 

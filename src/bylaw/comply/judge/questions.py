@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from bylaw.jobs.comply.judging.transcript import Transcript
-from bylaw.model.compliance import BehavioralRule
+from bylaw.comply.judge.transcript import Transcript
+from bylaw.comply.model import BehavioralRule
 from bylaw.text.redaction.secrets import redacted
 
 LONGEST_PROMPT = 100_000

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from bylaw.comply.evidence import Places, violation_of
+from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRules, State, Violation
+from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.results import read_result
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.jobs.comply.evidence import Places, violation_of
-from bylaw.jobs.comply.results import read_result
-from bylaw.model.compliance import BehavioralRule, ComplianceResult, PromptRules, State, Violation
-from bylaw.model.prompt import PromptRule
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome, Verdict
 

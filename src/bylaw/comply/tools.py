@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bylaw.comply.prompt.model import ToolSpec
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Request, ToolCall
-from bylaw.model.prompt import ToolSpec
 from bylaw.model.values import json_type
 
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "schema")

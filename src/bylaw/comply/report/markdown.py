@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.model.compliance import BehavioralRule, ComplyReport, PromptDiff
-from bylaw.model.prompt import PromptRule
-from bylaw.report import comply_wording as wording
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff
+from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.report import wording
 from bylaw.report.markdown import code, escape
 
 SHOWN = 5

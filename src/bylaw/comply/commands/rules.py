@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-from bylaw.cli.comply.inputs import (
+from bylaw.cli.output import emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse
+from bylaw.comply.commands.inputs import (
     ALIAS_HELP,
     PROMPT_HELP,
     TOOLS_HELP,
@@ -12,8 +14,6 @@ from bylaw.cli.comply.inputs import (
     read_prompt_file,
     read_tools_file,
 )
-from bylaw.cli.output import emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse
 from bylaw.errors import ExitCode, InputError
 
 
@@ -34,7 +34,9 @@ def command(
     Exits 3 where no rule could be read.
     """
     from bylaw.comply.prompt.reading import read_prompt
-    from bylaw.report import comply_json, comply_markdown, comply_terminal
+    from bylaw.comply.report import json as comply_json
+    from bylaw.comply.report import markdown as comply_markdown
+    from bylaw.comply.report import terminal as comply_terminal
 
     targets = parse_targets(formats, output)
     try:

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.comply.deciding import coverage_of
+from bylaw.comply.judge.answers import Answer, Judged, read_answer
+from bylaw.comply.judge.memory import Memory, key_of
+from bylaw.comply.judge.model import BadReply, Judge
+from bylaw.comply.judge.questions import LONGEST_PROMPT, instructions, question
+from bylaw.comply.judge.transcript import MOST, Transcript, transcript_of
+from bylaw.comply.model import BehavioralRule, ComplianceResult, State, Violation
+from bylaw.comply.prompt.model import Tier
 from bylaw.errors import JudgeUnreachable
-from bylaw.jobs.comply.deciding import coverage_of
-from bylaw.jobs.comply.judging.answers import Answer, Judged, read_answer
-from bylaw.jobs.comply.judging.memory import Memory, key_of
-from bylaw.jobs.comply.judging.questions import LONGEST_PROMPT, instructions, question
-from bylaw.jobs.comply.judging.transcript import MOST, Transcript, transcript_of
-from bylaw.model.compliance import BehavioralRule, ComplianceResult, State, Violation
 from bylaw.model.events import Usage
-from bylaw.model.judging import BadReply, Judge
-from bylaw.model.prompt import Tier
 from bylaw.model.trace import Trace
 from bylaw.text.prices import price_of
 

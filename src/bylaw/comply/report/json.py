@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.compliance import ComplyReport, PromptDiff, RuleChange
-from bylaw.model.prompt import PromptRule
-from bylaw.report import comply_wording as wording
+from bylaw.comply.model import ComplyReport, PromptDiff, RuleChange
+from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.report import wording
 
 
 def render_comply(report: ComplyReport) -> str:

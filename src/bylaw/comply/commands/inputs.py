@@ -12,7 +12,7 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
-    from bylaw.model.prompt import ToolSpec
+    from bylaw.comply.prompt.model import ToolSpec
 
 PROMPT_HELP = "The system prompt, as text or Markdown."
 TOOLS_HELP = "The agent's tool schemas, as JSON or YAML: OpenAI's, Anthropic's or MCP's form."
@@ -24,7 +24,7 @@ def read_prompt_file(path: str) -> str:
 
 
 def read_tools_file(path: str) -> tuple[ToolSpec, ...]:
-    from bylaw.jobs.comply.tools import read_tools
+    from bylaw.comply.tools import read_tools
 
     return read_tools(_read_data(path), path)
 

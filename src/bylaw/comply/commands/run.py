@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from bylaw.cli.comply.inputs import (
+from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.cli.problems import refuse, show_on_stderr
+from bylaw.comply.commands.inputs import (
     ALIAS_HELP,
     PROMPT_HELP,
     TOOLS_HELP,
@@ -18,14 +20,12 @@ from bylaw.cli.comply.inputs import (
     read_prompt_file,
     read_tools_file,
 )
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
 
 if TYPE_CHECKING:
-    from bylaw.jobs.comply.judging.memory import Memory
-    from bylaw.model.compliance import ComplianceResult, ComplyReport, PromptRules
-    from bylaw.model.judging import Judge
+    from bylaw.comply.judge.memory import Memory
+    from bylaw.comply.judge.model import Judge
+    from bylaw.comply.model import ComplianceResult, ComplyReport, PromptRules
     from bylaw.model.trace import Trace
 
 
@@ -75,8 +75,8 @@ def command(
 
     Exit codes: 0 no violation found, 1 a rule broken, 2 bad input, 3 nothing was checked, 4 the judge did not answer.
     """
-    from bylaw.jobs.comply.judging.memory import Memory
-    from bylaw.model.compliance import ComplyReport
+    from bylaw.comply.judge.memory import Memory
+    from bylaw.comply.model import ComplyReport
 
     targets = parse_targets(formats, output)
     _check_paths(prompt_file, traces, emit_file)
@@ -115,13 +115,13 @@ class _Asking:
         self.out_of_reach = False
 
     def checked(self, prompt: PromptRules, traces: Sequence[Trace]) -> tuple[ComplianceResult, ...]:
-        from bylaw.jobs.comply.deciding import Compliance
+        from bylaw.comply.deciding import Compliance
 
         compliance = Compliance(prompt)
         return tuple(self._asked(compliance.check(trace), trace) for trace in traces)
 
     def _asked(self, result: ComplianceResult, trace: Trace) -> ComplianceResult:
-        from bylaw.jobs.comply.judging.asking import Asking
+        from bylaw.comply.judge.asking import Asking
 
         if self._judge is None:
             return result
@@ -146,7 +146,7 @@ def _check_paths(prompt_file: str, traces: tuple[str, ...], emit_file: str | Non
 
 
 def _judge(name: str | None, url: str | None) -> Judge | None:
-    from bylaw.adapters.judges import open_judge
+    from bylaw.comply.judge.providers import open_judge
 
     if name is None:
         return None
@@ -157,7 +157,7 @@ def _judge(name: str | None, url: str | None) -> Judge | None:
 
 
 def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
-    from bylaw.jobs.comply.sessions import by_session
+    from bylaw.comply.sessions import by_session
     from bylaw.traces import FORMATS, find_traces, load_trace
 
     if trace_format is not None and trace_format not in FORMATS:
@@ -171,7 +171,7 @@ def _prompt(
 ) -> PromptRules:
     from bylaw.comply.prompt.pinned import read_pinned
     from bylaw.comply.prompt.reading import read_prompt
-    from bylaw.jobs.comply.tools import completed, merged, tools_called
+    from bylaw.comply.tools import completed, merged, tools_called
 
     seen = merged(tools_called(trace.events) for trace in traces)
     tools = seen if tools_file is None else completed(read_tools_file(tools_file), seen, text)
@@ -181,14 +181,16 @@ def _prompt(
 
 
 def _emit_rules(prompt: PromptRules, file: str, text: str, target: str) -> None:
-    from bylaw.report.comply_rules import render_rule_file
+    from bylaw.comply.report.rules import render_rule_file
 
     with opened(Target("yaml", target)) as out:
         out.write(render_rule_file(prompt, file, text))
 
 
 def _write(report: ComplyReport, targets: Sequence[Target]) -> None:
-    from bylaw.report import comply_json, comply_markdown, comply_terminal
+    from bylaw.comply.report import json as comply_json
+    from bylaw.comply.report import markdown as comply_markdown
+    from bylaw.comply.report import terminal as comply_terminal
 
     render = {
         "json": comply_json.render_comply,
