@@ -62,7 +62,7 @@ def write(path: Path, rows: int) -> None:
 
 def measure(way: str, path: str) -> dict[str, float]:
     import bylaw
-    from bylaw.adapters.stores import SqliteStore, audit_rows
+    from bylaw.guard.stores import SqliteStore, audit_rows
 
     started = perf_counter()
     if way == "read":

@@ -104,7 +104,7 @@ def _part(part: str, path: str, log: str, events: int) -> dict[str, Any]:
 
 def _write(path: str, log: str, events: int) -> None:
     """Straight into the table: a store would take longer than what is measured."""
-    from bylaw.adapters.stores import SqliteStore
+    from bylaw.guard.stores import SqliteStore
 
     SqliteStore(path).close()
     connection, rows = sqlite3.connect(path), _rows(log, events)
@@ -140,7 +140,7 @@ def _allowed(call: str) -> dict[str, Any]:
 
 
 def _decoding(path: str, log: str, events: int) -> dict[str, Any]:
-    from bylaw.adapters.stores import SqliteStore
+    from bylaw.guard.stores import SqliteStore
 
     store, after, started = SqliteStore(path), 0, process_time()
     while rows := store.events(after=after, limit=500):
@@ -149,8 +149,8 @@ def _decoding(path: str, log: str, events: int) -> dict[str, Any]:
 
 
 def _replay(path: str, log: str, events: int) -> dict[str, Any]:
-    from bylaw.adapters.stores import SqliteStore
-    from bylaw.jobs.follow.replay import replay
+    from bylaw.guard.incidents.replay import replay
+    from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 
     store, scratch = SqliteStore(path), SqliteStore(f"{path}.scratch")
@@ -163,8 +163,8 @@ def _replay(path: str, log: str, events: int) -> dict[str, Any]:
 
 def _follow(path: str, log: str, events: int) -> dict[str, Any]:
     """Last: it writes into the log."""
-    from bylaw.adapters.stores import SqliteStore
-    from bylaw.jobs.follow.correlator import Correlator
+    from bylaw.guard.incidents.correlator import Correlator
+    from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 
     store = SqliteStore(path)

@@ -13,12 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bylaw.adapters.webhooks.signing import verify_webhook
     from bylaw.api import check, diff
-    from bylaw.api.audit import verify_audit
-    from bylaw.api.backtest import backtest, promote, propose
     from bylaw.api.convert import convert
-    from bylaw.api.guard import Guard
     from bylaw.api.inspect import timeline
     from bylaw.api.record import record
     from bylaw.comply.api import Compliance, check_compliance, check_compliance_sync
@@ -27,8 +23,12 @@ if TYPE_CHECKING:
     from bylaw.contract.live.tools import tool
     from bylaw.contract.results import ContractReport
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
-    from bylaw.jobs.guard.options import Options
-    from bylaw.model.decision import Attempt, Decision
+    from bylaw.guard.api import Guard
+    from bylaw.guard.audit.api import verify_audit
+    from bylaw.guard.backtest.api import backtest, promote, propose
+    from bylaw.guard.decide.options import Options
+    from bylaw.guard.decision import Attempt, Decision
+    from bylaw.guard.incidents.webhooks.signing import verify_webhook
     from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
     from bylaw.model.report import CheckReport
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Action": "bylaw.model.guarding",
-    "Attempt": "bylaw.model.decision",
+    "Attempt": "bylaw.guard.decision",
     "BehavioralRule": "bylaw.comply.model",
     "BylawError": "bylaw.errors",
     "CheckReport": "bylaw.model.report",
@@ -50,20 +50,20 @@ _HOMES = {
     "ComplianceResult": "bylaw.comply.model",
     "ContractReport": "bylaw.contract.results",
     "Conversion": "bylaw.traces.conversion",
-    "Decision": "bylaw.model.decision",
+    "Decision": "bylaw.guard.decision",
     "DiffReport": "bylaw.model.diff",
     "ExitCode": "bylaw.errors",
     "FeatureNotEnabledError": "bylaw.errors",
-    "Guard": "bylaw.api.guard",
+    "Guard": "bylaw.guard.api",
     "InputError": "bylaw.errors",
     "JudgeUnreachable": "bylaw.errors",
-    "Options": "bylaw.jobs.guard.options",
+    "Options": "bylaw.guard.decide.options",
     "Outcome": "bylaw.model.verdict",
     "Rule": "bylaw.model.rule",
     "Trace": "bylaw.model.trace",
     "Verdict": "bylaw.model.verdict",
     "Violation": "bylaw.comply.model",
-    "backtest": "bylaw.api.backtest",
+    "backtest": "bylaw.guard.backtest.api",
     "check": "bylaw.api",
     "check_compliance": "bylaw.comply.api",
     "check_compliance_sync": "bylaw.comply.api",
@@ -74,14 +74,14 @@ _HOMES = {
     "load_rules": "bylaw.rules",
     "load_trace": "bylaw.traces",
     "open_trace": "bylaw.traces",
-    "promote": "bylaw.api.backtest",
-    "propose": "bylaw.api.backtest",
+    "promote": "bylaw.guard.backtest.api",
+    "propose": "bylaw.guard.backtest.api",
     "record": "bylaw.api.record",
     "timeline": "bylaw.api.inspect",
     "tool": "bylaw.contract.live.tools",
     "run_contract": "bylaw.contract.api",
-    "verify_webhook": "bylaw.adapters.webhooks.signing",
-    "verify_audit": "bylaw.api.audit",
+    "verify_webhook": "bylaw.guard.incidents.webhooks.signing",
+    "verify_audit": "bylaw.guard.audit.api",
     "write_trace": "bylaw.traces.export",
 }
 

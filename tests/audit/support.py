@@ -7,12 +7,12 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.stores import ChainCheck, MemoryStore, SqliteStore
-from bylaw.jobs.audit.verify import verify
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.audit import AuditReport
-from bylaw.model.decision import Attempt
-from bylaw.model.stores import AuditHead, GuardStore
+from bylaw.guard.audit.model import AuditReport
+from bylaw.guard.audit.verify import verify
+from bylaw.guard.decision import Attempt
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import ChainCheck, MemoryStore, SqliteStore
+from bylaw.guard.stores.ports import AuditHead, GuardStore
 from tests.guard.support import Clock, guard, policies
 
 RULES: dict[str, Any] = {

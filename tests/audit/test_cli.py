@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.model.stores import StoreUnavailable
+from bylaw.guard.stores.ports import StoreUnavailable
 from tests.audit.support import RULES, Tampered, recorded
 
 

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.adapters.stores.chain import link
-from bylaw.adapters.stores.encoding import encode
-from bylaw.jobs.audit import sessions as replayed
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.audit import AuditReport
-from bylaw.model.decision import Attempt, Decision
+from bylaw.guard.audit import sessions as replayed
+from bylaw.guard.audit.model import AuditReport
+from bylaw.guard.decision import Attempt, Decision
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from bylaw.guard.stores.chain import link
+from bylaw.guard.stores.encoding import encode
+from bylaw.guard.stores.ports import AuditHead, AuditRow, GuardStore
 from bylaw.model.events import Message, Origin, Request, Response
-from bylaw.model.stores import AuditHead, AuditRow, GuardStore
 from tests.audit.support import RULES, kinds, verified
 from tests.guard.strategies import Rules, arguments, mixed_rules, tools
 from tests.guard.support import Clock, guard

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.stores import MemoryStore
 from bylaw.errors import InputError
-from bylaw.jobs.backtest import going
-from bylaw.jobs.backtest.job import Backtest
-from bylaw.jobs.backtest.replay import Replay, trying
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.backtest import BacktestReport
+from bylaw.guard.backtest import going
+from bylaw.guard.backtest.job import Backtest
+from bylaw.guard.backtest.model import BacktestReport
+from bylaw.guard.backtest.replay import Replay, trying
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import MemoryStore
 from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.trace import Trace
 from bylaw.rules import load_guard

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bylaw
-from bylaw.jobs.propose.job import is_held_out, wilson
-from bylaw.model.proposals import Proposal, ProposalReport
+from bylaw.guard.proposals.job import is_held_out, wilson
+from bylaw.guard.proposals.model import Proposal, ProposalReport
+from bylaw.guard.proposals.report import render_rule_file
 from bylaw.model.trace import Trace
-from bylaw.report.proposals import render_rule_file
 from bylaw.rules import load_guard
 from tests.backtest.support import Session, trace
 
@@ -210,9 +210,9 @@ def test_wilson(held: int, total: int, low: float) -> None:
 
 
 def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.jobs.propose.facts.MOST_TOOLS", 2)
-    monkeypatch.setattr("bylaw.jobs.propose.facts.MOST_SIGNATURES", 0)
-    monkeypatch.setattr("bylaw.jobs.propose.job.MOST_PROPOSALS", 1)
+    monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_TOOLS", 2)
+    monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_SIGNATURES", 0)
+    monkeypatch.setattr("bylaw.guard.proposals.job.MOST_PROPOSALS", 1)
     report = mine(*(Session(f"{n}").call("look").call("pay").call("bye") for n in range(20)))
     assert (report.unnamed_calls, report.too_varied, report.left_out) == (20, ("look", "pay"), 1)
     text = render_rule_file(report)
@@ -222,7 +222,7 @@ def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_sessions_that_are_read_in_two_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.jobs.backtest.going.MOST_OPEN", 1)
+    monkeypatch.setattr("bylaw.guard.backtest.going.MOST_OPEN", 1)
     sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
     events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")
     report = bylaw.propose(Trace(name="t", events=events), hold_out=0, min_support=2)

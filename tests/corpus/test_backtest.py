@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.report.proposals import render_rule_file
+from bylaw.guard.proposals.report import render_rule_file
 from tests.corpus.test_guard import RULES, Bank
 from tests.support.sopbench import as_trace, halves, score
 

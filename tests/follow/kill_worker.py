@@ -6,8 +6,8 @@ import random
 import time
 from typing import Any
 
-from bylaw.adapters.stores import SqliteStore
-from bylaw.jobs.follow.correlator import Correlator
+from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.stores import SqliteStore
 from tests.guard.support import attempt, guard, policies
 
 RULES: dict[str, Any] = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bylaw.adapters.stores import MemoryStore
-from bylaw.jobs.follow.correlator import Correlator, Step
-from bylaw.jobs.follow.incidents import Incidents
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.incidents import Alert, Detection, Incident
-from bylaw.model.stores import EventRow, GuardStore
+from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.correlator import Correlator, Step
+from bylaw.guard.incidents.incidents import Incidents
+from bylaw.guard.incidents.model import Alert, Detection, Incident
+from bylaw.guard.stores import MemoryStore
+from bylaw.guard.stores.ports import EventRow, GuardStore
 from tests.guard.support import Clock, attempt, guard, policies
 
 WINDOW = {

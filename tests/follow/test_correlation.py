@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from bylaw.guard.incidents.model import Position
+from bylaw.guard.stores.ports import EventRow
 from bylaw.model.events import Origin, Response
-from bylaw.model.incidents import Position
-from bylaw.model.stores import EventRow
 from tests.follow.support import CAP, WINDOW, World, summary
 from tests.guard.support import attempt
 
@@ -126,7 +126,7 @@ def test_calls_that_a_fault_let_through_are_judged_now() -> None:
 
 
 def _out_of_reach(session: str) -> Any:
-    from bylaw.model.stores import StoreUnavailable
+    from bylaw.guard.stores.ports import StoreUnavailable
 
     raise StoreUnavailable("gone")
 
@@ -182,7 +182,7 @@ def test_changed_rules_hold_from_then_on() -> None:
 
 
 def test_two_correlators_on_one_store_count_once() -> None:
-    from bylaw.jobs.follow.correlator import Correlator
+    from bylaw.guard.incidents.correlator import Correlator
     from tests.guard.support import policies
 
     world = World([CAP])
@@ -208,7 +208,7 @@ def test_rows_that_no_guard_has_written_are_told_and_passed_over() -> None:
                 transaction.append_event(EventRow("s", kind, 1.0, dict(data)))
     world.decide("pay", args={"amount": 900})
     unreadable: list[str] = []
-    from bylaw.jobs.follow.correlator import Correlator
+    from bylaw.guard.incidents.correlator import Correlator
     from tests.guard.support import policies
 
     Correlator(policies([CAP]), world.store).catch_up(each=lambda step: unreadable.extend(step.unreadable))

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.jobs.follow import paging
-from bylaw.jobs.follow.incidents import NotChanged
-from bylaw.jobs.follow.replay import replay
-from bylaw.model.incidents import Incident
+from bylaw.guard.incidents import paging
+from bylaw.guard.incidents.incidents import NotChanged
+from bylaw.guard.incidents.model import Incident
+from bylaw.guard.incidents.replay import replay
+from bylaw.guard.stores import MemoryStore, SqliteStore
 from tests.follow.support import CAP, WINDOW, World
 from tests.guard.support import policies
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.jobs.follow.correlator import Correlator
-from bylaw.jobs.follow.replay import replay
-from bylaw.model.incidents import Detection, Incident, Notification
+from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.incidents.model import Detection, Incident, Notification
+from bylaw.guard.incidents.replay import replay
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 from tests.follow.kill_worker import RULES, decide, follow
 from tests.follow.support import all_of, summary
 from tests.guard.support import policies
@@ -67,7 +67,7 @@ def _kill_at_random(path: Path, seconds: float) -> tuple[int, int]:
 
 
 def _position(store: SqliteStore) -> int:
-    from bylaw.model.incidents import Position
+    from bylaw.guard.incidents.model import Position
 
     found = store.followed(Position)
     return found[0].seq if found else 0

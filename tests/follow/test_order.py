@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.adapters.stores import MemoryStore
-from bylaw.jobs.follow import memory, sessions
-from bylaw.jobs.follow.correlator import Correlator
-from bylaw.jobs.follow.recorded import placed
-from bylaw.jobs.follow.replay import replay
+from bylaw.guard.incidents import memory, sessions
+from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.incidents.model import Following
+from bylaw.guard.incidents.recorded import placed
+from bylaw.guard.incidents.replay import replay
+from bylaw.guard.stores import MemoryStore
+from bylaw.guard.stores.ports import EventRow
 from bylaw.model.events import Message, Origin, Response
-from bylaw.model.incidents import Following
-from bylaw.model.stores import EventRow
 from tests.follow.support import CAP, WINDOW, World, append, copied, summary, told
 from tests.guard.support import attempt, policies
 

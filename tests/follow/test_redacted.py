@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.jobs.audit.following import looking_at_event
-from bylaw.jobs.follow.replay import replay
-from bylaw.jobs.follow.unwritten import Rules
+from bylaw.guard.audit.following import looking_at_event
+from bylaw.guard.incidents.model import Detection, Following
+from bylaw.guard.incidents.replay import replay
+from bylaw.guard.incidents.unwritten import Rules
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from bylaw.guard.stores.ports import EventRow, StoreUnavailable
 from bylaw.model.events import Origin, Request, Response, Usage
-from bylaw.model.incidents import Detection, Following
-from bylaw.model.stores import EventRow, StoreUnavailable
 from tests.follow.support import World, all_of, append, summary
 from tests.guard.support import attempt, guard, policies
 

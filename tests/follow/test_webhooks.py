@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.webhooks import Webhook
-from bylaw.adapters.webhooks.signing import sign
-from bylaw.jobs.follow.correlator import Correlator
-from bylaw.jobs.follow.courier import AT_ONCE, Courier, Patience
-from bylaw.jobs.follow.loop import Loop
-from bylaw.jobs.follow.paging import PAGE
-from bylaw.jobs.follow.reminders import Reminders, Reminding
-from bylaw.model.incidents import Notification, Recipient
+from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.incidents.courier import AT_ONCE, Courier, Patience
+from bylaw.guard.incidents.loop import Loop
+from bylaw.guard.incidents.model import Notification, Recipient
+from bylaw.guard.incidents.paging import PAGE
+from bylaw.guard.incidents.reminders import Reminders, Reminding
+from bylaw.guard.incidents.webhooks import Webhook
+from bylaw.guard.incidents.webhooks.signing import sign
 from bylaw.model.ports import Posted
 from tests.follow.receiver import Receiver, receiving
 from tests.follow.support import CAP, World

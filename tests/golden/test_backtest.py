@@ -8,9 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.model.backtest import BacktestReport, Example, ShadowReport, ShadowTally
-from bylaw.model.proposals import ProposalReport
-from bylaw.report import backtest_json, backtest_markdown, backtest_terminal, proposals
+from bylaw.guard.backtest import report_json as backtest_json
+from bylaw.guard.backtest import report_markdown as backtest_markdown
+from bylaw.guard.backtest import report_terminal as backtest_terminal
+from bylaw.guard.backtest.model import BacktestReport, Example, ShadowReport, ShadowTally
+from bylaw.guard.proposals import report as proposals
+from bylaw.guard.proposals.model import ProposalReport
 from tests.backtest.support import NO_RESULT, Session, trace
 
 HERE = Path(__file__).parent

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from bylaw.adapters.stores import SqliteStore
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.decision import Decision
+from bylaw.guard.decision import Decision
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import SqliteStore
 from tests.guard.support import attempt, guard
 
 LIMIT = 3

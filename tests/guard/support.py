@@ -8,15 +8,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.jobs.guard.guard import Guard
-from bylaw.jobs.guard.modes import with_mode
-from bylaw.jobs.guard.options import Options
-from bylaw.jobs.guard.reviews import NotAnswered
-from bylaw.model.decision import Attempt, Decision
+from bylaw.guard.decide.modes import with_mode
+from bylaw.guard.decide.options import Options
+from bylaw.guard.decision import Attempt, Decision
+from bylaw.guard.guard import Guard
+from bylaw.guard.reviews import NotAnswered
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from bylaw.guard.stores.ports import GuardStore
 from bylaw.model.events import Message, Origin, Request, Response
 from bylaw.model.guarding import Action, GuardPolicy
-from bylaw.model.stores import GuardStore
 from bylaw.rules import load_guard
 
 START = 1_700_000_000.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.decision import Decision
-from bylaw.model.stores import GuardStore
+from bylaw.guard.decision import Decision
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from bylaw.guard.stores.ports import GuardStore
 from tests.guard.support import attempt, guard
 
 THREADS = 100

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 
 RULES = [
     {"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause", "reason": "money"},

@@ -18,14 +18,14 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.errors import InputError
-from bylaw.jobs.guard.attempts import Limits
-from bylaw.jobs.guard.guard import Guard
-from bylaw.jobs.guard.options import Options
-from bylaw.model.decision import Attempt
+from bylaw.guard.decide.attempts import Limits
+from bylaw.guard.decide.options import Options
+from bylaw.guard.decision import Attempt
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores.ports import StoreUnavailable, Transaction
 from bylaw.model.events import Origin, Response
-from bylaw.model.stores import StoreUnavailable, Transaction
 from tests.guard.support import Clock, attempt, guard, policies
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,7 +191,7 @@ def test_a_fault_that_names_a_text_without_a_utf8_form(tmp_path: Path, monkeypat
     def fail(*given: Any) -> Any:
         raise ValueError("\ud800 password=hunter2")
 
-    monkeypatch.setattr("bylaw.jobs.guard.answering.judge", fail)
+    monkeypatch.setattr("bylaw.guard.decide.answering.judge", fail)
     assert guarding.decide(attempt("pay")).decided_by == "on_error"
     [row] = audit_rows(store)
     assert row.data["decision"]["decided_by"] == "on_error" and "hunter2" not in str(row.data)
@@ -334,7 +334,7 @@ def test_a_fault_inside(then: Any, tmp_path: Path) -> None:
 def test_a_fault_that_pauses_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guarding = guard(RULES, store=SqliteStore(tmp_path / "g.db"), on_error="pause")
     with monkeypatch.context() as patch:
-        patch.setattr("bylaw.jobs.guard.answering.judge", lambda *given: 1 / 0)
+        patch.setattr("bylaw.guard.decide.answering.judge", lambda *given: 1 / 0)
         decision = guarding.decide(attempt("look"))
     assert decision.action == "pause" and decision.review is not None
     guarding.reviews.approve(decision.review, by="ann")

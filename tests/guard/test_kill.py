@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.model.stores import AuditRow
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores.ports import AuditRow
 from tests.guard.kill_worker import LIMIT, work
 
 WORKERS = 4

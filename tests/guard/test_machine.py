@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.jobs.guard.guard import Guard
-from bylaw.model.decision import Decision
+from bylaw.guard.decision import Decision
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 from tests.guard.support import Clock, attempt, guard
 
 TRIES, MADE, ONCE = 6, 2, 1

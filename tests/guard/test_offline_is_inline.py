@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import bylaw
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.jobs.guard.guard import Guard
+from bylaw.guard.guard import Guard
 from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome, Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore
-from bylaw.jobs.guard import reviews
+from bylaw.guard import reviews
+from bylaw.guard.stores import MemoryStore
 from tests.guard.support import Clock, attempt, guard
 
 ASK = {"guard": {"mode": "hitl", "rules": [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]}}

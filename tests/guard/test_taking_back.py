@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.temporal.monitor import TemporalMonitor
-from bylaw.jobs.guard.policy import CompiledPolicy
-from bylaw.jobs.guard.session import PolicyState
+from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.session import PolicyState
 from bylaw.model.events import Event, ToolCall, ToolResult
 from bylaw.model.rule import Scope
 from bylaw.rules import load_rules

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
-from bylaw.jobs.guard import records
-from bylaw.jobs.guard.guard import Guard
-from bylaw.jobs.guard.session import MOST_UNSETTLED
+from bylaw.guard.decide import records
+from bylaw.guard.decide.session import MOST_UNSETTLED
+from bylaw.guard.guard import Guard
+from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response, SessionEnd
 from bylaw.model.guarding import Action
-from bylaw.model.stores import StoreUnavailable
 from bylaw.text.redaction.secrets import _SHORTEST, SECRETS, redacted
 from tests.guard.support import attempt, guard
 
@@ -206,7 +206,7 @@ def test_a_name_that_looks_like_a_secret_takes_no_arguments_with_it(field: str) 
 @pytest.mark.parametrize("field", ["tool", "agent"])
 def test_nor_where_it_is_written_late(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr("bylaw.jobs.guard.answering.judge", lambda *given: 1 / 0)
+    monkeypatch.setattr("bylaw.guard.decide.answering.judge", lambda *given: 1 / 0)
     guard(LIMIT, store=store).decide(attempt({"tool": "pay", "args": {"n": 5}, field: KEY}))
     [row] = audit_rows(store)
     assert row.data["late"] and KEY not in str(row.data) and row.data["attempt"]["arguments"] == {"n": 5}

@@ -20,8 +20,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bylaw.adapters.stores import audit_rows, verify_chain
-from bylaw.model.incidents import (
+from bylaw.guard.incidents.model import (
     Alert,
     Change,
     Delivery,
@@ -32,8 +31,8 @@ from bylaw.model.incidents import (
     Notification,
     Position,
 )
-from bylaw.model.rule import Severity
-from bylaw.model.stores import (
+from bylaw.guard.stores import audit_rows, verify_chain
+from bylaw.guard.stores.ports import (
     MAX_DEPTH,
     AuditHead,
     EventRow,
@@ -42,6 +41,7 @@ from bylaw.model.stores import (
     StoreConflict,
     StoreUnavailable,
 )
+from bylaw.model.rule import Severity
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, review, write
 
 ODD_KEYS = ["", "\0", "a\0b", "a", "A", "é", "e\u0301", "\ud800", "🦊", "'; DROP TABLE events", "x" * 10_000, "%", " "]

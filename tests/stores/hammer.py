@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from bylaw.adapters.stores import SqliteStore
-from bylaw.model.stores import EventRow, Transaction
+from bylaw.guard.stores import SqliteStore
+from bylaw.guard.stores.ports import EventRow, Transaction
 
 SHARED = "shared"
 ACKNOWLEDGED = 8

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore
-from bylaw.model.stores import EventRow, GuardStore
+from bylaw.guard.stores import MemoryStore, SqliteStore
+from bylaw.guard.stores.ports import EventRow, GuardStore
 
 DATA: dict[str, Any] = {
     "session": "s-12345",

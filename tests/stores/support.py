@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bylaw.model.stores import EventRow, GuardStore, ReviewRecord
+from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord
 
 Opener = Callable[[], GuardStore]
 """opens the store anew, also in another process: it can be pickled"""

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bylaw.adapters.stores import MemoryStore, verify_chain
-from bylaw.adapters.stores.chain import START, link, vouch
-from bylaw.adapters.stores.encoding import decode, encode, encode_both
+from bylaw.guard.stores import MemoryStore, verify_chain
+from bylaw.guard.stores.chain import START, link, vouch
+from bylaw.guard.stores.encoding import decode, encode, encode_both
+from bylaw.guard.stores.ports import AuditHead, AuditRow
 from bylaw.model.canonical import canonical_json
-from bylaw.model.stores import AuditHead, AuditRow
 
 _SAFE = 2**53 - 1
 """whole numbers beyond it are read back as integers that RFC 8785 has no form for"""

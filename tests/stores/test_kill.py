@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.model.stores import EventRow, GuardStore
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores.ports import EventRow, GuardStore
 from tests.stores.hammer import ACKNOWLEDGED, SHARED
 from tests.stores.support import read
 

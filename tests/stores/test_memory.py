@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bylaw.adapters.stores import MemoryStore
-from bylaw.model.stores import GuardStore
+from bylaw.guard.stores import MemoryStore
+from bylaw.guard.stores.ports import GuardStore
 from tests.stores.conformance import StoreConformance
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from bylaw.adapters.stores import MemoryStore, SqliteStore, verify_chain
-from bylaw.model.stores import EventRow, GuardStore, ReviewRecord, SessionRecord, Transaction
+from bylaw.guard.stores import MemoryStore, SqliteStore, verify_chain
+from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord, SessionRecord, Transaction
 from tests.stores.support import Clock, review
 
 KEYS = st.sampled_from(["", "a", "b\0", "é", "\ud800"])

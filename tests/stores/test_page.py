@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores.chain import ChainFault
+from bylaw.guard.stores.chain import ChainFault
 from tests.docs.pages import ROOT, blocks
 from tests.docs.python_examples import Interpreter
 

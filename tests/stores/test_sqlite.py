@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.adapters.stores import SqliteStore, audit_rows, connections, pruning, schema, sqlite, verify_chain
-from bylaw.adapters.stores.transaction import SqliteTransaction
-from bylaw.model.stores import EventRow, GuardStore, SessionRecord, StoreUnavailable
+from bylaw.guard.stores import SqliteStore, audit_rows, connections, pruning, schema, sqlite, verify_chain
+from bylaw.guard.stores.ports import EventRow, GuardStore, SessionRecord, StoreUnavailable
+from bylaw.guard.stores.transaction import SqliteTransaction
 from tests.stores.conformance import SharedStoreConformance
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, write
 

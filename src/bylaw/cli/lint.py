@@ -59,7 +59,7 @@ def _analyse(rules: RuleSet) -> Analysis | None:
 
 def _guarded(files: tuple[str, ...]) -> list[str]:
     """What a guard with these rules cannot prevent or see."""
-    from bylaw.jobs.guard.policy import cannot_prevent
+    from bylaw.guard.decide.policy import cannot_prevent
     from bylaw.rules import load_guard
 
     policies = [policy for file in files for policy in load_guard(file).policies]

@@ -1,0 +1,210 @@
+"""Orders that always held: B only after A, after a result of A that said so, for the same argument; or after A or C."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.guard.proposals.facts import Earlier, Facts, ToolFacts
+from bylaw.guard.proposals.model import Proposal
+from bylaw.guard.proposals.paths import can_be_named, slug
+
+MOST_ALTERNATIVES = 3
+MAIN_SHARE = 0.5
+"""of the calls that the first alternative has to explain"""
+LEAST_SHARE = 0.02
+"""of the calls that any further one has to explain, so that no odd call makes an alternative"""
+LEAST_SPECIFICITY = 0.1
+
+Signatures: TypeAlias = "Counter[frozenset[Earlier]]"
+
+
+class Order(Struct, frozen=True):
+    """`tool` only after one of `after`."""
+
+    tool: str
+    after: tuple[Earlier, ...]
+    specificity: float
+
+
+def propose_orders(facts: Facts, min_support: int) -> Iterator[Proposal]:
+    found = [
+        order
+        for tool, known in sorted(facts.tools.items())
+        if known.calls >= min_support and known.signatures is not None and can_be_named(tool)
+        for order in _orders(tool, known, facts)
+    ]
+    for order in _without_implied(found):
+        known = facts.tools[order.tool]
+        yield Proposal(
+            kind="order",
+            tools=(order.tool, *dict.fromkeys(one.tool for one in order.after)),
+            says=_sentence(order),
+            rule=_rule(order),
+            calls=known.calls,
+            sessions=known.sessions,
+            specificity=order.specificity,
+        )
+
+
+def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
+    assert known.signatures is not None
+    held: Counter[Earlier] = Counter()
+    for signature, count in known.signatures.items():
+        for earlier in signature:
+            if earlier.tool != tool and can_be_named(earlier.tool) and _is_usable(earlier, known):
+                held[earlier] += count
+    seen: set[str] = set()
+    for earlier in sorted(held, key=lambda one: (-held[one], *_preference(one))):
+        if earlier.tool in seen or held[earlier] < MAIN_SHARE * known.calls:
+            continue
+        after = _alternatives(earlier, known.signatures, held, known.calls)
+        if after is None:
+            continue
+        after = _strengthened(after, known.signatures)
+        if _is_padded(after, known.signatures):
+            continue
+        specificity = 1 - _elsewhere(tool, after, facts)
+        if specificity >= LEAST_SPECIFICITY:
+            seen.update(one.tool for one in after)
+            yield Order(tool, after, specificity)
+
+
+def _is_usable(earlier: Earlier, known: ToolFacts) -> bool:
+    """An argument that some calls leave out would let those escape."""
+    return earlier.path is None or known.paths[earlier.path].present == known.calls
+
+
+def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
+    """Of several that hold as often, the one that says most; the names only make the choice repeatable."""
+    said = "" if earlier.said is None else f"{earlier.said[0]} {earlier.said[1]}"
+    plainness = 2 if earlier.said is None else 1 - earlier.said[1]
+    return plainness, earlier.path is None, earlier.tool, said, earlier.path or ""
+
+
+def _alternatives(
+    first: Earlier, signatures: Signatures, held: Counter[Earlier], calls: int
+) -> tuple[Earlier, ...] | None:
+    """The first and as few others as explain every call; None where that takes too many."""
+    chosen, left = [first], {s: n for s, n in signatures.items() if first not in s}
+    while left:
+        if len(chosen) == MOST_ALTERNATIVES:
+            return None
+        explains: Counter[Earlier] = Counter()
+        for signature, count in left.items():
+            for one in signature:
+                if one in held and one.tool != first.tool and one.path in (None, first.path):
+                    explains[one] += count
+        best = min(explains, key=lambda one: (-explains[one], *_preference(one)), default=None)
+        if best is None or explains[best] < max(2, LEAST_SHARE * calls):
+            return None
+        chosen.append(best)
+        left = {s: n for s, n in left.items() if best not in s}
+    return tuple(chosen)
+
+
+def _strengthened(after: tuple[Earlier, ...], signatures: Signatures) -> tuple[Earlier, ...]:
+    """Each alternative asked for as much as still explains every call, one after the other."""
+    for i, one in enumerate(after):
+        after = (*after[:i], _strongest(one, signatures, after), *after[i + 1 :])
+    return after
+
+
+def _is_padded(after: tuple[Earlier, ...], signatures: Signatures) -> bool:
+    """Whether fewer alternatives would do, each asked for less: then it is no choice between them."""
+    tools = [{one.tool for one in after if one is not left} for left in after]
+    return len(after) > 1 and any(all(any(e.tool in few for e in s) for s in signatures) for few in tools)
+
+
+def _strongest(one: Earlier, signatures: Signatures, after: Sequence[Earlier]) -> Earlier:
+    """The same tool, asked for as much as still explains every call."""
+    others = [other for other in after if other is not one]
+    paths = {other.path for other in after if other.path is not None}
+    candidates = {e for s in signatures for e in s if e.tool == one.tool and (not paths or e.path in (None, *paths))}
+    for candidate in sorted(candidates, key=_preference):
+        if all(candidate in signature or any(other in signature for other in others) for signature in signatures):
+            return candidate
+    return one
+
+
+def _elsewhere(tool: str, after: Sequence[Earlier], facts: Facts) -> float:
+    """The share of all other calls that come after one of these as well: what says nothing of this tool."""
+    loose = {Earlier(one.tool, one.said) for one in after}
+    total = explained = 0
+    for name, known in facts.tools.items():
+        if name == tool or name in {one.tool for one in after}:
+            continue
+        for signature, count in (known.signatures or {}).items():
+            total += count
+            explained += count if not loose.isdisjoint(signature) else 0
+    return explained / total if total else 0.0
+
+
+def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
+    """Leaves out C where B only comes after A, and A only after C."""
+    plain = {(order.tool, order.after[0].tool): order.after[0] for order in orders if len(order.after) == 1}
+    for order in orders:
+        needed = order.after[0]
+        between = [a for (b, a) in plain if b == order.tool and (a, needed.tool) in plain and a != needed.tool]
+        if len(order.after) > 1 or not any(_implies(plain, order.tool, a, needed) for a in between):
+            yield order
+
+
+def _implies(plain: dict[tuple[str, str], Earlier], tool: str, between: str, needed: Earlier) -> bool:
+    near, far = plain[tool, between], plain[between, needed.tool]
+    same = needed.path is None or needed.path == near.path == far.path
+    return same and needed.said in (None, far.said)
+
+
+# -- how it is written ------------------------------------------------------------------------------------------------
+
+
+def _sentence(order: Order) -> str:
+    return f"{order.tool} only after " + " or ".join(map(_words, order.after))
+
+
+def _words(one: Earlier) -> str:
+    said = ""
+    if one.said is not None:
+        key, value = one.said
+        said = f" that returned {f'{key}={value}' if key else value}".replace("True", "true").replace("False", "false")
+    return one.tool + said + (f" for the same {one.path}" if one.path else "")
+
+
+def _rule(order: Order) -> dict[str, Any]:
+    path = next((one.path for one in order.after if one.path is not None), None)
+    now = _atom("tool", order.tool, _same(path))
+    before = " | ".join(f"O {_earlier(one)}" for one in order.after)
+    names = "-or-".join(dict.fromkeys(one.tool for one in order.after))
+    return {
+        "id": f"{slug(order.tool)}-after-{slug(names)}",
+        "kind": "temporal",
+        "params": {"formula": f"G ({now} -> {before})"},
+        "scope": "session",
+        "then": "block",
+        "reason": _sentence(order),
+    }
+
+
+def _earlier(one: Earlier) -> str:
+    if one.said is None:
+        return _atom("tool", one.tool, _same(one.path))
+    key, value = one.said
+    test = f"result{f'.{key}' if key else ''} = {'true' if value else 'false'}"
+    return _atom("result", one.tool, (*_same(one.path), test))
+
+
+def _same(path: str | None) -> tuple[str, ...]:
+    return () if path is None else (f"args.{path} = $same",)
+
+
+def _atom(kind: str, tool: str, tests: Iterable[str]) -> str:
+    return f"{kind}({', '.join((_quoted(tool), *tests))})"
+
+
+def _quoted(tool: str) -> str:
+    return tool if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", tool) else f'"{tool}"'

@@ -1,0 +1,211 @@
+"""Reviews: a person answers for one exact action, and the answer is spent exactly as often as it allows."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.guard.decide.attempts import action_hash
+from bylaw.guard.decide.options import Options
+from bylaw.guard.decision import Attempt, Decision
+from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
+from bylaw.text.redaction.secrets import redacted
+
+MOST_READ = 100_000
+"""reviews that one list looks through"""
+
+
+class NotAnswered(ValueError):
+    """The review cannot be answered like this; the argument says why."""
+
+
+def open_review(
+    transaction: Transaction, attempt: Attempt, digest: str, decision: Decision, options: Options, now: float
+) -> ReviewRecord:
+    """The review of this action: the one that is open or approved already, or a new one."""
+    known = transaction.find_review(attempt.session, digest)
+    if known is not None and not _is_over(known, now):
+        return known
+    review = ReviewRecord(
+        id=f"review-{uuid.uuid4().hex[:16]}",
+        session=attempt.session,
+        agent=attempt.agent,
+        run=attempt.run,
+        tool=attempt.tool,
+        arguments=redacted(attempt.arguments),
+        action_hash=digest,
+        policy=decision.policy,
+        rules=decision.matched,
+        reason=redacted(decision.reason),
+        created_at=now,
+        expires_at=None if options.review_seconds is None else now + options.review_seconds,
+        uses_left=options.review_uses,
+        asked_by=attempt.agent,
+    )
+    review = transaction.put_review(review)
+    _note(transaction, review, "opened", now)
+    return review
+
+
+def advice(review: ReviewRecord) -> str:
+    """What an agent may do whose call is paused by it."""
+    if review.status != "approved":
+        return f"wait for the review `{review.id}` to be answered, then resume the call with it"
+    if review.edited is not None:
+        return f"the review `{review.id}` has approved another call in its place; resume that one with the review"
+    return f"this call is approved; resume it with the review `{review.id}`"
+
+
+def approved(
+    transaction: Transaction, review_id: str, attempt: Attempt, policy: str, now: float
+) -> tuple[ReviewRecord | None, str]:
+    """The review that lets this attempt run; None, and why there is none."""
+    review = transaction.review(review_id)
+    if review is None or review.session != attempt.session:
+        return None, f"there is no review `{review_id}` in this session"
+    if review.status in ("approved", "pending") and _is_over(review, now):
+        review = replace(review, status="expired")
+        transaction.put_review(review)
+        _note(transaction, review, "expired", now)
+    if review.status != "approved":
+        return None, f"the review is {review.status}"
+    if action_hash(attempt.tool, attempt.arguments, attempt.agent, policy) != _approved_hash(review):
+        return None, "the call is not the one that was approved"
+    return review, ""
+
+
+def spend(transaction: Transaction, review: ReviewRecord, now: float) -> None:
+    """Use the approval once."""
+    left = review.uses_left - 1
+    transaction.put_review(replace(review, uses_left=left, status="approved" if left else "used"))
+    _note(transaction, review, "spent", now)
+
+
+def _approved_hash(review: ReviewRecord) -> str:
+    return review.action_hash if review.edited_hash is None else review.edited_hash
+
+
+def edited_attempt(review: ReviewRecord, attempt: Attempt) -> Attempt | None:
+    """The attempt as it was approved; None where secrets were taken out of it, so that nobody here knows it."""
+    if review.edited is None:
+        return attempt
+    edited = replace(attempt, tool=review.edited["tool"], arguments=review.edited["arguments"])
+    known = action_hash(edited.tool, edited.arguments, review.agent, review.policy)
+    return edited if known == review.edited_hash else None
+
+
+def _is_over(review: ReviewRecord, now: float) -> bool:
+    return review.expires_at is not None and now > review.expires_at
+
+
+def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float) -> None:
+    data: dict[str, Any] = {"review": review.id, "what": what, "tool": review.tool, "by": review.decided_by}
+    if what == "approved":
+        data |= {"uses": review.uses_left, "edited": review.edited}
+    transaction.append_to_both(EventRow(review.session, "review", now, data))
+
+
+class Reviews:
+    """What people do: list, approve, reject, wait."""
+
+    def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def list(
+        self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> Sequence[ReviewRecord]:
+        """As they stand now, oldest first: one that nobody answered in time has expired, whoever looked at it last.
+
+        To find those of a status, no more than `MOST_READ` are read, or `limit` where that is more.
+        """
+        read, most = limit, max(limit, MOST_READ)
+        while True:
+            stored = self._store.reviews(status=status, session=session, limit=read)
+            found = [review for review in map(self._as_of_now, stored) if status in (None, review.status)]
+            if len(found) >= limit or len(stored) < read or read == most:
+                return found[:limit]
+            read = min(2 * read, most)  # expired ones must not hide those that still wait
+
+    def get(self, review_id: str) -> ReviewRecord | None:
+        with self._store.transaction("") as transaction:
+            review = transaction.review(review_id)
+        return None if review is None else self._as_of_now(review)
+
+    def _as_of_now(self, review: ReviewRecord) -> ReviewRecord:
+        over = review.status == "pending" and _is_over(review, self._clock())
+        return replace(review, status="expired") if over else review
+
+    def approve(
+        self,
+        review_id: str,
+        *,
+        by: str,
+        uses: int | None = None,
+        edited: dict[str, Any] | None = None,
+        note: str | None = None,
+    ) -> ReviewRecord:
+        """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
+        call may run; None is as often as the guard says."""
+        if uses is not None and uses < 1:
+            raise NotAnswered(f"uses={uses} must be at least 1")
+        if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
+            raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
+        often = {} if uses is None else {"uses_left": uses}
+        return self._answer(review_id, by, edited, status="approved", note=note, **often)
+
+    def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
+        return self._answer(review_id, by, status="rejected", note=note)
+
+    def wait(self, review_id: str, *, timeout: float, poll: float = 0.05) -> ReviewRecord:
+        """The review once it is answered, or as it is when the time is up."""
+        until = time.monotonic() + timeout
+        while True:
+            review = self.get(review_id)
+            if review is None:
+                raise NotAnswered(f"there is no review `{review_id}`")
+            if review.status != "pending" or time.monotonic() >= until:
+                return review
+            time.sleep(min(poll, max(0.0, until - time.monotonic())))
+
+    def _answer(self, review_id: str, by: str, edited: dict[str, Any] | None = None, **change: Any) -> ReviewRecord:
+        known = self.get(review_id)
+        if known is None:
+            raise NotAnswered(f"there is no review `{review_id}`")
+        if not by:
+            raise NotAnswered("an answer needs a name: by=…")
+        with self._store.transaction(known.session) as transaction:
+            review = transaction.review(review_id) or known
+            now = self._clock()
+            problem = _why_not(review, by, now)
+            if problem is None:
+                review = replace(_edited(review, edited), decided_by=by, decided_at=now, **change)
+            elif _is_over(review, now) and review.status == "pending":
+                review = replace(review, status="expired")
+            else:
+                raise NotAnswered(problem)
+            transaction.put_review(review)
+            _note(transaction, review, review.status, now)
+        if problem is not None:
+            raise NotAnswered(problem)
+        return review
+
+
+def _edited(review: ReviewRecord, edited: dict[str, Any] | None) -> ReviewRecord:
+    """With the call that is approved in its place: by its hash, and for people to see."""
+    if edited is None:
+        return review
+    digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)
+    return replace(review, edited=redacted(edited), edited_hash=digest)
+
+
+def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:
+    if review.asked_by is not None and by == review.asked_by:
+        return "the agent that asks cannot answer its own review"
+    if review.status != "pending":
+        return f"the review is {review.status} already"
+    return "the review has expired" if _is_over(review, now) else None

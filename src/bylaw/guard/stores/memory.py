@@ -1,0 +1,372 @@
+"""A store in this process: for tests, for rules that need no memory across restarts, and as the model of the others.
+
+One lock for everything: threads of one process share the interpreter's lock anyway, and a transaction is short. A
+transaction collects its writes apart, and its end puts them in place, so undoing it is forgetting them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from copy import copy
+from itertools import islice, takewhile
+from types import TracebackType
+from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from bylaw.guard.incidents.model import FollowRecord
+from bylaw.guard.stores.chain import ANCHOR, START, link, vouch
+from bylaw.guard.stores.encoding import (
+    decode,
+    decode_followed,
+    decode_review,
+    encode,
+    encode_both,
+    encode_followed,
+    encode_review,
+    finite,
+)
+from bylaw.guard.stores.ports import (
+    AuditHead,
+    AuditRow,
+    EventRow,
+    ReviewRecord,
+    ReviewStatus,
+    SessionRecord,
+    StoreConflict,
+    StoreUnavailable,
+)
+from bylaw.guard.stores.reviews import can_be_forgotten, is_open
+
+R = TypeVar("R", bound=FollowRecord)
+
+
+class _Event(Struct, frozen=True):
+    seq: int
+    session: str
+    kind: str
+    at: float
+    text: bytes
+    """its data: kept encoded, so that nobody changes it later"""
+
+
+class _Link(Struct, frozen=True):
+    seq: int
+    at: float
+    text: bytes
+    previous: str
+    hash: str
+
+
+class _Review(Struct, frozen=True):
+    record: ReviewRecord
+    """for looking; what is handed out is decoded anew, since its arguments can be changed"""
+    text: bytes
+
+
+class _Followed(Struct, frozen=True):
+    record: FollowRecord
+    """for looking, as with reviews"""
+    text: bytes
+    state: bytes
+
+
+class _Tables(Struct):
+    sessions: dict[str, SessionRecord] = field(default_factory=dict)
+    touched: dict[str, float] = field(default_factory=dict)
+    floor: int = 0
+    """the highest version among the sessions forgotten, from which new ones go on"""
+    events: list[_Event] = field(default_factory=list)
+    last_event: int = 0
+    audit: list[_Link] = field(default_factory=list)
+    head: tuple[int, str] = (0, START)
+    """the last link, kept apart from the links"""
+    reviews: dict[str, _Review] = field(default_factory=dict)
+    switches: dict[str, str] = field(default_factory=dict)
+    followed: dict[tuple[type[FollowRecord], str], _Followed] = field(default_factory=dict)
+
+
+class MemoryStore:
+    def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
+        self._busy_timeout, self._clock = busy_timeout, clock
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+        """the thread in a transaction"""
+        self._closed = False
+        self._tables = _Tables()
+
+    def transaction(self, session: str) -> MemoryTransaction:
+        return MemoryTransaction(self, self._tables)
+
+    def reviews(
+        self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> list[ReviewRecord]:
+        self._check_open()
+        found = list(self._tables.reviews.values())
+        wanted = (r for r in found if status in (None, r.record.status) and session in (None, r.record.session))
+        return [decode_review(review.text) for review in islice(wanted, limit)]
+
+    def events(self, *, after: int = 0, session: str | None = None, limit: int = 1000) -> list[EventRow]:
+        self._check_open()
+        rows = self._tables.events
+        found = (row for row in rows[bisect_right(rows, after, key=_seq) :] if session in (None, row.session))
+        return [EventRow(row.session, row.kind, row.at, decode(row.text), row.seq) for row in islice(found, limit)]
+
+    def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        self._check_open()
+        rows = self._tables.audit
+        start = bisect_right(rows, after, key=_seq)
+        return [
+            AuditRow(row.at, decode(row.text), row.seq, row.previous, row.hash) for row in rows[start : start + limit]
+        ]
+
+    def followed(
+        self,
+        kind: type[R],
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        until: float | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> list[R]:
+        self._check_open()
+        everything = iter(list(self._tables.followed.items()))
+        if after is not None and (kind, after) not in (key for key, _ in everything):  # moves on to the one after it
+            raise LookupError(after)
+        found = (one for (of, _), one in everything if of is kind)
+        wanted = (
+            one
+            for one in found
+            if status in (None, one.record.status)
+            and session in (None, one.record.session)
+            and (until is None or one.record.at <= until)
+        )
+        return [decode_followed(kind, one.text, one.state) for one in islice(wanted, limit)]
+
+    def audit_head(self) -> AuditHead:
+        self._check_open()
+        return AuditHead(START, *self._tables.head)
+
+    def prune(self, *, before: float) -> dict[str, int]:
+        with self.transaction("") as transaction:
+            return {
+                "events": _prune_events(self._tables, before),
+                "reviews": _prune_reviews(self._tables, before),
+                "sessions": _prune_sessions(self._tables, before),
+                "followed": _prune_followed(self._tables, before),
+                "audit": _prune_audit(self._tables, before, transaction, self._clock()),
+            }
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable("the store is closed")
+
+    def _begin(self) -> None:
+        self._check_open()
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread is in a transaction already")
+        if not self._lock.acquire(timeout=self._busy_timeout):
+            raise StoreUnavailable(f"the store is held by another transaction for more than {self._busy_timeout:g} s")
+        self._owner = threading.get_ident()
+
+    def _end(self) -> None:
+        self._owner = None
+        self._lock.release()
+
+
+class MemoryTransaction:
+    """The writes of one transaction, over the tables as they stand."""
+
+    def __init__(self, store: MemoryStore, tables: _Tables) -> None:
+        self._store, self._tables = store, tables
+        self._is_open = False
+        self._new = _Tables()
+        self._turned_off: set[str] = set()
+        self._dropped: set[tuple[type[FollowRecord], str]] = set()
+
+    def __enter__(self) -> MemoryTransaction:
+        self._store._begin()
+        self._is_open = True
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_open = False
+        try:
+            if kind is None:
+                self._commit()
+        finally:
+            self._store._end()
+
+    def session(self, key: str) -> SessionRecord:
+        self._check_open()
+        found = self._new.sessions.get(key) or self._tables.sessions.get(key)
+        return copy(found) if found else SessionRecord(key, self._tables.floor)
+
+    def put_session(self, record: SessionRecord) -> None:
+        if record.version != self.session(record.session).version + 1:
+            raise StoreConflict(f"session `{record.session}` is not as it was read")
+        self._new.sessions[record.session] = copy(record)
+
+    def append_event(self, row: EventRow) -> int:
+        return self._add_event(row, encode(row.data))
+
+    def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
+        added = self._add_link(at, encode(data))
+        return AuditRow(at, data, added.seq, added.previous, added.hash)
+
+    def append_to_both(self, row: EventRow) -> int:
+        event, audit = encode_both(row.data, kind=row.kind, session=row.session)
+        seq = self._add_event(row, event)
+        self._add_link(row.at, audit)
+        return seq
+
+    def _add_event(self, row: EventRow, text: bytes) -> int:
+        self._check_open()
+        seq = self._tables.last_event + len(self._new.events) + 1
+        self._new.events.append(_Event(seq, row.session, row.kind, finite(row.at), text))
+        return seq
+
+    def _add_link(self, at: float, text: bytes) -> _Link:
+        self._check_open()
+        seq, previous = self._head()
+        added = _Link(seq + 1, at, text, previous, link(seq + 1, at, text, previous))
+        self._new.audit.append(added)
+        return added
+
+    def review(self, review_id: str) -> ReviewRecord | None:
+        self._check_open()
+        found = self._new.reviews.get(review_id) or self._tables.reviews.get(review_id)
+        return decode_review(found.text) if found else None
+
+    def find_review(self, session: str, action_hash: str) -> ReviewRecord | None:
+        self._check_open()
+        for review in reversed((self._tables.reviews | self._new.reviews).values()):
+            record = review.record
+            if record.action_hash == action_hash and record.session == session and is_open(record):
+                return decode_review(review.text)
+        return None
+
+    def put_review(self, record: ReviewRecord) -> ReviewRecord:
+        stored = self.review(record.id)
+        if record.version != (stored.version if stored else 0):
+            raise StoreConflict(f"review `{record.id}` is not as it was read")
+        record = replace(record, version=record.version + 1)
+        text = encode_review(record)
+        self._new.reviews[record.id] = _Review(decode_review(text), text)
+        return record
+
+    def switches(self) -> dict[str, str]:
+        self._check_open()
+        on = self._tables.switches | self._new.switches
+        return {agent: why for agent, why in on.items() if agent not in self._turned_off}
+
+    def set_switch(self, agent: str, why: str | None) -> None:
+        self._check_open()
+        if why is None:
+            self._turned_off.add(agent)
+        else:
+            self._turned_off.discard(agent)
+            self._new.switches[agent] = why
+
+    def followed(self, kind: type[R], record_id: str) -> R | None:
+        self._check_open()
+        key = kind, record_id
+        found = self._new.followed.get(key) or (None if key in self._dropped else self._tables.followed.get(key))
+        return decode_followed(kind, found.text, found.state) if found else None
+
+    def put_followed(self, record: R) -> R:
+        stored = self.followed(type(record), record.id)
+        if record.version != (stored.version if stored else 0):
+            raise StoreConflict(f"`{record.id}` is not as it was read")
+        record = replace(record, version=record.version + 1)
+        text, state = encode_followed(record)
+        self._new.followed[type(record), record.id] = _Followed(decode_followed(type(record), text, state), text, state)
+        return record
+
+    def drop_followed(self, record: FollowRecord) -> None:
+        self._check_open()
+        key = type(record), record.id
+        self._new.followed.pop(key, None)
+        self._dropped.add(key)
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise RuntimeError("this transaction has ended")
+
+    def _head(self) -> tuple[int, str]:
+        rows = self._new.audit
+        return (rows[-1].seq, rows[-1].hash) if rows else self._tables.head
+
+    def _commit(self) -> None:
+        new, tables = self._new, self._tables
+        tables.sessions |= new.sessions
+        now = self._store._clock()
+        tables.touched |= {key: max(now, tables.touched.get(key, now)) for key in new.sessions}
+        tables.events += new.events
+        tables.last_event += len(new.events)
+        tables.head = self._head()
+        tables.audit += new.audit
+        tables.reviews |= new.reviews
+        tables.switches |= new.switches
+        for agent in self._turned_off:
+            tables.switches.pop(agent, None)
+        for key in self._dropped:
+            tables.followed.pop(key, None)
+        tables.followed |= new.followed
+
+
+def _seq(row: _Event | _Link) -> int:
+    return row.seq
+
+
+def _prune_events(tables: _Tables, before: float) -> int:
+    kept = [row for row in tables.events if row.at >= before]
+    forgotten = len(tables.events) - len(kept)
+    tables.events = kept  # a new list: readers may be walking the old one
+    return forgotten
+
+
+def _prune_reviews(tables: _Tables, before: float) -> int:
+    gone = [key for key, review in tables.reviews.items() if can_be_forgotten(review.record, before=before)]
+    for review_id in gone:
+        del tables.reviews[review_id]
+    return len(gone)
+
+
+def _prune_sessions(tables: _Tables, before: float) -> int:
+    busy = {review.record.session for review in tables.reviews.values() if is_open(review.record)}
+    idle = [r for key, r in tables.sessions.items() if key not in busy and tables.touched[key] < before]
+    gone = [record for record in idle if record.terminated is None or record.state]
+    for record in gone:
+        if record.terminated is not None:
+            tables.sessions[record.session] = replace(record, state=b"", version=record.version + 1)
+            continue
+        del tables.sessions[record.session], tables.touched[record.session]
+        tables.floor = max(tables.floor, record.version)
+    return len(gone)
+
+
+def _prune_followed(tables: _Tables, before: float) -> int:
+    gone = [key for key, one in tables.followed.items() if one.record.at < before and not one.record.is_open]
+    for key in gone:
+        del tables.followed[key]
+    return len(gone)
+
+
+def _prune_audit(tables: _Tables, before: float, transaction: MemoryTransaction, now: float) -> int:
+    head = list(takewhile(lambda row: row.at < before, tables.audit))
+    gone = [row for row in head if row.previous]
+    if not gone:
+        return 0
+    last = gone[-1]
+    transaction.append_audit(now, vouch(through=last.seq, hash=last.hash))
+    tables.audit = [_Link(last.seq, last.at, encode(ANCHOR), "", last.hash), *tables.audit[len(head) :]]
+    return len(gone)

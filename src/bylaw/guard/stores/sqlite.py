@@ -1,0 +1,124 @@
+"""A store in one SQLite file, shared by the threads and processes of one machine.
+
+What survives is named: with durability `normal` a committed transaction survives the death of the process (kill -9);
+with `full` it survives power loss too, and each waits for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from bylaw.guard.incidents.model import FollowRecord
+from bylaw.guard.stores.connections import Connections
+from bylaw.guard.stores.encoding import (
+    decode,
+    decode_audit,
+    decode_followed,
+    decode_head,
+    decode_review,
+    from_column,
+    to_column,
+)
+from bylaw.guard.stores.opening import DURABILITIES, Durability
+from bylaw.guard.stores.ports import AuditHead, AuditRow, EventRow, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.pruning import Pruning
+from bylaw.guard.stores.transaction import SqliteTransaction
+
+R = TypeVar("R", bound=FollowRecord)
+
+_REVIEWS = """SELECT record FROM reviews WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR session = ?2)
+    ORDER BY number LIMIT ?3"""
+_EVENTS = "SELECT session, kind, at, data, seq FROM events WHERE seq > ?2 ORDER BY seq LIMIT ?3"
+_EVENTS_OF_SESSION = """SELECT session, kind, at, data, seq FROM events WHERE session = ?1 AND seq > ?2
+    ORDER BY seq LIMIT ?3"""
+_AUDIT_HEAD = "SELECT id, seq FROM audit_chain, sqlite_sequence WHERE name = 'audit head'"
+_AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+
+_FOLLOWED = "SELECT record, state FROM followed WHERE {} ORDER BY number LIMIT ?"
+_IS_FOLLOWED = "SELECT 1 FROM followed WHERE kind = ? AND id = ?"
+_CONDITIONS = {
+    "after": "number > (SELECT number FROM followed WHERE kind = ?1 AND id = ?)",
+    "session": "session = ?",
+    "status": "status = ?",
+    "until": "at <= ?",
+}
+
+
+class SqliteStore:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "normal",
+        busy_timeout: float = 5.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Raises StoreUnavailable where the file cannot be used."""
+        if durability not in DURABILITIES:
+            raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
+        real = os.path.realpath(path)  # the working folder may change, and so may a link
+        self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
+        self._clock = clock
+
+    def transaction(self, session: str) -> SqliteTransaction:
+        """SQLite has one writer at a time, whichever session it writes."""
+        return SqliteTransaction(self._connections, self._clock)
+
+    def reviews(
+        self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
+    ) -> list[ReviewRecord]:
+        rows = self._read(_REVIEWS, (status, _column(session), limit))
+        return [decode_review(text) for (text,) in rows]
+
+    def events(self, *, after: int = 0, session: str | None = None, limit: int = 1000) -> list[EventRow]:
+        query, key = (_EVENTS, None) if session is None else (_EVENTS_OF_SESSION, to_column(session))
+        return [
+            EventRow(from_column(key), from_column(kind), at, decode(text), seq)
+            for key, kind, at, text, seq in self._read(query, (key, after, limit))
+        ]
+
+    def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
+        return [
+            AuditRow(at, decode_audit(text), seq, previous, hash)
+            for at, text, seq, previous, hash in self._read(_AUDIT, (after, limit))
+        ]
+
+    def followed(
+        self,
+        kind: type[R],
+        *,
+        status: str | None = None,
+        session: str | None = None,
+        until: float | None = None,
+        after: str | None = None,
+        limit: int = 1000,
+    ) -> list[R]:
+        asked = {"after": _column(after), "session": _column(session), "status": status, "until": until}
+        given = {name: value for name, value in asked.items() if value is not None}
+        query = _FOLLOWED.format(" AND ".join(["kind = ?1", *(_CONDITIONS[name] for name in given)]))
+        rows = self._read(query, (kind.__name__, *given.values(), limit))
+        if not rows and after is not None and not self._read(_IS_FOLLOWED, (kind.__name__, _column(after))):
+            raise LookupError(after)
+        return [decode_followed(kind, text, state) for text, state in rows]
+
+    def audit_head(self) -> AuditHead:
+        rows = self._read(_AUDIT_HEAD, ())
+        seq, hash = decode_head(rows[0][1]) if rows else (0, "")
+        return AuditHead(str(rows[0][0]) if rows else "", seq, hash)
+
+    def prune(self, *, before: float) -> dict[str, int]:
+        return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def _read(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with self._connections.reading() as connection:
+            return connection.execute(query, values).fetchall()
+
+
+def _column(text: str | None) -> str | bytes | None:
+    return None if text is None else to_column(text)
