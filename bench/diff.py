@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def measure(turns: int) -> dict[str, float]:
-    from bylaw.jobs.diff.job import diff
+    from bylaw.diff.job import diff
 
     baseline, candidate = pair(turns)
     started = time.process_time()

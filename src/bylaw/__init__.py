@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bylaw.contract.api import run_contract
     from bylaw.contract.live.tools import tool
     from bylaw.contract.results import ContractReport
+    from bylaw.diff.model import DiffReport
     from bylaw.errors import BylawError, ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
     from bylaw.guard.api import Guard
     from bylaw.guard.audit.api import verify_audit
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from bylaw.guard.decide.options import Options
     from bylaw.guard.decision import Attempt, Decision
     from bylaw.guard.incidents.webhooks.signing import verify_webhook
-    from bylaw.model.diff import DiffReport
     from bylaw.model.guarding import Action
     from bylaw.model.report import CheckReport
     from bylaw.model.rule import Rule
@@ -51,7 +51,7 @@ _HOMES = {
     "ContractReport": "bylaw.contract.results",
     "Conversion": "bylaw.traces.conversion",
     "Decision": "bylaw.guard.decision",
-    "DiffReport": "bylaw.model.diff",
+    "DiffReport": "bylaw.diff.model",
     "ExitCode": "bylaw.errors",
     "FeatureNotEnabledError": "bylaw.errors",
     "Guard": "bylaw.guard.api",

@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.jobs.diff.job import diff
-from bylaw.model.diff import Change, DiffReport
+from bylaw.diff.job import diff
+from bylaw.diff.model import Change, DiffReport
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.trace import Trace
 

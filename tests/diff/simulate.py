@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bylaw.jobs.diff.job import diff
-from bylaw.model.diff import Change, DiffReport
+from bylaw.diff.job import diff
+from bylaw.diff.model import Change, DiffReport
 from tests.support.build import trace
 
 WORDS = [f"word{i}" for i in range(80)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.jobs.diff.job import diff
-from bylaw.model.diff import AxisRow, Change, DiffReport
+from bylaw.diff.job import diff
+from bylaw.diff.model import AxisRow, Change, DiffReport
 from bylaw.rules import load_rules
 from tests.support.build import trace
 
@@ -139,7 +139,7 @@ def test_12_ordinary_sentences_are_no_refusals() -> None:
 
 
 def test_13_the_same_input_gives_the_same_bytes() -> None:
-    from bylaw.report.diff_json import render_diff
+    from bylaw.diff.report.json import render_diff
 
     pair = (
         [{"text": f"a {i}", "latency": 100 + i * 7 % 5} for i in range(8)],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bylaw.jobs.diff.job import diff
-from bylaw.model.diff import DiffReport
-from bylaw.report import diff_json, diff_markdown, diff_terminal
+from bylaw.diff.job import diff
+from bylaw.diff.model import DiffReport
+from bylaw.diff.report import json as diff_json
+from bylaw.diff.report import markdown as diff_markdown
+from bylaw.diff.report import terminal as diff_terminal
 from bylaw.rules import load_rules
 from tests.support.build import trace
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias
 
+from bylaw.diff.model import Change, DiffReport
 from bylaw.jobs.check import check as check_sources
-from bylaw.model.diff import Change, DiffReport
 from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
 from bylaw.model.report import CheckReport, FailOn
@@ -44,7 +44,7 @@ def diff(
     `judge` scores a response, more is better; None where it cannot say. `prices` is the path of a price table of your
     own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.
     """
-    from bylaw.jobs.diff.job import diff as diff_sources
+    from bylaw.diff.job import diff as diff_sources
     from bylaw.text.embeddings import load_embedder
     from bylaw.text.price_file import load_prices
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
 from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.contract.commands.options import CONFIG, Flags
+from bylaw.diff.model import Change
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.ci import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
-from bylaw.model.diff import Change
 
 Part = tuple[CiPart, Any]
 """what a job came to, and its report where it has one"""
@@ -123,9 +123,9 @@ def _check(settings: CheckSettings, config: str) -> Part:
 
 
 def _diff(settings: DiffSettings, config: str | None) -> Part:
+    from bylaw.diff.job import diff
+    from bylaw.diff.report.wording import headline
     from bylaw.jobs.ci import diff_part
-    from bylaw.jobs.diff.job import diff
-    from bylaw.report.diff_wording import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
@@ -160,7 +160,10 @@ def _rendered(name: str, report: Any, format: str) -> str:
     from bylaw.contract.report import json as contract_json
     from bylaw.contract.report import markdown as contract_markdown
     from bylaw.contract.report import terminal as contract_terminal
-    from bylaw.report import diff_json, diff_markdown, diff_terminal, json, markdown, terminal
+    from bylaw.diff.report import json as diff_json
+    from bylaw.diff.report import markdown as diff_markdown
+    from bylaw.diff.report import terminal as diff_terminal
+    from bylaw.report import json, markdown, terminal
 
     if (name, format) == ("check", "json"):
         text = io.StringIO()

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from bylaw.contract.results import ContractReport
+from bylaw.diff.model import DiffReport
 from bylaw.errors import ExitCode
 from bylaw.model.ci import CiPart, CiReport, PartName
-from bylaw.model.diff import DiffReport
 from bylaw.model.report import CheckReport
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from bylaw.diff.report.markdown import LIMIT
 from bylaw.model.ci import CiReport
 from bylaw.report import ci_wording as wording
-from bylaw.report.diff_markdown import LIMIT
 from bylaw.report.markdown import escape
 
 MARKER = "<!-- bylaw-ci -->"

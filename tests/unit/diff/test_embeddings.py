@@ -18,12 +18,14 @@ import pytest
 from numpy.typing import NDArray
 
 import bylaw
+from bylaw.diff.job import diff
+from bylaw.diff.model import AxisRow, DiffReport
+from bylaw.diff.report import json as diff_json
+from bylaw.diff.report import markdown as diff_markdown
+from bylaw.diff.report import terminal as diff_terminal
 from bylaw.errors import InputError
-from bylaw.jobs.diff.job import diff
-from bylaw.model.diff import AxisRow, DiffReport
 from bylaw.model.ports import Embedder
 from bylaw.pages import explain
-from bylaw.report import diff_json, diff_markdown, diff_terminal
 from bylaw.text import wordllama
 from bylaw.text.embedded import EmbeddedTexts
 from bylaw.text.embeddings import load_embedder

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from bylaw.jobs.diff import hotelling
-from bylaw.jobs.diff.fingerprint import DIMENSIONS, compare, vector
-from bylaw.jobs.diff.hotelling import detectable_shift, judge, smallest_p
+from bylaw.diff import hotelling
+from bylaw.diff.fingerprint import DIMENSIONS, compare, vector
+from bylaw.diff.hotelling import detectable_shift, judge, smallest_p
 from bylaw.model.events import Origin, Response, ToolCall, Usage
 from bylaw.traces.comparison.steps import Step
 

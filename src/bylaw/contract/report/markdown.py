@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.report.diff_markdown import LIMIT
+from bylaw.diff.report.markdown import LIMIT
 from bylaw.report.markdown import code, escape
 
 MARKER = "<!-- bylaw-contract -->"

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from bylaw.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
+from bylaw.diff.divergence import divergences
+from bylaw.diff.fingerprint import compare as compare_fingerprints
+from bylaw.diff.fingerprint_model import Fingerprint
+from bylaw.diff.model import AxisRow, Change, DiffReport, SessionIssue
+from bylaw.diff.policy import policy_diff
+from bylaw.diff.rates import changed_sessions, tool_rates
 from bylaw.engine.compile import compile_rules
-from bylaw.jobs.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
-from bylaw.jobs.diff.divergence import divergences
-from bylaw.jobs.diff.fingerprint import compare as compare_fingerprints
-from bylaw.jobs.diff.policy import policy_diff
-from bylaw.jobs.diff.rates import changed_sessions, tool_rates
-from bylaw.model.diff import AxisRow, Change, DiffReport, SessionIssue
 from bylaw.model.events import Response
-from bylaw.model.fingerprint import Fingerprint
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
 from bylaw.text.embedded import EmbeddedTexts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.model.diff import AxisRow, Change, DiffReport, Divergence, PolicyChange, SessionIssue, ToolRate
+from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, PolicyChange, SessionIssue, ToolRate
 from bylaw.report.wording import count
 
 _UNITS = {"verbosity": "tokens", "latency": "ms", "cost": "$", "reasoning": "tokens"}

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+from bylaw.diff.model import PolicyChange, PolicyDiff
 from bylaw.model.demand import Tally
-from bylaw.model.diff import PolicyChange, PolicyDiff
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.traces.comparison.compare import Comparison
 from bylaw.traces.comparison.pairing import Group

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from bylaw.jobs.diff.axes import RATE, crossed
-from bylaw.model.diff import Change, ChangedSessions, ToolRate
+from bylaw.diff.axes import RATE, crossed
+from bylaw.diff.model import Change, ChangedSessions, ToolRate
 from bylaw.text.lexical import Lexicon
 from bylaw.text.statistics import ALPHA, Matrix, share_interval, shifted_tools
 from bylaw.traces.comparison.pairing import Group

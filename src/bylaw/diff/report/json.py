@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.diff import DiffReport
-from bylaw.report import diff_wording as wording
+from bylaw.diff.model import DiffReport
+from bylaw.diff.report import wording
 
 
 def render_diff(report: DiffReport) -> str:

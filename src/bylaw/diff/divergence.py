@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
-from bylaw.model.diff import Divergence, DivergenceKind
 from bylaw.text.lexical import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
 from bylaw.traces.comparison.sessions import Recording

@@ -19,9 +19,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from bylaw.jobs.diff.hotelling import Matrix, detectable_shift, judge, smallest_p
+from bylaw.diff.fingerprint_model import DimensionShift, Fingerprint
+from bylaw.diff.hotelling import Matrix, detectable_shift, judge, smallest_p
 from bylaw.model.events import Response
-from bylaw.model.fingerprint import DimensionShift, Fingerprint
 from bylaw.text.refusals import is_refusal
 from bylaw.text.statistics import ALPHA
 from bylaw.traces.comparison.steps import Step, arguments

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.model.fingerprint import Fingerprint
+from bylaw.diff.fingerprint_model import Fingerprint
 from bylaw.model.rule import Severity
 
 

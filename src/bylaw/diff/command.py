@@ -53,9 +53,11 @@ def command(
     BASELINE and CANDIDATE are a trace, a folder or a glob each. Record the baseline more than once, and divergence is
     judged against its own run-to-run divergence.
     """
-    from bylaw.jobs.diff.job import diff
-    from bylaw.model.diff import Change
-    from bylaw.report import diff_json, diff_markdown, diff_terminal
+    from bylaw.diff.job import diff
+    from bylaw.diff.model import Change
+    from bylaw.diff.report import json as diff_json
+    from bylaw.diff.report import markdown as diff_markdown
+    from bylaw.diff.report import terminal as diff_terminal
     from bylaw.rules import load_rules
     from bylaw.text.embeddings import load_embedder
     from bylaw.text.price_file import load_prices

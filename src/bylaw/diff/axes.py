@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.diff import AxisRow, Change
+from bylaw.diff.model import AxisRow, Change
 from bylaw.model.ports import TextSimilarity
 from bylaw.text.lexical import Lexicon
 from bylaw.text.prices import Prices, cost_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.model.diff import DiffReport
-from bylaw.report import diff_wording as wording
+from bylaw.diff.model import DiffReport
+from bylaw.diff.report import wording
 from bylaw.report.markdown import code, escape
 
 MARKER = "<!-- bylaw-diff -->"

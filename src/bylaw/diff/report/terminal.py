@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.model.diff import Change, DiffReport
-from bylaw.report import diff_wording as wording
+from bylaw.diff.model import Change, DiffReport
+from bylaw.diff.report import wording
 from bylaw.report.terminal import printable
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
