@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bylaw.api import check, diff
-    from bylaw.api.convert import convert
-    from bylaw.api.inspect import timeline
-    from bylaw.api.record import record
     from bylaw.comply.api import Compliance, check_compliance, check_compliance_sync
     from bylaw.comply.model import BehavioralRule, ComplianceResult, Violation
     from bylaw.contract.api import run_contract
@@ -30,11 +27,14 @@ if TYPE_CHECKING:
     from bylaw.guard.decide.options import Options
     from bylaw.guard.decision import Attempt, Decision
     from bylaw.guard.incidents.webhooks.signing import verify_webhook
+    from bylaw.inspect.api import timeline
+    from bylaw.inspect.convert import convert
     from bylaw.model.guarding import Action
     from bylaw.model.report import CheckReport
     from bylaw.model.rule import Rule
     from bylaw.model.trace import Trace
     from bylaw.model.verdict import Outcome, Verdict
+    from bylaw.record.api import record
     from bylaw.rules import load_contract, load_guard, load_rules
     from bylaw.traces import load_trace, open_trace
     from bylaw.traces.conversion import Conversion
@@ -67,7 +67,7 @@ _HOMES = {
     "check": "bylaw.api",
     "check_compliance": "bylaw.comply.api",
     "check_compliance_sync": "bylaw.comply.api",
-    "convert": "bylaw.api.convert",
+    "convert": "bylaw.inspect.convert",
     "diff": "bylaw.api",
     "load_contract": "bylaw.rules",
     "load_guard": "bylaw.rules",
@@ -76,8 +76,8 @@ _HOMES = {
     "open_trace": "bylaw.traces",
     "promote": "bylaw.guard.backtest.api",
     "propose": "bylaw.guard.backtest.api",
-    "record": "bylaw.api.record",
-    "timeline": "bylaw.api.inspect",
+    "record": "bylaw.record.api",
+    "timeline": "bylaw.inspect.api",
     "tool": "bylaw.contract.live.tools",
     "run_contract": "bylaw.contract.api",
     "verify_webhook": "bylaw.guard.incidents.webhooks.signing",

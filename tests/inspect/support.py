@@ -7,8 +7,10 @@ from collections.abc import Iterable
 
 import click
 
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.model import Entry, TurnEntry
+from bylaw.inspect.report.terminal import Page
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import (
     Annotation,
     Event,
@@ -23,9 +25,7 @@ from bylaw.model.events import (
     Usage,
 )
 from bylaw.model.source import Locator
-from bylaw.model.timeline import Entry, TurnEntry
 from bylaw.model.trace import Trace
-from bylaw.report.timeline.terminal import Page
 
 MAIN = Origin("ticket-7", run="r1", agent="support")
 HELPER = Origin("ticket-7", run="r2", parent_run="r1", agent="researcher", parent_agent="support")

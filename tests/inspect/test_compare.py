@@ -7,12 +7,12 @@ from typing import Any
 import click
 import pytest
 
-from bylaw.jobs.inspect.compare import compare
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.model.timeline import SideBySide
-from bylaw.report.timeline import wording
-from bylaw.report.timeline.columns import Columns
-from bylaw.report.timeline.text import width
+from bylaw.inspect.compare import compare
+from bylaw.inspect.model import SideBySide
+from bylaw.inspect.report import wording
+from bylaw.inspect.report.columns import Columns
+from bylaw.inspect.report.text import width
+from bylaw.inspect.selection import Selection
 from tests.inspect.support import controls, everything
 from tests.support.build import trace
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.jobs.inspect.compare import compare
-from bylaw.jobs.inspect.timeline import Timeline
-from bylaw.model.timeline import TurnEntry
-from bylaw.report.timeline.columns import Columns
-from bylaw.report.timeline.json import entry_line
-from bylaw.report.timeline.text import width
+from bylaw.inspect.compare import compare
+from bylaw.inspect.model import TurnEntry
+from bylaw.inspect.report.columns import Columns
+from bylaw.inspect.report.json import entry_line
+from bylaw.inspect.report.text import width
+from bylaw.inspect.timeline import Timeline
 from bylaw.traces import load_trace, open_trace
 from tests.inspect.support import controls, entries, page
 

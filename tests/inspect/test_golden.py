@@ -8,13 +8,13 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from bylaw.jobs.inspect.compare import compare
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.compare import compare
+from bylaw.inspect.model import SideBySide
+from bylaw.inspect.report.columns import Columns
+from bylaw.inspect.report.json import comparison_lines, end_line, entry_line, trace_line
+from bylaw.inspect.report.terminal import Page
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import Event, Response, ToolResult
-from bylaw.model.timeline import SideBySide
-from bylaw.report.timeline.columns import Columns
-from bylaw.report.timeline.json import comparison_lines, end_line, entry_line, trace_line
-from bylaw.report.timeline.terminal import Page
 from tests.inspect.support import entries, everything, page
 
 HERE = Path(__file__).parent / "golden"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.jobs.inspect.compare import compare
-from bylaw.jobs.inspect.timeline import Timeline
-from bylaw.report.timeline.json import comparison_lines, end_line, entry_line, trace_line
+from bylaw.inspect.compare import compare
+from bylaw.inspect.report.json import comparison_lines, end_line, entry_line, trace_line
+from bylaw.inspect.timeline import Timeline
 from tests.inspect.support import entries, everything
 from tests.support.build import trace
 

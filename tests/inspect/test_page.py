@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import pytest
 
+from bylaw.inspect.report.figures import tokens
+from bylaw.inspect.report.terminal import Page
+from bylaw.inspect.report.text import width
 from bylaw.model.events import Usage
-from bylaw.report.timeline.figures import tokens
-from bylaw.report.timeline.terminal import Page
-from bylaw.report.timeline.text import width
 from tests.inspect.support import controls, entries, everything, page
 from tests.support.build import trace
 

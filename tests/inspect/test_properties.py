@@ -12,14 +12,14 @@ import click
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.jobs.inspect.compare import compare
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.compare import compare
+from bylaw.inspect.model import Entry, EventEntry, RequestEntry, TurnEntry
+from bylaw.inspect.report.columns import Columns
+from bylaw.inspect.report.json import comparison_lines, entry_line
+from bylaw.inspect.report.text import width
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
-from bylaw.model.timeline import Entry, EventEntry, RequestEntry, TurnEntry
 from bylaw.model.trace import Trace
-from bylaw.report.timeline.columns import Columns
-from bylaw.report.timeline.json import comparison_lines, entry_line
-from bylaw.report.timeline.text import width
 from tests.inspect.support import controls, page
 from tests.strategies import events, traces
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bylaw.cli import main
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.model import EventEntry, RequestEntry, TurnEntry
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import ToolResult
-from bylaw.model.timeline import EventEntry, RequestEntry, TurnEntry
 from tests.inspect.support import entries, everything, turns
 
 

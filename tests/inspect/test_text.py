@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.report.timeline.figures import clock, latency, money, tokens
-from bylaw.report.timeline.text import cut, fit, fold, lay_out, middle, one_line, width
-from bylaw.report.timeline.values import call_preview, pretty, preview
+from bylaw.inspect.report.figures import clock, latency, money, tokens
+from bylaw.inspect.report.text import cut, fit, fold, lay_out, middle, one_line, width
+from bylaw.inspect.report.values import call_preview, pretty, preview
 from tests.inspect.support import controls
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u2066 \r\nnext\tline\u2028 \x9b31m \ud800 \u200b"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.model import EventEntry, RequestEntry, SessionEntry, TurnEntry
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
-from bylaw.model.timeline import EventEntry, RequestEntry, SessionEntry, TurnEntry
 from bylaw.model.trace import Trace
 from tests.inspect.support import entries, everything, turns
 from tests.support.build import trace
@@ -172,7 +172,7 @@ def test_results_that_no_event_tells_are_shown() -> None:
 
 
 def test_many_runs_that_interleave_are_not_all_kept() -> None:
-    from bylaw.jobs.inspect.history import MOST_RUNS, Histories
+    from bylaw.inspect.history import MOST_RUNS, Histories
 
     histories = Histories()
     for number in range(3 * MOST_RUNS):

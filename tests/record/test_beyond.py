@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bylaw.adapters.record.command.beyond import Streams, connect_beyond, tunnel_beyond
+from bylaw.record.command.beyond import Streams, connect_beyond, tunnel_beyond
 from bylaw.wire.proxy.upstream import UpstreamFailure
 
 

@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.record import file as record_file
-from bylaw.adapters.record import scope
-from bylaw.adapters.record.recording import Recording
 from bylaw.errors import BylawError
+from bylaw.record import file as record_file
+from bylaw.record import scope
+from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.asking import ask, openai_client, read, responses
 from tests.record.server import TEXT, Server

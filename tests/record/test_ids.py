@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.adapters.record.recording import Recording
+from bylaw.record.recording import Recording
 from bylaw.text.redaction.redactor import Redactor
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.asking import read, responses, results

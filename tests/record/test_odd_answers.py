@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.adapters.record import recording as recordings
-from bylaw.adapters.record.exchange import HeardExchange
-from bylaw.adapters.record.recording import Recording
+from bylaw.record import recording as recordings
+from bylaw.record.exchange import HeardExchange
+from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from tests.record.asking import read, responses
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bylaw
-from bylaw.adapters.record import recording
+from bylaw.record import recording
 from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
 from bylaw.text.redaction.secrets import SECRETS
 from tests.record.asking import MODEL, PROVIDERS, ask, openai_client

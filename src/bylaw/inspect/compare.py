@@ -11,12 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import compile_rules
-from bylaw.jobs.inspect.differences import differences, pair_calls
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.timeline import Timeline
-from bylaw.model.events import ToolResult
-from bylaw.model.ports import TraceSource
-from bylaw.model.timeline import (
+from bylaw.inspect.differences import differences, pair_calls
+from bylaw.inspect.model import (
     Called,
     Entry,
     EventEntry,
@@ -26,6 +22,10 @@ from bylaw.model.timeline import (
     Totals,
     TurnEntry,
 )
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.timeline import Timeline
+from bylaw.model.events import ToolResult
+from bylaw.model.ports import TraceSource
 from bylaw.model.trace import Trace
 from bylaw.text.lexical import Lexicon
 from bylaw.traces.comparison.compare import Comparison

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from fnmatch import fnmatchcase
 
-from bylaw.adapters.record.command.beyond import connect_beyond, tunnel_beyond
-from bylaw.adapters.record.recording import Recording
+from bylaw.record.command.beyond import connect_beyond, tunnel_beyond
+from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.proxy.authority import Authority
 from bylaw.wire.proxy.runs import ProxiedRun

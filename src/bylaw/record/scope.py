@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from bylaw.adapters.record.recording import Recording
+from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.listening import Listener, listen_with
 from bylaw.wire.patch_on_import import LIBRARIES

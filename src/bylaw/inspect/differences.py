@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from rapidfuzz.distance import Levenshtein
 
+from bylaw.inspect.model import Called, Difference, TurnEntry
 from bylaw.model.canonical import canonical_json
-from bylaw.model.timeline import Called, Difference, TurnEntry
 from bylaw.traces.comparison.steps import arguments
 
 CallPair: TypeAlias = tuple[int | None, int | None]

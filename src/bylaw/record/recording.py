@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from bylaw.adapters.record.exchange import HeardExchange
-from bylaw.adapters.record.file import RecordFile
-from bylaw.adapters.record.ids import hide_ids
-from bylaw.adapters.record.turns import Call, lines_of
 from bylaw.errors import BylawError
+from bylaw.record.exchange import HeardExchange
+from bylaw.record.file import RecordFile
+from bylaw.record.ids import hide_ids
+from bylaw.record.turns import Call, lines_of
 from bylaw.traces.formats.bylaw.wire import Line, SessionEndLine, TraceEndLine, TraceStartLine
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.formats import model_call

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from os.path import basename
 
-from bylaw.model.timeline import Difference, PairEntry, SideBySide
-from bylaw.report.timeline.values import text_of
+from bylaw.inspect.model import Difference, PairEntry, SideBySide
+from bylaw.inspect.report.values import text_of
 from bylaw.report.wording import count
 
 _QUOTED = 40

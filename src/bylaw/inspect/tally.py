@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bylaw.inspect.model import Totals
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.model.timeline import Totals
 from bylaw.text.prices import Prices, cost_of
 
 MOST_NAMES = 1_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bylaw.model.timeline import Entry, EventEntry, RequestEntry, SessionEntry, Totals, TurnEntry
-from bylaw.report.timeline.heading import note_lines, session_lines, title, totals_lines
-from bylaw.report.timeline.lines import DIM, Line, labelled
-from bylaw.report.timeline.turns import View, entry_lines, request_lines, turn_blocks
+from bylaw.inspect.model import Entry, EventEntry, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.inspect.report.heading import note_lines, session_lines, title, totals_lines
+from bylaw.inspect.report.lines import DIM, Line, labelled
+from bylaw.inspect.report.turns import View, entry_lines, request_lines, turn_blocks
 
 NARROWEST = 40
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bylaw.inspect.model import Known
 from bylaw.model.events import Usage
-from bylaw.model.timeline import Known
 
 UNKNOWN = "–"
 

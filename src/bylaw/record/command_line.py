@@ -11,8 +11,8 @@ import click
 from bylaw.errors import BylawError, ExitCode
 
 if TYPE_CHECKING:
-    from bylaw.adapters.record.command.job import Recorded
-    from bylaw.adapters.record.recording import Recording
+    from bylaw.record.command.job import Recorded
+    from bylaw.record.recording import Recording
 
 _EXTRA = "recording a command needs the extra `record`: pip install 'bylaw[record]'"
 _SHOWN = 3
@@ -52,9 +52,9 @@ def command(
     if named and not redact:
         raise click.UsageError("--pattern has no effect with --no-redact")
     try:
-        from bylaw.adapters.record.command.environment import addresses
-        from bylaw.adapters.record.command.job import record_command, was_killed
-        from bylaw.adapters.record.recording import Recording
+        from bylaw.record.command.environment import addresses
+        from bylaw.record.command.job import record_command, was_killed
+        from bylaw.record.recording import Recording
     except ModuleNotFoundError as missing:
         if missing.name not in ("h11", "trustme"):
             raise

@@ -10,8 +10,8 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, TypeVar
 
-from bylaw.adapters.record import scope
-from bylaw.adapters.record.recording import Recording
+from bylaw.record import scope
+from bylaw.record.recording import Recording
 from bylaw.text.redaction.redactor import Redactor
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.timeline import Timeline
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.timeline import Timeline
 from bylaw.model.ports import TraceSource
 from bylaw.traces import open_trace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bylaw.inspect.model import Heard, Part
 from bylaw.model.events import Response
-from bylaw.model.timeline import Heard, Part
 
 _RESULT_ROLES = ("tool", "function")
 _USES = ("tool_use", "server_tool_use", "mcp_tool_use", "function_call")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from bylaw.adapters.record.command.child import run_child, signals_held
-from bylaw.adapters.record.command.environment import Address, child_environment
-from bylaw.adapters.record.command.proxy import RecordingProxy
-from bylaw.adapters.record.recording import Recording
+from bylaw.record.command.child import run_child, signals_held
+from bylaw.record.command.environment import Address, child_environment
+from bylaw.record.command.proxy import RecordingProxy
+from bylaw.record.recording import Recording
 from bylaw.wire.proxy.authority import Authority
 
 _BY_SIGNAL = 128

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from bylaw.model.timeline import PairEntry, SessionPair, SideBySide, TurnEntry
-from bylaw.report.timeline import wording
-from bylaw.report.timeline.heading import note_lines
-from bylaw.report.timeline.lines import BOLD, DIM, GREEN, PLAIN, RED, Block, Line, Style, line
-from bylaw.report.timeline.terminal import NARROWEST
-from bylaw.report.timeline.text import fit, fold, middle, one_line, width
-from bylaw.report.timeline.turns import View, turn_blocks
-from bylaw.report.timeline.values import call_preview
+from bylaw.inspect.model import PairEntry, SessionPair, SideBySide, TurnEntry
+from bylaw.inspect.report import wording
+from bylaw.inspect.report.heading import note_lines
+from bylaw.inspect.report.lines import BOLD, DIM, GREEN, PLAIN, RED, Block, Line, Style, line
+from bylaw.inspect.report.terminal import NARROWEST
+from bylaw.inspect.report.text import fit, fold, middle, one_line, width
+from bylaw.inspect.report.turns import View, turn_blocks
+from bylaw.inspect.report.values import call_preview
 
 BESIDE = 100
 """columns from which two traces stand beside each other"""

@@ -8,10 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
-from bylaw.model.ports import TraceSource
-from bylaw.model.timeline import (
+from bylaw.inspect.model import (
     Called,
     Difference,
     Entry,
@@ -26,8 +23,11 @@ from bylaw.model.timeline import (
     Totals,
     TurnEntry,
 )
+from bylaw.inspect.report import wording
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
+from bylaw.model.ports import TraceSource
 from bylaw.report.json import diagnostic_as_json
-from bylaw.report.timeline import wording
 
 
 def trace_line(name: str, format: str | None) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
-from bylaw.jobs.inspect.tally import Tally
+from bylaw.inspect.model import Totals
+from bylaw.inspect.tally import Tally
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
-from bylaw.model.timeline import Totals
 from bylaw.text.prices import Prices
 
 EVENTS = 10_000

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-from bylaw.jobs.inspect.history import Histories
-from bylaw.jobs.inspect.parts import thoughts
-from bylaw.jobs.inspect.selection import Selection
-from bylaw.jobs.inspect.tally import Tally
-from bylaw.jobs.inspect.tree import Tree
+from bylaw.inspect.history import Histories
+from bylaw.inspect.model import Called, Entry, EventEntry, Input, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.inspect.parts import thoughts
+from bylaw.inspect.selection import Selection
+from bylaw.inspect.tally import Tally
+from bylaw.inspect.tree import Tree
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
-from bylaw.model.timeline import Called, Entry, EventEntry, Input, RequestEntry, SessionEntry, Totals, TurnEntry
 from bylaw.text.prices import Prices
 
 _MOST_OPEN = 64

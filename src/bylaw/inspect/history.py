@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from bylaw.jobs.inspect.parts import heard
+from bylaw.inspect.model import Heard, Input, Part
+from bylaw.inspect.parts import heard
 from bylaw.model.events import Origin, Request, Response, ToolResult
-from bylaw.model.timeline import Heard, Input, Part
 
 MOST_RUNS = 256
 """runs whose latest request is kept in mind, where they interleave"""

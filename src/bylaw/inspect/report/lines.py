@@ -8,7 +8,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from bylaw.report.timeline.text import width
+from bylaw.inspect.report.text import width
 
 LABEL = 9
 """columns of `assistant`"""

@@ -7,11 +7,9 @@ from os.path import basename
 
 from msgspec import Struct
 
-from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
-from bylaw.model.timeline import Called, EventEntry, Heard, Input, Part, RequestEntry, TurnEntry
-from bylaw.report.terminal import printable
-from bylaw.report.timeline import figures
-from bylaw.report.timeline.lines import (
+from bylaw.inspect.model import Called, EventEntry, Heard, Input, Part, RequestEntry, TurnEntry
+from bylaw.inspect.report import figures
+from bylaw.inspect.report.lines import (
     BOLD,
     CYAN,
     DIM,
@@ -27,8 +25,10 @@ from bylaw.report.timeline.lines import (
     labelled,
     line,
 )
-from bylaw.report.timeline.text import cut, fit, fold, lay_out, one_line, width
-from bylaw.report.timeline.values import argument_lines, call_preview, pretty, preview, text_of
+from bylaw.inspect.report.text import cut, fit, fold, lay_out, one_line, width
+from bylaw.inspect.report.values import argument_lines, call_preview, pretty, preview, text_of
+from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
+from bylaw.report.terminal import printable
 
 _LINES = {"system": 1, "developer": 1, "user": 3, "assistant": 2}
 _ANSWER_LINES = 4

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from bylaw.adapters.record.turns import Call, is_ended
+from bylaw.record.turns import Call, is_ended
 from bylaw.wire.bodies import is_stream, json_of, unpacked
 from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming
 from bylaw.wire.formats.base import Json, Wire

@@ -8,9 +8,9 @@ from rapidfuzz import fuzz, process
 from rapidfuzz.utils import default_process
 
 from bylaw.engine.matching import compile_names
+from bylaw.inspect.model import Totals
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Origin, Request, Response, ToolCall, ToolResult
-from bylaw.model.timeline import Totals
 
 _NEAR = 70
 _NAMED = 12

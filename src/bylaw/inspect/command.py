@@ -14,10 +14,10 @@ from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 
 if TYPE_CHECKING:
-    from bylaw.jobs.inspect.ahead import Ahead
-    from bylaw.jobs.inspect.selection import Selection
-    from bylaw.jobs.inspect.timeline import Timeline
-    from bylaw.model.timeline import Totals
+    from bylaw.inspect.ahead import Ahead
+    from bylaw.inspect.model import Totals
+    from bylaw.inspect.selection import Selection
+    from bylaw.inspect.timeline import Timeline
     from bylaw.traces.source import TraceStream
 
 _NO_TERMINAL = 100
@@ -77,7 +77,7 @@ def command(
     This is a viewer, not a gate: it exits with 0 whether traces differ or not (`bylaw diff` is the gate), with 2 where
     a trace cannot be read, and with 3 where there is nothing to show.
     """
-    from bylaw.jobs.inspect.selection import Selection
+    from bylaw.inspect.selection import Selection
 
     (target,) = parse_targets(("json" if as_json else form,), output)
     if trace == other == "-":
@@ -125,8 +125,8 @@ class Screen:
 
 
 def _show_one(source: TraceStream, selection: Selection, screen: Screen) -> ExitCode:
-    from bylaw.jobs.inspect.ahead import Ahead
-    from bylaw.jobs.inspect.timeline import Timeline
+    from bylaw.inspect.ahead import Ahead
+    from bylaw.inspect.timeline import Timeline
 
     ahead = Ahead(source)
     timeline = Timeline(ahead, selection)
@@ -137,7 +137,7 @@ def _show_one(source: TraceStream, selection: Selection, screen: Screen) -> Exit
 
 
 def _show_page(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
-    from bylaw.report.timeline.terminal import Page
+    from bylaw.inspect.report.terminal import Page
 
     page = Page(width=screen.width, full=screen.full)
 
@@ -154,7 +154,7 @@ def _show_page(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
 
 
 def _show_lines(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
-    from bylaw.report.timeline import json
+    from bylaw.inspect.report import json
 
     screen.write(json.trace_line(ahead.name, ahead.format))
     for entry in timeline:
@@ -164,9 +164,9 @@ def _show_lines(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
 
 
 def _show_two(source: TraceStream, beside: TraceStream, selection: Selection, screen: Screen) -> ExitCode:
-    from bylaw.jobs.inspect.compare import compare
-    from bylaw.report.timeline import json
-    from bylaw.report.timeline.columns import Columns
+    from bylaw.inspect.compare import compare
+    from bylaw.inspect.report import json
+    from bylaw.inspect.report.columns import Columns
 
     report = compare(source, beside, selection)
     code = ExitCode.OK if report.shown else ExitCode.NOTHING_CHECKED
@@ -198,7 +198,7 @@ def _said_what_is_missing(selection: Selection, *totals: Totals, shown: int | No
 
 def _refuse(problem: InputError, screen: Screen) -> ExitCode:
     """What was shown before a bad record is no whole timeline: say so where it is read."""
-    from bylaw.report.timeline.json import refusal_line
+    from bylaw.inspect.report.json import refusal_line
 
     show_on_stderr(problem.diagnostics)
     if screen.is_json:
