@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from bylaw.cli import COMMANDS, cli
-from bylaw.pages import codes, explain
+from bylaw.lint.pages import codes, explain
 from bylaw.rules import json_schema
 from bylaw.rules.kinds import KINDS, kind_page
 

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bylaw.api import check, diff
+    from bylaw.check.api import check, diff
     from bylaw.comply.api import Compliance, check_compliance, check_compliance_sync
     from bylaw.comply.model import BehavioralRule, ComplianceResult, Violation
     from bylaw.contract.api import run_contract
@@ -64,11 +64,11 @@ _HOMES = {
     "Verdict": "bylaw.model.verdict",
     "Violation": "bylaw.comply.model",
     "backtest": "bylaw.guard.backtest.api",
-    "check": "bylaw.api",
+    "check": "bylaw.check.api",
     "check_compliance": "bylaw.comply.api",
     "check_compliance_sync": "bylaw.comply.api",
     "convert": "bylaw.inspect.convert",
-    "diff": "bylaw.api",
+    "diff": "bylaw.check.api",
     "load_contract": "bylaw.rules",
     "load_guard": "bylaw.rules",
     "load_rules": "bylaw.rules",

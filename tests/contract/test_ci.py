@@ -10,10 +10,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from bylaw.ci.job import combine, failed_part
+from bylaw.ci.model import CiPart
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
-from bylaw.jobs.ci import combine, failed_part
-from bylaw.model.ci import CiPart
 from bylaw.rules import lint_files, load_ci
 
 ROOT = Path(__file__).parent.parent.parent

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 import yaml
 
-from bylaw.jobs.lint import analyse
+from bylaw.lint.job import analyse
 from bylaw.model.condition import OPERATORS
 from bylaw.rules import parse_contract, parse_guard, parse_rules
 from bylaw.rules.guard.predicates import NAMES

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bylaw.check.job import check
+from bylaw.check.report.terminal import render_check
 from bylaw.errors import InputError
-from bylaw.jobs.check import check
-from bylaw.jobs.lint import analyse
+from bylaw.lint.job import analyse
 from bylaw.report.diagnostics import render_diagnostics
-from bylaw.report.terminal import render_check
 from bylaw.rules import lint_files, load_rules
 from bylaw.traces import open_trace
 from tests.fuzz.mutate import mutate

@@ -7,6 +7,11 @@ from pathlib import Path
 import click
 import pytest
 
+from bylaw.ci.job import combine, contract_part, failed_part
+from bylaw.ci.model import CiReport
+from bylaw.ci.report import json as ci_json
+from bylaw.ci.report import markdown as ci_markdown
+from bylaw.ci.report import terminal as ci_terminal
 from bylaw.contract import model as checks
 from bylaw.contract.faults import ToolFault
 from bylaw.contract.job import Options, run_contract
@@ -17,9 +22,6 @@ from bylaw.contract.report import terminal as contract_terminal
 from bylaw.contract.report.wording import headline
 from bylaw.contract.results import ContractReport
 from bylaw.errors import ExitCode
-from bylaw.jobs.ci import combine, contract_part, failed_part
-from bylaw.model.ci import CiReport
-from bylaw.report import ci_json, ci_markdown, ci_terminal
 from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
 
 HERE = Path(__file__).parent

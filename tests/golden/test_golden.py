@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.jobs.check import check
+from bylaw.check.job import check
+from bylaw.check.report import json, markdown, terminal
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport
-from bylaw.report import json, markdown, terminal
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import parse_rules
 from tests.support.build import trace

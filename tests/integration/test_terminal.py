@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.cli.progress import LONG
+from bylaw.report.progress import LONG
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "refund"
 COMMAND = [sys.executable, "-m", "bylaw", "check", "--policy", str(EXAMPLE / "bylaw.yaml")]

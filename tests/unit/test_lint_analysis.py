@@ -11,7 +11,7 @@ import pytest
 from bylaw.engine.reference import Part
 from bylaw.engine.reference_temporal import value_at_start
 from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest
-from bylaw.jobs.lint import analyse
+from bylaw.lint.job import analyse
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bylaw.cli.output import FROM_HELP, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.output import FROM_HELP, emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.model.ports import TraceSource

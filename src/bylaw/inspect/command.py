@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, parse_targets
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.output import FROM_HELP, Target, emit, opened, parse_targets
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.inspect.ahead import Ahead
@@ -182,7 +182,7 @@ def _show_two(source: TraceStream, beside: TraceStream, selection: Selection, sc
 
 def _said_what_is_missing(selection: Selection, *totals: Totals, shown: int | None = None) -> ExitCode:
     """Nothing shown is not an answer: say what was asked for in vain, and what there is."""
-    from bylaw.report.terminal import printable
+    from bylaw.check.report.terminal import printable
 
     shown = totals[0].shown if shown is None else shown
     found = [dict(selection.missing(one)) for one in totals]

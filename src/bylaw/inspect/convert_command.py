@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bylaw.cli.output import FROM_HELP, emit
-from bylaw.cli.problems import show_on_stderr
-from bylaw.cli.progress import shown
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.output import FROM_HELP, emit
+from bylaw.report.problems import show_on_stderr
+from bylaw.report.progress import shown
 from bylaw.traces.export.destination import STDOUT, is_special, refuse_existing
 from bylaw.traces.export.names import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
 
@@ -180,7 +180,7 @@ def _convert(
 
 
 def _lines(name: str, done: Conversion) -> list[str]:
-    from bylaw.report.wording import count
+    from bylaw.check.report.wording import count
 
     notes = [f"note: {note}" for note in done.notes]
     if done.skipped:
@@ -204,7 +204,7 @@ def _no_session(wanted: str, name: str, others: list[str]) -> str:
 
 
 def _tell(lines: Iterable[str]) -> None:
-    from bylaw.report.terminal import printable
+    from bylaw.check.report.terminal import printable
 
     for line in lines:
         emit(printable(line) + "\n", sys.stderr)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import bylaw
-from bylaw.jobs.lint import analyse
-from bylaw.pages import codes, explain
+from bylaw.lint.job import analyse
+from bylaw.lint.pages import codes, explain
 from bylaw.rules import parse_rules
 
 PACKAGE = Path(bylaw.__file__).parent

@@ -24,8 +24,8 @@ from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
 from bylaw.diff.report import terminal as diff_terminal
 from bylaw.errors import InputError
+from bylaw.lint.pages import explain
 from bylaw.model.ports import Embedder
-from bylaw.pages import explain
 from bylaw.text import wordllama
 from bylaw.text.embedded import EmbeddedTexts
 from bylaw.text.embeddings import load_embedder

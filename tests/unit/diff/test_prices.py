@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
+from bylaw.lint.pages import explain
 from bylaw.model.events import Origin, Request, Response, Usage
-from bylaw.pages import explain
 from bylaw.text.price_file import SCHEMA, UNIT, load_prices
 from bylaw.text.prices import Price, Prices, cost_of, price_of, shipped
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from bylaw.cli.output import emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse
 from bylaw.comply.commands.inputs import ALIAS_HELP, TOOLS_HELP, read_alias_file, read_prompt_file, read_tools_file
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse
 
 
 @click.command(name="diff")

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.comply.commands.inputs import (
     ALIAS_HELP,
     PROMPT_HELP,
@@ -21,6 +19,8 @@ from bylaw.comply.commands.inputs import (
     read_tools_file,
 )
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
+from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.comply.judge.memory import Memory

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from bylaw.cli.output import emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse
 from bylaw.contract.commands.options import Flags, run_options
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse
 
 
 @click.command(name="run")

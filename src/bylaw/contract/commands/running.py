@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bylaw.cli.problems import show_on_stderr
-from bylaw.cli.progress import counted
 from bylaw.contract.commands.options import Flags, applied
 from bylaw.contract.live_agent import AgentUnreachable
 from bylaw.contract.model import Contract, Similar, Unchanged
 from bylaw.contract.results import ContractReport
 from bylaw.errors import InputError
+from bylaw.report.problems import show_on_stderr
+from bylaw.report.progress import counted
 
 if TYPE_CHECKING:
     from bylaw.contract.runs import KeepTrace

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from bylaw.cli.problems import refuse
 from bylaw.contract.commands.options import Flags, run_options
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.problems import refuse
 
 
 @click.command(name="score")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from bylaw.cli.output import emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
 from bylaw.contract.commands.options import CONFIG
 from bylaw.contract.model import Contract
 from bylaw.errors import ExitCode
+from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
 
 
 @click.command(name="validate")
@@ -21,7 +21,7 @@ def command(config: str, formats: tuple[str, ...], output: str | None) -> ExitCo
 
     Whether each fault can reach the agent is known only once the agent is started: `run` checks that first.
     """
-    from bylaw.report.json import JsonStream, diagnostic_as_json
+    from bylaw.check.report.json import JsonStream, diagnostic_as_json
     from bylaw.rules import load_contract
 
     targets = parse_targets(formats, output)
@@ -56,8 +56,8 @@ def _size(contract: Contract) -> dict[str, int]:
 
 
 def _lines(contract: Contract, size: dict[str, int]) -> Iterator[str]:
-    from bylaw.report.terminal import printable
-    from bylaw.report.wording import count
+    from bylaw.check.report.terminal import printable
+    from bylaw.check.report.wording import count
 
     yield f"{printable(contract.name)}: the contract can be run"
     cells = count(size["applicable_cells"], "applicable cell")

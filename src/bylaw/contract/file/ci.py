@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from bylaw.ci.model import CheckSettings, CiFile, DiffSettings
 from bylaw.contract.file.scoring import read_scoring
 from bylaw.contract.file.types import number
-from bylaw.model.ci import CheckSettings, CiFile, DiffSettings
 from bylaw.model.report import FailOn
 from bylaw.rules.documents import parse_documents
 from bylaw.rules.fields import Fields

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from bylaw.check.report.markdown import code, escape
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.markdown import code, escape
 
 MARKER = "<!-- bylaw-diff -->"
 LIMIT = 65_536

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from bylaw.api import Traces, all_sources
+from bylaw.check.api import Traces, all_sources
 from bylaw.guard.api import GuardRules, policies_of
 from bylaw.guard.backtest.job import EXAMPLES, Backtest
 from bylaw.guard.backtest.model import BacktestReport, FailOn

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.output import emit
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.opening import STORE, opened
+from bylaw.report.output import emit
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.guard.stores.ports import AuditHead

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
-from bylaw.cli.progress import shown
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.backtest.model import BacktestReport, FailOn
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
+from bylaw.report.progress import shown
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.job import Backtest

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard

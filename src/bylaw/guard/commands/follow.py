@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.incident_lines import as_json, line, notification_line, unjudged_lines
 from bylaw.guard.commands.opening import STORE, opened
 from bylaw.guard.commands.rules import POLICY, VERSION, loaded
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.correlator import Step

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, parse_targets
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.decide import read_schemas
+from bylaw.report.output import FROM_HELP, Target, emit, opened, parse_targets
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard

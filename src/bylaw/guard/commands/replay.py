@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.incident_lines import as_json, line, unjudged_lines
 from bylaw.guard.commands.opening import STORE, opened
 from bylaw.guard.commands.rules import POLICY, VERSION, loaded
+from bylaw.report.problems import show_on_stderr
 
 
 @click.command(name="replay")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from bylaw.cli.output import emit
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.opening import STORE, opened
+from bylaw.report.output import emit
+from bylaw.report.problems import show_on_stderr
 
 
 @click.command(name="shadow")

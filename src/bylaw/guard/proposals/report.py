@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from bylaw.check.report.terminal import printable
+from bylaw.check.report.wording import count
 from bylaw.guard.backtest.report_wording import percent
 from bylaw.guard.proposals.model import Proposal, ProposalReport
-from bylaw.report.terminal import printable
-from bylaw.report.wording import count
 
 
 def render_rule_file(report: ProposalReport) -> str:

@@ -16,7 +16,7 @@ def command(topic: str | None) -> ExitCode:
 
     Without CODE, list them all.
     """
-    from bylaw.pages import codes, explain
+    from bylaw.lint.pages import codes, explain
     from bylaw.rules.kinds import KINDS, kind_page
 
     if topic is None:

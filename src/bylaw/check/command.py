@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TextIO, get_args
 
 import click
 
-from bylaw.cli.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
-from bylaw.cli.progress import shown
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, FailOn, Finding
+from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
+from bylaw.report.progress import shown
 
 if TYPE_CHECKING:
-    from bylaw.jobs.check import Check
+    from bylaw.check.job import Check
 
 DEFAULT_POLICY = "bylaw.yaml"
 
@@ -55,7 +55,7 @@ def command(
     TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` are read as they are. Without --policy,
     the rules are read from ./bylaw.yaml.
     """
-    from bylaw.jobs.check import Check
+    from bylaw.check.job import Check
     from bylaw.rules import load_rules
     from bylaw.traces import FORMATS, find_traces
 
@@ -116,7 +116,7 @@ def _read(job: Check, name: str, trace_format: str | None, skip_bad: bool, verif
 
 
 def _write(report: CheckReport, target: Target, out: TextIO) -> None:
-    from bylaw.report import json, markdown, terminal
+    from bylaw.check.report import json, markdown, terminal
 
     if target.format == "json":
         json.write_check(report, out)
@@ -130,13 +130,13 @@ class Stream:
     """Writes each finding at once and the counts at the end."""
 
     def __init__(self, target: Target, out: TextIO) -> None:
-        from bylaw.report.json import JsonStream
+        from bylaw.check.report.json import JsonStream
 
         self._out = out
         self._json = JsonStream(out) if target.format == "json" else None
 
     def finding(self, finding: Finding) -> None:
-        from bylaw.report.terminal import render_finding
+        from bylaw.check.report.terminal import render_finding
 
         if self._json is not None:
             self._json.finding(finding)
@@ -145,7 +145,7 @@ class Stream:
 
     def refuse(self, diagnostics: Sequence[Diagnostic]) -> None:
         """What was streamed so far is no report: say so in the same document."""
-        from bylaw.cli.problems import refusal_fields
+        from bylaw.report.problems import refusal_fields
 
         if self._json is not None:
             self._json.end(refusal_fields(diagnostics))
@@ -153,7 +153,7 @@ class Stream:
             emit("✗ BAD INPUT: what stands above is not a whole report\n", self._out)
 
     def end(self, report: CheckReport) -> None:
-        from bylaw.report import json, terminal
+        from bylaw.check.report import json, terminal
 
         if self._json is not None:
             self._json.end(json.check_fields(report))

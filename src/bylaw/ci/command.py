@@ -9,12 +9,12 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from bylaw.cli.output import Target, emit, opened, output_options, parse_targets
-from bylaw.cli.problems import refuse, show_on_stderr
+from bylaw.ci.model import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
 from bylaw.contract.commands.options import CONFIG, Flags
 from bylaw.diff.model import Change
 from bylaw.errors import ExitCode, InputError
-from bylaw.model.ci import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
+from bylaw.report.output import Target, emit, opened, output_options, parse_targets
+from bylaw.report.problems import refuse, show_on_stderr
 
 Part = tuple[CiPart, Any]
 """what a job came to, and its report where it has one"""
@@ -45,7 +45,7 @@ def command(
     The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
     the section `scoring`; without it, every part weighs the same.
     """
-    from bylaw.jobs.ci import combine
+    from bylaw.ci.job import combine
     from bylaw.rules import load_ci
 
     targets = parse_targets(formats, output)
@@ -98,7 +98,7 @@ def _parts(config: str, found: CiFile) -> list[Part]:
 
 
 def _ran(name: PartName, job: Callable[[], Part]) -> Part:
-    from bylaw.jobs.ci import failed_part
+    from bylaw.ci.job import failed_part
 
     try:
         return job()
@@ -110,9 +110,9 @@ def _ran(name: PartName, job: Callable[[], Part]) -> Part:
 
 
 def _check(settings: CheckSettings, config: str) -> Part:
-    from bylaw.jobs.check import check
-    from bylaw.jobs.ci import check_part
-    from bylaw.report.wording import headline
+    from bylaw.check.job import check
+    from bylaw.check.report.wording import headline
+    from bylaw.ci.job import check_part
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
@@ -123,9 +123,9 @@ def _check(settings: CheckSettings, config: str) -> Part:
 
 
 def _diff(settings: DiffSettings, config: str | None) -> Part:
+    from bylaw.ci.job import diff_part
     from bylaw.diff.job import diff
     from bylaw.diff.report.wording import headline
-    from bylaw.jobs.ci import diff_part
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
@@ -139,16 +139,18 @@ def _diff(settings: DiffSettings, config: str | None) -> Part:
 
 
 def _contract(config: str, min_score: float | None) -> Part:
+    from bylaw.ci.job import contract_part
     from bylaw.contract.commands.running import run
     from bylaw.contract.report.wording import headline
-    from bylaw.jobs.ci import contract_part
 
     report = run(Flags(config=config, min_score=100.0 if min_score is None else min_score))
     return contract_part(report, headline(report)), report
 
 
 def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
-    from bylaw.report import ci_json, ci_markdown, ci_terminal
+    from bylaw.ci.report import json as ci_json
+    from bylaw.ci.report import markdown as ci_markdown
+    from bylaw.ci.report import terminal as ci_terminal
 
     render = {"json": ci_json.render_ci, "markdown": ci_markdown.render_ci, "terminal": ci_terminal.render_ci}
     texts = {name: _rendered(name, one, target.format) for name, one in reports.items()}
@@ -157,13 +159,13 @@ def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
 
 
 def _rendered(name: str, report: Any, format: str) -> str:
+    from bylaw.check.report import json, markdown, terminal
     from bylaw.contract.report import json as contract_json
     from bylaw.contract.report import markdown as contract_markdown
     from bylaw.contract.report import terminal as contract_terminal
     from bylaw.diff.report import json as diff_json
     from bylaw.diff.report import markdown as diff_markdown
     from bylaw.diff.report import terminal as diff_terminal
-    from bylaw.report import json, markdown, terminal
 
     if (name, format) == ("check", "json"):
         text = io.StringIO()

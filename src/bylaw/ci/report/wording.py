@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bylaw.model.ci import CiPart, CiReport
+from bylaw.ci.model import CiPart, CiReport
 
 _VERDICTS = {
     0: "PASSED",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Literal, TypeAlias
 
+from bylaw.check.job import check as check_sources
 from bylaw.diff.model import Change, DiffReport
-from bylaw.jobs.check import check as check_sources
 from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
 from bylaw.model.report import CheckReport, FailOn

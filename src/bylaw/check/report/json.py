@@ -6,9 +6,9 @@ from typing import Any, TextIO
 
 import msgspec
 
+from bylaw.check.report import wording
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, Finding
-from bylaw.report import wording
 
 
 class JsonStream:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.verdict import Outcome
-from bylaw.report import wording
 
 SHOWN = 5
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️"}

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import click
 
+from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome
-from bylaw.report import wording
 
 SHOWN = 5
 """findings shown for one rule"""

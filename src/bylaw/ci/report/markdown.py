@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from bylaw.check.report.markdown import escape
+from bylaw.ci.model import CiReport
+from bylaw.ci.report import wording
 from bylaw.diff.report.markdown import LIMIT
-from bylaw.model.ci import CiReport
-from bylaw.report import ci_wording as wording
-from bylaw.report.markdown import escape
 
 MARKER = "<!-- bylaw-ci -->"
 _MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "🔌"}

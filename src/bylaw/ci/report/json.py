@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.ci import CiReport
-from bylaw.report import ci_wording as wording
+from bylaw.ci.model import CiReport
+from bylaw.ci.report import wording
 
 
 def render_ci(report: CiReport, reports: Mapping[str, str]) -> str:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.cli.output import emit, opened, output_options, parse_targets
-from bylaw.cli.problems import show_on_stderr
 from bylaw.errors import ExitCode
+from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
-    from bylaw.jobs.lint import Analysis
+    from bylaw.lint.job import Analysis
     from bylaw.model.ruleset import RuleSet
 
 
@@ -24,7 +24,7 @@ def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None
     Rules that contradict each other, can never be kept or never have anything to judge are found as far as their form
     allows; what could not be analysed is named.
     """
-    from bylaw.report.json import JsonStream, diagnostic_as_json
+    from bylaw.check.report.json import JsonStream, diagnostic_as_json
     from bylaw.rules import read_rules
 
     targets = parse_targets(formats, output)
@@ -51,7 +51,7 @@ def _analyse(rules: RuleSet) -> Analysis | None:
     """Only of rules that can be used: half a rule set contradicts nothing for certain."""
     if not rules.ok:
         return None
-    from bylaw.jobs.lint import analyse
+    from bylaw.lint.job import analyse
     from bylaw.rules import source_line
 
     return analyse(rules.rules, source_line)
@@ -81,13 +81,13 @@ def _analysis_as_json(analysis: Analysis | None) -> dict[str, Any]:
 
 
 def _summary(files: int, errors: int, warnings: int) -> str:
-    from bylaw.report.wording import count
+    from bylaw.check.report.wording import count
 
     return f"{count(files, 'file')}: {count(errors, 'error')}, {count(warnings, 'warning')}"
 
 
 def _remarks(analysis: Analysis | None) -> list[str]:
-    from bylaw.report.wording import count
+    from bylaw.check.report.wording import count
 
     if analysis is None:
         return []

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from bylaw.ci.model import CiPart, CiReport, PartName
 from bylaw.contract.results import ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.errors import ExitCode
-from bylaw.model.ci import CiPart, CiReport, PartName
 from bylaw.model.report import CheckReport
 
 
