@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 import bylaw
-from bylaw.engine.reference_guard import matches
 from bylaw.model.events import Origin, ToolCall
 from tests.docs.pages import ROOT
+from tests.twin.guard import matches
 
 TRUTHS = {"true": True, "false": False, "?": None}
 

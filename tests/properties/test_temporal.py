@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.engine.reference import Part
-from bylaw.engine.reference_temporal import value_at_start
 from bylaw.model.demand import Temporal
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome
@@ -19,6 +17,8 @@ from bylaw.rules import load_rules
 from tests.properties.temporal_strategies import Formulas, Traces
 from tests.support.build import trace
 from tests.support.judge import every_fast_way, every_way, referred
+from tests.twin.behaviour import Part
+from tests.twin.temporal import value_at_start
 
 WHEN = [{"path": "response.tool_calls.*.name", "op": "==", "value": "a"}]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.engine.reference import reference_check
 from bylaw.model.events import Event
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome, Verdict
+from tests.twin.behaviour import reference_check
 
 Answers = dict[str, tuple[Outcome, list[int | None]]]
 """rule id → outcome, and the sorted turns at which it is broken"""

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bylaw.engine.reference import Part
-from bylaw.engine.reference_temporal import value_at_start
 from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest
 from bylaw.lint.job import analyse
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace
+from tests.twin.behaviour import Part
+from tests.twin.temporal import value_at_start
 
 LONGEST = 4
 POSITIONS = {

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bylaw.engine.reference import Part, reference_check
-from bylaw.engine.reference_atoms import Timeline
-from bylaw.engine.reference_temporal import Prefix
 from bylaw.model.demand import Temporal
 from bylaw.model.temporal import Formula
 from bylaw.rules import load_rules
 from tests.support.build import trace
+from tests.twin.atoms import Timeline
+from tests.twin.behaviour import Part, reference_check
+from tests.twin.temporal import Prefix
 
 ABC: list[Any] = [{"calls": ["a"]}, {"calls": ["b"]}, {"calls": ["a", "c"]}]
 """positions: 0 response, 1 a, 2 response, 3 b, 4 response, 5 a, 6 c"""

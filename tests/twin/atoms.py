@@ -34,7 +34,7 @@ from bylaw.model.texts import TextHas
 from bylaw.model.values import json_equal, json_type
 
 if TYPE_CHECKING:
-    from bylaw.engine.reference import Part
+    from tests.twin.behaviour import Part
 
 Truth = bool | None
 Env = dict[str, Any]

@@ -14,14 +14,14 @@ from typing import Any
 import jsonschema_rs
 import re2
 
-from bylaw.engine.reference_guard import is_untimed
-from bylaw.engine.reference_guard import matches as guard_matches
-from bylaw.engine.reference_temporal import judge_temporal
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.values import json_equal
 from bylaw.model.verdict import Outcome
+from tests.twin.guard import is_untimed
+from tests.twin.guard import matches as guard_matches
+from tests.twin.temporal import judge_temporal
 
 Breaches = list[int | None]
 """the turns at which a rule is broken; None for the end"""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bylaw.engine.reference_atoms import Env, Timeline, Truth, Way, all_of, any_of, negate, ways, ways_of
 from bylaw.engine.temporal.routing import can_skip
 from bylaw.engine.temporal.shape import parts_of
 from bylaw.model.demand import Temporal
@@ -42,9 +41,10 @@ from bylaw.model.temporal import (
     children,
 )
 from bylaw.model.verdict import Outcome
+from tests.twin.atoms import Env, Timeline, Truth, Way, all_of, any_of, negate, ways, ways_of
 
 if TYPE_CHECKING:
-    from bylaw.engine.reference import Answer, Breaches, Part
+    from tests.twin.behaviour import Answer, Breaches, Part
 
 _ATOMS = (ToolIs, ResultOf, StopsFor, Says, UserSays, AgentIs, Constant)
 _COMPARE = {

@@ -8,9 +8,9 @@ from typing import Any
 
 import re2
 
-from bylaw.engine.reference_atoms import Truth, all_of, any_of, negate
 from bylaw.model.events import ToolCall
 from bylaw.model.values import json_equal, json_type
+from tests.twin.atoms import Truth, all_of, any_of, negate
 
 UNREADABLE = object()
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
