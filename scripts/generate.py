@@ -13,14 +13,14 @@ from pathlib import Path
 import click
 
 from bylaw.cli import COMMANDS, cli
+from bylaw.lint import json_schema
 from bylaw.lint.pages import codes, explain
-from bylaw.rules import json_schema
 from bylaw.rules.kinds import KINDS, kind_page
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 KIND_PAGES = REFERENCE / "kinds"
-SCHEMA = ROOT / "src" / "bylaw" / "schema" / "rules.schema.json"
+SCHEMA = ROOT / "src" / "bylaw" / "lint" / "schema" / "rules.schema.json"
 
 BANNER = "<!-- Written by scripts/generate.py (`make docs`): change the code, not this page. -->\n\n"
 WIDTH = 100

@@ -10,11 +10,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from bylaw.ci.file import load_ci
 from bylaw.ci.job import combine, failed_part
 from bylaw.ci.model import CiPart
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
-from bylaw.rules import lint_files, load_ci
+from bylaw.lint.files import lint_files
 
 ROOT = Path(__file__).parent.parent.parent
 REFUND = ROOT / "examples" / "refund"

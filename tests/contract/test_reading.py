@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from bylaw.contract.file.checks import CHECKS, LEAK_PROBES
+from bylaw.contract.file.loader import load_contract, parse_contract
 from bylaw.contract.file.profiles import PROFILES
 from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scenario
-from bylaw.rules import load_contract, parse_contract, parse_guard, parse_rules
+from bylaw.rules import parse_guard, parse_rules
 
 HERE = Path(__file__).parent
 CASES: dict[str, Any] = yaml.safe_load((HERE / "reading.yaml").read_text("utf-8"))

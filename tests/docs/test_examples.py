@@ -8,9 +8,10 @@ from typing import Literal
 import pytest
 import yaml
 
+from bylaw.contract.file.loader import parse_contract
 from bylaw.lint.job import analyse
 from bylaw.model.condition import OPERATORS
-from bylaw.rules import parse_contract, parse_guard, parse_rules
+from bylaw.rules import parse_guard, parse_rules
 from bylaw.rules.guard.predicates import NAMES
 from bylaw.rules.kinds import KINDS
 from tests.docs import rule_examples, truth_tables

@@ -15,9 +15,10 @@ from typing import Any
 from bylaw.check.job import check
 from bylaw.check.report.terminal import render_check
 from bylaw.errors import InputError
+from bylaw.lint.files import lint_files
 from bylaw.lint.job import analyse
 from bylaw.report.diagnostics import render_diagnostics
-from bylaw.rules import lint_files, load_rules
+from bylaw.rules import load_rules
 from bylaw.traces import open_trace
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import RULES, TRACES, rule_seeds, trace_seeds

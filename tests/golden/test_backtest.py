@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.guard.backtest import report_json as backtest_json
-from bylaw.guard.backtest import report_markdown as backtest_markdown
-from bylaw.guard.backtest import report_terminal as backtest_terminal
 from bylaw.guard.backtest.model import BacktestReport, Example, ShadowReport, ShadowTally
+from bylaw.guard.backtest.report import json as backtest_json
+from bylaw.guard.backtest.report import markdown as backtest_markdown
+from bylaw.guard.backtest.report import terminal as backtest_terminal
 from bylaw.guard.proposals import report as proposals
 from bylaw.guard.proposals.model import ProposalReport
 from tests.backtest.support import NO_RESULT, Session, trace

@@ -21,10 +21,12 @@ import click
 import pytest
 import yaml
 
+from bylaw.contract.file.loader import load_contract
 from bylaw.errors import InputError
+from bylaw.lint.files import lint_files
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.diagnostics import render_diagnostics
-from bylaw.rules import lint_files, load_contract, load_rules, parse_rules
+from bylaw.rules import load_rules, parse_rules
 from tests.unit.dialects.test_pages import codes_in
 
 HERE = Path(__file__).parent

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, TextIO, get_args
 
 import click
 
+from bylaw.check.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, FailOn, Finding
-from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, emit, opened, output_options, write_reports
 from bylaw.report.problems import refuse, show_on_stderr
 from bylaw.report.progress import shown
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.check.job import Check
@@ -32,12 +34,12 @@ DEFAULT_POLICY = "bylaw.yaml"
     show_default=True,
     help="Least severity of a broken rule that makes the command fail.",
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @click.option("--verify-ids", is_flag=True, help="Fail where a record's content hash does not match its id.")
 @click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
 @click.option("--all", "show_all", is_flag=True, help="Write every finding as it is found, not only the first 10,000.")
-@output_options
+@output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],
     policies: tuple[str, ...],
@@ -47,8 +49,7 @@ def command(
     verify_ids: bool,
     allow_vacuous: bool,
     show_all: bool,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """Check recorded traces against rules.
 
@@ -57,11 +58,8 @@ def command(
     """
     from bylaw.check.job import Check
     from bylaw.rules import load_rules
-    from bylaw.traces import FORMATS, find_traces
+    from bylaw.traces import find_traces
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
-    targets = parse_targets(formats, output)
     if show_all and any(target.format == "markdown" for target in targets):
         raise click.UsageError("--all streams to terminal and json; markdown has to stay short")
     try:
@@ -87,9 +85,7 @@ def command(
         for one in streams:
             one.end(report)
     if not streams:
-        for target in targets:
-            with opened(target) as out:
-                _write(report, target, out)
+        write_reports(RENDERERS, targets, report)
     show_on_stderr([problem for trace in report.traces for problem in trace.problems])
     return ExitCode(report.exit_code)
 
@@ -115,31 +111,21 @@ def _read(job: Check, name: str, trace_format: str | None, skip_bad: bool, verif
     return ()
 
 
-def _write(report: CheckReport, target: Target, out: TextIO) -> None:
-    from bylaw.check.report import json, markdown, terminal
-
-    if target.format == "json":
-        json.write_check(report, out)
-    elif target.format == "markdown":
-        out.write(markdown.render_check(report))
-    else:
-        emit(terminal.render_check(report), out)
-
-
 class Stream:
     """Writes each finding at once and the counts at the end."""
 
     def __init__(self, target: Target, out: TextIO) -> None:
-        from bylaw.check.report.json import JsonStream
+        from bylaw.report.json import JsonStream
 
         self._out = out
         self._json = JsonStream(out) if target.format == "json" else None
 
     def finding(self, finding: Finding) -> None:
+        from bylaw.check.report.json import finding_as_json
         from bylaw.check.report.terminal import render_finding
 
         if self._json is not None:
-            self._json.finding(finding)
+            self._json.finding(finding_as_json(finding))
         elif finding.verdict.outcome.value != "vacuous":
             emit(render_finding(finding) + "\n", self._out)
 

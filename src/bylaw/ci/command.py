@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
+from bylaw.check.report import RENDERERS as CHECK_RENDERERS
 from bylaw.ci.model import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
+from bylaw.ci.report import RENDERERS
 from bylaw.contract.commands.options import CONFIG, Flags
+from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.diff.model import Change
+from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import Target, emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, emit, opened, output_options
 from bylaw.report.problems import refuse, show_on_stderr
 
 Part = tuple[CiPart, Any]
 """what a job came to, and its report where it has one"""
+
+_RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONTRACT_RENDERERS}
 
 
 @click.command(name="ci")
@@ -30,25 +35,23 @@ Part = tuple[CiPart, Any]
     type=click.FloatRange(0, 100),
     help="Least score that passes, of the whole and of the contract (default: each part decides by itself).",
 )
-@output_options
+@output_options(RENDERERS)
 def command(
     config: str,
     traces: tuple[str, ...],
     baseline: str | None,
     candidate: str | None,
     min_score: float | None,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """Check, diff and contract, whichever are configured: one score, one exit code.
 
     The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
     the section `scoring`; without it, every part weighs the same.
     """
+    from bylaw.ci.file import load_ci
     from bylaw.ci.job import combine
-    from bylaw.rules import load_ci
 
-    targets = parse_targets(formats, output)
     if (baseline is None) is not (candidate is None):
         raise click.UsageError("--baseline and --candidate go together")
     found = load_ci(config)
@@ -148,37 +151,6 @@ def _contract(config: str, min_score: float | None) -> Part:
 
 
 def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
-    from bylaw.ci.report import json as ci_json
-    from bylaw.ci.report import markdown as ci_markdown
-    from bylaw.ci.report import terminal as ci_terminal
-
-    render = {"json": ci_json.render_ci, "markdown": ci_markdown.render_ci, "terminal": ci_terminal.render_ci}
-    texts = {name: _rendered(name, one, target.format) for name, one in reports.items()}
+    texts = {name: _RENDERERS[name][target.format](one) for name, one in reports.items()}
     with opened(target) as out:
-        emit(render[target.format](report, texts), out)
-
-
-def _rendered(name: str, report: Any, format: str) -> str:
-    from bylaw.check.report import json, markdown, terminal
-    from bylaw.contract.report import json as contract_json
-    from bylaw.contract.report import markdown as contract_markdown
-    from bylaw.contract.report import terminal as contract_terminal
-    from bylaw.diff.report import json as diff_json
-    from bylaw.diff.report import markdown as diff_markdown
-    from bylaw.diff.report import terminal as diff_terminal
-
-    if (name, format) == ("check", "json"):
-        text = io.StringIO()
-        json.write_check(report, text)
-        return text.getvalue()
-    renderers: dict[tuple[str, str], Callable[[Any], str]] = {
-        ("check", "markdown"): markdown.render_check,
-        ("check", "terminal"): terminal.render_check,
-        ("diff", "json"): diff_json.render_diff,
-        ("diff", "markdown"): diff_markdown.render_diff,
-        ("diff", "terminal"): diff_terminal.render_diff,
-        ("contract", "json"): contract_json.render_contract,
-        ("contract", "markdown"): contract_markdown.render_contract,
-        ("contract", "terminal"): contract_terminal.render_contract,
-    }
-    return renderers[name, format](report)
+        emit(RENDERERS[target.format](report, texts), out)

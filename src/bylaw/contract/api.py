@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from bylaw.contract.file.loader import load_contract
 from bylaw.contract.job import Options, given_up
 from bylaw.contract.job import run_contract as run
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
@@ -15,7 +16,7 @@ from bylaw.contract.model import Contract
 from bylaw.contract.results import ContractReport
 from bylaw.errors import InputError
 from bylaw.model.trace import Trace
-from bylaw.rules import load_contract, source_line
+from bylaw.rules import source_line
 from bylaw.traces.export import write_trace
 
 

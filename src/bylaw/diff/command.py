@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bylaw.diff.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import FROM_HELP, emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, output_options, write_reports
 from bylaw.report.problems import refuse, show_on_stderr
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.model.ports import TraceSource
@@ -27,7 +29,7 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     show_default=True,
     help="Least change for the worse that makes the command fail; `never` is `none`.",
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @click.option("--prices", metavar="FILE", help="Price table to use instead of the one shipped.")
 @click.option(
@@ -35,7 +37,7 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     is_flag=True,
     help="Measure the semantic axis by sentence embeddings, offline, instead of words; needs `bylaw[embeddings]`.",
 )
-@output_options
+@output_options(RENDERERS)
 def command(
     baseline: str,
     candidate: str,
@@ -45,8 +47,7 @@ def command(
     skip_bad: bool,
     prices: str | None,
     embeddings: bool,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """Compare two versions of an agent and gate the merge.
 
@@ -55,14 +56,10 @@ def command(
     """
     from bylaw.diff.job import diff
     from bylaw.diff.model import Change
-    from bylaw.diff.report import json as diff_json
-    from bylaw.diff.report import markdown as diff_markdown
-    from bylaw.diff.report import terminal as diff_terminal
     from bylaw.rules import load_rules
     from bylaw.text.embeddings import load_embedder
     from bylaw.text.price_file import load_prices
 
-    targets = parse_targets(formats, output)
     try:
         own = None if prices is None else load_prices(prices)
         embedder = load_embedder() if embeddings else None
@@ -73,21 +70,12 @@ def command(
     except InputError as problem:
         return refuse("diff", problem.diagnostics, targets)
     show_on_stderr(rules.diagnostics if rules else ())
-    render = {
-        "json": diff_json.render_diff,
-        "markdown": diff_markdown.render_diff,
-        "terminal": diff_terminal.render_diff,
-    }
-    for target in targets:
-        with opened(target) as out:
-            emit(render[target.format](report), out)
+    write_reports(RENDERERS, targets, report)
     show_on_stderr([problem for source in (*before, *after) for problem in source.problems])
     return ExitCode(report.exit_code)
 
 
 def _sources(pattern: str, trace_format: str | None, skip_bad: bool) -> list[TraceSource]:
-    from bylaw.traces import FORMATS, find_traces, open_trace
+    from bylaw.traces import find_traces, open_trace
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     return [open_trace(name, format=trace_format, skip_bad=skip_bad) for name in find_traces([pattern])]

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import FROM_HELP, Target, emit, opened, parse_targets
+from bylaw.report.output import Target, emit, opened, parse_targets
 from bylaw.report.problems import show_on_stderr
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.inspect.ahead import Ahead
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from bylaw.inspect.timeline import Timeline
     from bylaw.traces.source import TraceStream
 
+FORMATS = ("terminal", "json")
 _NO_TERMINAL = 100
 """columns where the output goes into a file or a pipe"""
 _RANGE = re.compile(r"(\d{1,18})(?:(-)(\d{1,18})?)?")
@@ -48,9 +50,9 @@ def _ranges(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only this agent; globs work too.")
 @click.option("--full", is_flag=True, help="Fold nothing: whole texts, arguments and results.")
 @click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS", help="Default: as wide as the terminal.")
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
-@click.option("--format", "form", type=click.Choice(["terminal", "json"]), default="terminal", show_default=True,
+@click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True,
               help="json is JSON lines, one entry a line, nothing folded.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output.")
@@ -79,7 +81,7 @@ def command(
     """
     from bylaw.inspect.selection import Selection
 
-    (target,) = parse_targets(("json" if as_json else form,), output)
+    (target,) = parse_targets(("json" if as_json else form,), output, FORMATS)
     if trace == other == "-":
         raise click.UsageError("standard input can be read only once")
     selection = Selection(turns=turns, tools=tools, sessions=sessions, agents=agents)
@@ -95,10 +97,8 @@ def command(
 
 
 def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
-    from bylaw.traces import FORMATS, find_traces, open_trace
+    from bylaw.traces import find_traces, open_trace
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     names = find_traces([name])
     if len(names) > 1:
         raise click.UsageError(f"`{name}` is {len(names):,} traces; name one of them, such as `{names[0]}`")
@@ -182,7 +182,7 @@ def _show_two(source: TraceStream, beside: TraceStream, selection: Selection, sc
 
 def _said_what_is_missing(selection: Selection, *totals: Totals, shown: int | None = None) -> ExitCode:
     """Nothing shown is not an answer: say what was asked for in vain, and what there is."""
-    from bylaw.check.report.terminal import printable
+    from bylaw.report.text import printable
 
     shown = totals[0].shown if shown is None else shown
     found = [dict(selection.missing(one)) for one in totals]

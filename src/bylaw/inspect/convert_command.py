@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import FROM_HELP, emit
+from bylaw.report.output import emit
 from bylaw.report.problems import show_on_stderr
 from bylaw.report.progress import shown
+from bylaw.report.trace_options import trace_format_option
 from bylaw.traces.export.destination import STDOUT, is_special, refuse_existing
 from bylaw.traces.export.names import EXPORTS, SUFFIX_OF, SUFFIXES, format_for
 
@@ -31,7 +32,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @click.command(name="convert")
 @click.argument("names", nargs=-1, metavar="TRACE... OUT")
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--to", metavar="FORMAT", help=TO_HELP)
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; may be given again.")
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
@@ -52,15 +53,13 @@ def command(
 
     Exit codes: 0 converted, 2 bad input, 3 there was nothing to convert, 4 it could not be written.
     """
-    from bylaw.traces import FORMATS, find_traces
+    from bylaw.traces import find_traces
 
     if not names:
         raise click.UsageError("there is nothing to convert: bylaw convert TRACE... OUT")
     if len(names) == 1:
         raise click.UsageError(f"where should `{names[0]}` go? OUT is missing: bylaw convert {names[0]} OUT")
     *traces, out = names
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     if to is not None and to not in EXPORTS:
         raise click.UsageError(f"unknown format to write `{to}` (choose from {', '.join(EXPORTS)})")
     try:
@@ -180,7 +179,7 @@ def _convert(
 
 
 def _lines(name: str, done: Conversion) -> list[str]:
-    from bylaw.check.report.wording import count
+    from bylaw.report.text import count
 
     notes = [f"note: {note}" for note in done.notes]
     if done.skipped:
@@ -204,7 +203,7 @@ def _no_session(wanted: str, name: str, others: list[str]) -> str:
 
 
 def _tell(lines: Iterable[str]) -> None:
-    from bylaw.check.report.terminal import printable
+    from bylaw.report.text import printable
 
     for line in lines:
         emit(printable(line) + "\n", sys.stderr)

@@ -7,28 +7,29 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, emit, opened, output_options
 from bylaw.report.problems import show_on_stderr
 
 if TYPE_CHECKING:
     from bylaw.lint.job import Analysis
     from bylaw.model.ruleset import RuleSet
 
+FORMATS = ("terminal", "json", "markdown")
+
 
 @click.command(name="lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@output_options
-def command(files: tuple[str, ...], formats: tuple[str, ...], output: str | None) -> ExitCode:
+@output_options(FORMATS)
+def command(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
     """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not fail.
 
     Rules that contradict each other, can never be kept or never have anything to judge are found as far as their form
     allows; what could not be analysed is named.
     """
-    from bylaw.check.report.json import JsonStream, diagnostic_as_json
-    from bylaw.rules import read_rules
+    from bylaw.lint.files import read_files
+    from bylaw.report.json import JsonStream, diagnostic_as_json
 
-    targets = parse_targets(formats, output)
-    rules = read_rules(files)
+    rules = read_files(files)
     analysis = _analyse(rules)
     guarded = _guarded(files) if rules.ok else []
     diagnostics = [*rules.diagnostics, *(analysis.findings if analysis else ())]
@@ -81,13 +82,13 @@ def _analysis_as_json(analysis: Analysis | None) -> dict[str, Any]:
 
 
 def _summary(files: int, errors: int, warnings: int) -> str:
-    from bylaw.check.report.wording import count
+    from bylaw.report.text import count
 
     return f"{count(files, 'file')}: {count(errors, 'error')}, {count(warnings, 'warning')}"
 
 
 def _remarks(analysis: Analysis | None) -> list[str]:
-    from bylaw.check.report.wording import count
+    from bylaw.report.text import count
 
     if analysis is None:
         return []

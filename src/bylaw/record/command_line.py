@@ -98,7 +98,7 @@ def _refuse(message: str) -> ExitCode:
 
 
 def _tell(line: str) -> None:
-    from bylaw.check.report.terminal import printable
+    from bylaw.report.text import printable
 
     click.echo(printable(line), err=True)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Span
+from bylaw.report.text import printable
 
 _COLOURS = {"error": "red", "warning": "yellow"}
 

@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TextIO
 
 import click
 from msgspec import Struct
 
-from bylaw.traces.names import FORMATS as TRACE_FORMATS
 
-FC = TypeVar("FC", bound=Callable[..., Any])
+class Renderers(Mapping[str, Callable[..., str]]):
+    """The formats of one report: name → the function that renders it.
 
-FROM_HELP = f"Read traces as one of {', '.join(TRACE_FORMATS)} (default: detected)."
-FORMATS = ("terminal", "json", "markdown")
+    Each is declared as `module:function` and imported when it is used. A new format is a file and a line here.
+    """
+
+    def __init__(self, **functions: str) -> None:
+        self._functions = functions
+
+    def __getitem__(self, format: str) -> Callable[..., str]:
+        module, _, function = self._functions[format].partition(":")
+        render: Callable[..., str] = getattr(importlib.import_module(module), function)
+        return render
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
 
 
 class Target(Struct, frozen=True):
@@ -28,9 +44,9 @@ class Target(Struct, frozen=True):
     file: str | None = None
 
 
-def parse_targets(formats: tuple[str, ...], output: str | None) -> list[Target]:
+def parse_targets(formats: tuple[str, ...], output: str | None, known: Collection[str]) -> list[Target]:
     """`json`, `json=FILE`, several of them; `--output FILE` takes the one format that names no file."""
-    targets = [_parse(text) for text in formats] or [Target("terminal")]
+    targets = [_parse(text, known) for text in formats] or [Target("terminal")]
     screen = [target for target in targets if target.file is None]
     if output is not None:
         if len(screen) != 1:
@@ -43,13 +59,20 @@ def parse_targets(formats: tuple[str, ...], output: str | None) -> list[Target]:
     return targets
 
 
-def _parse(text: str) -> Target:
+def _parse(text: str, known: Collection[str]) -> Target:
     name, _, file = text.partition("=")
-    if name not in FORMATS:
-        raise click.UsageError(f"unknown format `{name}` (choose from {', '.join(FORMATS)})")
+    if name not in known:
+        raise click.UsageError(f"unknown format `{name}` (choose from {', '.join(known)})")
     if "=" in text and not file:
         raise click.UsageError(f"`--format {text}` names no file")
     return Target(name, file or None)
+
+
+def file_target(file: str) -> Target:
+    """A file that is written as it is, whatever its format."""
+    target = Target("text", file)
+    _check_folder(target)
+    return target
 
 
 def _check_folder(target: Target) -> None:
@@ -89,25 +112,53 @@ def opened(target: Target) -> Iterator[TextIO]:
         raise
 
 
-def output_options(function: FC) -> FC:
-    """The two flags every job has."""
-    formats = click.option(
-        "--format",
-        "formats",
-        multiple=True,
-        metavar="FORMAT[=FILE]",
-        help=f"{', '.join(FORMATS)} (default terminal); may be given several times, as FORMAT=FILE.",
-    )
-    output = click.option("--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output.")
-    return formats(output(function))
+def output_options(known: Collection[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--format` and `--output`; the command gets them as `targets`. `known`: the formats of its report."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*args: Any, formats: tuple[str, ...], output: str | None, **more: Any) -> Any:
+            return function(*args, targets=parse_targets(formats, output, known), **more)
+
+        formats_option = click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            metavar="FORMAT[=FILE]",
+            shell_complete=lambda ctx, parameter, text: [name for name in known if name.startswith(text)],
+            help=f"{', '.join(known)} (default terminal); may be given several times, as FORMAT=FILE.",
+        )
+        output_option = click.option(
+            "--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output."
+        )
+        return formats_option(output_option(command))
+
+    return decorate
+
+
+def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:
+    """Render the report in each format that was asked for."""
+    for target in targets:
+        with opened(target) as out:
+            emit(renderers[target.format](*report), out)
 
 
 def emit(text: str, out: TextIO) -> None:
-    """Colours only where a terminal reads them."""
-    click.echo(text, file=out, nl=False, color=_wants_colour(out))
+    """Write text with its colours where they are wanted, and without them elsewhere."""
+    click.echo(text, file=out, nl=False, color=wants_colour(out))
 
 
-def _wants_colour(out: TextIO) -> bool | None:
+def wants_colour(out: TextIO) -> bool:
+    """`--color` and `--no-color` decide; then NO_COLOR, FORCE_COLOR and TERM=dumb; then whether it is a terminal."""
     context = click.get_current_context(silent=True)
     forced = context.find_root().color if context else None
     return out.isatty() if forced is None else forced
+
+
+def colour_from_environment(environment: Mapping[str, str] = os.environ) -> bool | None:
+    """What the environment says about colours; None where it says nothing."""
+    if environment.get("NO_COLOR"):
+        return False
+    if environment.get("FORCE_COLOR", "0") not in ("", "0"):
+        return True
+    return False if environment.get("TERM") == "dumb" else None

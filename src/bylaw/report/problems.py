@@ -38,14 +38,14 @@ def refuse(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target
 
 
 def refusal_fields(diagnostics: Sequence[Diagnostic]) -> dict[str, Any]:
-    from bylaw.check.report.json import diagnostic_as_json
+    from bylaw.report.json import diagnostic_as_json
 
     return {"exit_code": int(ExitCode.BAD_INPUT), "diagnostics": [diagnostic_as_json(d) for d in diagnostics]}
 
 
 def _refusal(job: str, diagnostics: Sequence[Diagnostic], format: str) -> str:
-    from bylaw.check.report.json import JsonStream
-    from bylaw.check.report.markdown import escape
+    from bylaw.report.json import JsonStream
+    from bylaw.report.markdown import escape
 
     if format == "json":
         text = io.StringIO()

@@ -2,24 +2,18 @@
 
 A `Source` is the text; `located_yaml` and `located_json` make a tree of `Node`s that know their places; `policy` and
 `items` read that tree; `kinds` says what each rule kind takes and lowers it to a demand, `guard` reads the rules that
-decide calls, `contract` what is demanded of a live agent. Everything wrong on the way goes to `Problems`, and only the
+decide calls. Everything wrong on the way goes to `Problems`, and only the
 loaders turn problems into an exception.
 """
 
-from bylaw.contract.file.ci import load_ci
-from bylaw.contract.file.loader import load_contract, parse_contract
 from bylaw.rules.guard.loader import load_guard, parse_guard
 from bylaw.rules.guard.manifest import dump_manifest
-from bylaw.rules.loader import lint_files, load_rules, parse_rules, read_rules, source_line
+from bylaw.rules.loader import load_rules, parse_rules, read_rules, source_line
 
 __all__ = [
     "dump_manifest",
-    "lint_files",
-    "load_ci",
-    "load_contract",
     "load_guard",
     "load_rules",
-    "parse_contract",
     "parse_guard",
     "parse_rules",
     "read_rules",

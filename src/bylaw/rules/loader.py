@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from bylaw.contract.file.ci import check_ci
-from bylaw.contract.file.file import read_contract
-from bylaw.contract.file.rule_check import file_rules
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
@@ -21,11 +18,26 @@ from bylaw.model.source import Span
 from bylaw.rules.documents import Format, parse_documents
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.inputs import IN_CODE, FilePath, as_text, format_of, is_in_code, paths_in
+from bylaw.rules.located import Node
 from bylaw.rules.params import Context
 from bylaw.rules.policy import read_policy
 from bylaw.rules.problems import Problems, Unreadable
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Source
+
+SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Context], None]
+"""reads a section beside the rules and reports its problems: documents, the rules that can be used, all ids, context"""
+
+Rules: TypeAlias = "str | os.PathLike[str] | RuleSet | Sequence[Rule]"
+"""what a caller may pass as rules: the path of a rule file, what `load_rules` returned, or the rules themselves"""
+
+
+def as_rules(rules: Rules) -> Sequence[Rule]:
+    if isinstance(rules, RuleSet):
+        return rules.rules
+    if isinstance(rules, (str, os.PathLike)):
+        return load_rules(rules).rules
+    return rules
 
 
 def load_rules(source: FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> RuleSet:
@@ -39,17 +51,12 @@ def load_rules(source: FilePath | Sequence[FilePath] | Mapping[str, Any] | Seque
     return found
 
 
-def read_rules(paths: Iterable[FilePath]) -> RuleSet:
-    """The usable rules of these files together, and every problem in them, those of contracts too.
+def read_rules(paths: Iterable[FilePath], *, sections: Sequence[SectionReader] = ()) -> RuleSet:
+    """The usable rules of these files together, and every problem in them. Never raises for what the files hold.
 
-    Never raises for what the files hold.
+    `sections` read the other sections of each file, such as a contract, and report what is wrong with them.
     """
-    return _load_files(list(paths), every_section=True)
-
-
-def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:
-    """Every problem of these rule files, errors and warnings."""
-    return list(read_rules(paths).diagnostics)
+    return _load_files(list(paths), sections)
 
 
 def source_line(span: Span) -> str | None:
@@ -67,40 +74,39 @@ def parse_rules(
     format: Format = "yaml",
     base: FilePath | None = None,
     ids: Ids | None = None,
-    every_section: bool = False,
+    sections: Sequence[SectionReader] = (),
 ) -> RuleSet:
     """The usable rules of a text, and every problem in it. Never raises for what the text holds.
 
-    `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before. Where
-    `every_section` is asked for, what is wrong with a contract beside the rules is reported as well.
+    `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before.
+    `sections` read what else the file holds.
     """
     source = Source(file, text)
     problems = Problems(source)
     rules: list[Rule] = []
     with contextlib.suppress(Unreadable):
         if documents := parse_documents(source, problems, format):
-            context = Context(problems, Path(base) if base is not None else Path(), every_section=every_section)
+            context = Context(problems, Path(base) if base is not None else Path(), every_section=bool(sections))
             seen: Ids = {} if ids is None else ids
             rules = read_policy(documents, context, seen)
-            if every_section:
-                read_contract(documents, file_rules(rules, seen, file), context)
-                check_ci(documents, context)
+            for read_section in sections:
+                read_section(documents, rules, seen, context)
     return RuleSet(tuple(rules), problems.all, (file,))
 
 
-def _load_files(paths: Sequence[FilePath], *, every_section: bool = False) -> RuleSet:
+def _load_files(paths: Sequence[FilePath], sections: Sequence[SectionReader] = ()) -> RuleSet:
     ids: Ids = {}
-    return _join([_load_file(path, ids, every_section) for path in paths])
+    return _join([_load_file(path, ids, sections) for path in paths])
 
 
-def _load_file(path: FilePath, ids: Ids, every_section: bool) -> RuleSet:
+def _load_file(path: FilePath, ids: Ids, sections: Sequence[SectionReader]) -> RuleSet:
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
     except NotRead as not_read:
         return RuleSet((), (not_read.diagnostic,), (file,))
     base = Path(file).parent
-    return parse_rules(text, file=file, format=format_of(file), base=base, ids=ids, every_section=every_section)
+    return parse_rules(text, file=file, format=format_of(file), base=base, ids=ids, sections=sections)
 
 
 def _load_values(values: Any) -> RuleSet:

@@ -31,13 +31,13 @@ _FRAMEWORKS = {
     "pydantic_ai.agent": f"{_HERE}.frameworks.pydantic_ai",
 }
 _LIBRARIES = {
-    "aiohttp.client": f"{_HERE}.patching.aiohttp",
-    "concurrent.futures.thread": f"{_HERE}.patching.threads",
-    "http.client": f"{_HERE}.patching.http_client",
-    "httpx": f"{_HERE}.patching.httpx",
-    "httpx2": f"{_HERE}.patching.httpx",
-    "threading": f"{_HERE}.patching.threads",
-    "urllib3.connectionpool": f"{_HERE}.patching.urllib3",
+    "aiohttp.client": "bylaw.wire.patches.aiohttp",
+    "concurrent.futures.thread": "bylaw.wire.patches.threads",
+    "http.client": "bylaw.wire.patches.http_client",
+    "httpx": "bylaw.wire.patches.httpx",
+    "httpx2": "bylaw.wire.patches.httpx",
+    "threading": "bylaw.wire.patches.threads",
+    "urllib3.connectionpool": "bylaw.wire.patches.urllib3",
 }
 """in both: the module that holds a seam, and ours with the function `patch` for it"""
 

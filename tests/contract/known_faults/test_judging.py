@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from bylaw.contract import model as checks
+from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
 from bylaw.contract.judging.pii import no_pii
 from bylaw.contract.model import AgentSpec
-from bylaw.rules import parse_contract
 from tests.contract.known_faults.support import (
     ANSWERS,
     CALLS_FAIL,

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bylaw.errors import InputError
+from bylaw.lint.json_schema import rule_file_schema
 from bylaw.model.demand import Attempt, Calls, Never
 from bylaw.model.guarding import Action, GuardPolicy, GuardRule
 from bylaw.model.predicate import (
@@ -26,7 +27,6 @@ from bylaw.model.predicate import (
 )
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules import dump_manifest, load_guard, load_rules, parse_guard, parse_rules
-from bylaw.rules.json_schema import rule_file_schema
 
 DATA = Path(__file__).parent / "guard"
 EXAMPLES = DATA / "worked_examples.json"

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.errors import InputError
-from bylaw.rules import lint_files, load_rules, parse_rules
+from bylaw.lint.files import lint_files
+from bylaw.rules import load_rules, parse_rules
 
 MIB = 1024**2
 SECONDS = 20

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from bylaw.lint.json_schema import SHIPPED, render, rule_file_schema
 from bylaw.rules import parse_rules
-from bylaw.rules.json_schema import SHIPPED, render, rule_file_schema
 from bylaw.rules.kind import Kind
 from bylaw.rules.kinds import KINDS
 
@@ -25,7 +25,7 @@ def validator() -> jsonschema_rs.Validator:
 
 
 def test_the_shipped_schema_is_up_to_date() -> None:
-    assert SHIPPED.read_text("utf-8") == render(), "run `python -m bylaw.rules.json_schema`"
+    assert SHIPPED.read_text("utf-8") == render(), "run `python -m bylaw.lint.json_schema`"
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
+from bylaw.lint.files import lint_files
 from bylaw.model.rule import Scope, Severity
-from bylaw.rules import lint_files, load_rules, parse_rules, schemas
+from bylaw.rules import load_rules, parse_rules, schemas
 
 RULE = "- id: {id}\n  kind: no_call\n  params: {{tool: x}}\n"
 

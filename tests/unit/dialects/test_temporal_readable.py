@@ -9,9 +9,9 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from bylaw.lint.json_schema import rule_file_schema
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
-from bylaw.rules.json_schema import rule_file_schema
 
 WRITTEN = [
     ("{before: a, require: b}", "G (tool(a) -> O tool(b))"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.verdict import Outcome
+from bylaw.report.markdown import code, escape
 
 SHOWN = 5
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
@@ -42,20 +43,3 @@ def _finding(finding: Finding) -> Iterator[str]:
     for event in finding.verdict.evidence:
         source = f" ({escape(event.source)})" if event.source else ""
         yield f"    - {code(event.excerpt or event.event)}{source}"
-
-
-def code(text: str) -> str:
-    """Inline code that no back-tick inside can end."""
-    flat = "".join(c if c.isprintable() else " " for c in text)
-    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in flat).split()), default=0)
-    fence = "`" * (longest + 1)
-    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
-    return f"{fence}{pad}{flat}{pad}{fence}"
-
-
-_SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
-
-
-def escape(text: str) -> str:
-    """Text out of a trace must not become markup, a link or a mention; back-ticks are shown, not obeyed."""
-    return "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)

@@ -10,6 +10,7 @@ from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome
+from bylaw.report.text import printable
 
 SHOWN = 5
 """findings shown for one rule"""
@@ -83,8 +84,3 @@ def _evidence_line(event: EventRef) -> str:
     turn = "" if event.turn is None else f"turn {event.turn}: "
     source = click.style(f"  {printable(event.source)}", dim=True) if event.source else ""
     return f"      → {turn}{printable(what)}{source}"
-
-
-def printable(text: str) -> str:
-    """Text out of a trace must not steer the terminal: control and invisible characters are shown, not sent."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

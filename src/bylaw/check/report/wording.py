@@ -7,12 +7,9 @@ from collections.abc import Iterable, Iterator
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome
+from bylaw.report.text import count
 
 OUTCOMES = tuple(Outcome)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def headline(report: CheckReport) -> str:

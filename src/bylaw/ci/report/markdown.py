@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bylaw.check.report.markdown import escape
 from bylaw.ci.model import CiReport
 from bylaw.ci.report import wording
-from bylaw.diff.report.markdown import LIMIT
+from bylaw.report.markdown import LIMIT, escape
 
 MARKER = "<!-- bylaw-ci -->"
 _MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "🔌"}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.ci.model import CiReport
 from bylaw.ci.report import wording
+from bylaw.report.text import printable
 
 _MARKS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("!", "magenta")}
 

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
+from bylaw.report.command_group import LazyCommand, LazyGroup
+
 COMMANDS = {
-    "diff": "which rules did a new version of the prompt add, drop or loosen?",
-    "rules": "list the rules that a prompt states",
+    "diff": LazyCommand(
+        "bylaw.comply.commands.diff:command", "which rules did a new version of the prompt add, drop or loosen?"
+    ),
+    "run": LazyCommand("bylaw.comply.commands.run:command", ""),
+    "rules": LazyCommand("bylaw.comply.commands.rules:command", "list the rules that a prompt states"),
 }
 _ITSELF = "run"
 
 
-class ComplyGroup(click.Group):
+class ComplyGroup(LazyGroup):
     """`bylaw comply --prompt FILE TRACE…` needs no name of a command; whatever is none of the others' is for it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS and name != _ITSELF:
-            return None
-        command = importlib.import_module(f"bylaw.comply.commands.{name}").command
-        assert isinstance(command, click.Command)
-        return command
+        return [name for name in super().list_commands(ctx) if name != _ITSELF]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in COMMANDS or args[0] in ctx.help_option_names)
+        named = bool(args) and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if named else [_ITSELF, *args])
 
     def get_help(self, ctx: click.Context) -> str:
@@ -40,11 +36,7 @@ class ComplyGroup(click.Group):
             self.format_commands(ctx, formatter)
         return formatter.getvalue().rstrip("\n")
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
-
-@click.group(name="comply", cls=ComplyGroup)
+@click.group(name="comply", cls=ComplyGroup, lazy=COMMANDS)
 def command() -> None:
     """Did the agent keep the rules that its own system prompt states?"""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from bylaw.comply.commands.inputs import ALIAS_HELP, TOOLS_HELP, read_alias_file, read_prompt_file, read_tools_file
+from bylaw.comply.report import DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, output_options, write_reports
 from bylaw.report.problems import refuse
 
 
@@ -15,14 +16,13 @@ from bylaw.report.problems import refuse
 @click.argument("after", metavar="NEW")
 @click.option("--tools", "tools_file", metavar="FILE", help=TOOLS_HELP)
 @click.option("--alias", "alias_file", metavar="FILE", help=ALIAS_HELP)
-@output_options
+@output_options(DIFF_RENDERERS)
 def command(
     before: str,
     after: str,
     tools_file: str | None,
     alias_file: str | None,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """Compare the rules of two versions of a prompt.
 
@@ -31,11 +31,7 @@ def command(
     """
     from bylaw.comply.changes import compare_rules
     from bylaw.comply.prompt.reading import read_prompt
-    from bylaw.comply.report import json as comply_json
-    from bylaw.comply.report import markdown as comply_markdown
-    from bylaw.comply.report import terminal as comply_terminal
 
-    targets = parse_targets(formats, output)
     try:
         texts = read_prompt_file(before), read_prompt_file(after)
         tools = () if tools_file is None else read_tools_file(tools_file)
@@ -45,12 +41,5 @@ def command(
     old, new = (read_prompt(text, tools=tools, aliases=aliases) for text in texts)
     notes = [f"{name}: {note}" for name, side in ((before, old), (after, new)) for note in side.notes]
     diff = compare_rules(old.rules, new.rules, names=(before, after), texts=texts, notes=notes)
-    render = {
-        "json": comply_json.render_diff,
-        "markdown": comply_markdown.render_diff,
-        "terminal": comply_terminal.render_diff,
-    }
-    for target in targets:
-        with opened(target) as out:
-            emit(render[target.format](diff), out)
+    write_reports(DIFF_RENDERERS, targets, diff)
     return ExitCode(diff.exit_code)

@@ -12,8 +12,9 @@ from bylaw.comply.commands.inputs import (
     read_prompt_file,
     read_tools_file,
 )
+from bylaw.comply.report import RULES_RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, output_options, write_reports
 from bylaw.report.problems import refuse
 
 
@@ -21,24 +22,19 @@ from bylaw.report.problems import refuse
 @click.option("--prompt", "prompt_file", required=True, metavar="FILE", help=PROMPT_HELP)
 @click.option("--tools", "tools_file", metavar="FILE", help=TOOLS_HELP)
 @click.option("--alias", "alias_file", metavar="FILE", help=ALIAS_HELP)
-@output_options
+@output_options(RULES_RENDERERS)
 def command(
     prompt_file: str,
     tools_file: str | None,
     alias_file: str | None,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """List the rules that a prompt states, with their places, and why some cannot be checked.
 
     Exits 3 where no rule could be read.
     """
     from bylaw.comply.prompt.reading import read_prompt
-    from bylaw.comply.report import json as comply_json
-    from bylaw.comply.report import markdown as comply_markdown
-    from bylaw.comply.report import terminal as comply_terminal
 
-    targets = parse_targets(formats, output)
     try:
         text = read_prompt_file(prompt_file)
         tools = () if tools_file is None else read_tools_file(tools_file)
@@ -46,12 +42,5 @@ def command(
     except InputError as problem:
         return refuse("comply rules", problem.diagnostics, targets)
     rules = read_prompt(text, tools=tools, aliases=aliases).rules
-    render = {
-        "json": comply_json.render_rules,
-        "markdown": comply_markdown.render_rules,
-        "terminal": comply_terminal.render_rules,
-    }
-    for target in targets:
-        with opened(target) as out:
-            emit(render[target.format](rules, prompt_file, text), out)
+    write_reports(RULES_RENDERERS, targets, rules, prompt_file, text)
     return ExitCode.OK if rules else ExitCode.NOTHING_CHECKED

@@ -18,14 +18,16 @@ from bylaw.comply.commands.inputs import (
     read_prompt_file,
     read_tools_file,
 )
+from bylaw.comply.report import RENDERERS
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
-from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, opened, output_options, write_reports
 from bylaw.report.problems import refuse, show_on_stderr
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.comply.judge.memory import Memory
     from bylaw.comply.judge.model import Judge
-    from bylaw.comply.model import ComplianceResult, ComplyReport, PromptRules
+    from bylaw.comply.model import ComplianceResult, PromptRules
     from bylaw.model.trace import Trace
 
 
@@ -47,9 +49,9 @@ if TYPE_CHECKING:
 @click.option(
     "--timeout-ms", default=60_000, show_default=True, type=click.IntRange(1), help="For the judge, per trace."
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
-@output_options
+@output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],
     prompt_file: str,
@@ -64,8 +66,7 @@ def command(
     timeout_ms: int,
     trace_format: str | None,
     allow_vacuous: bool,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """Check traces against the rules that the agent's own system prompt states.
 
@@ -78,7 +79,6 @@ def command(
     from bylaw.comply.judge.memory import Memory
     from bylaw.comply.model import ComplyReport
 
-    targets = parse_targets(formats, output)
     _check_paths(prompt_file, traces, emit_file)
     judge = _judge(judge_name, judge_url)
     try:
@@ -98,7 +98,7 @@ def command(
         allow_vacuous=allow_vacuous,
         out_of_reach=asking.out_of_reach,
     )
-    _write(report, targets)
+    write_reports(RENDERERS, targets, report)
     show_on_stderr([problem for trace in loaded for problem in trace.problems])
     return ExitCode(report.exit_code)
 
@@ -158,10 +158,8 @@ def _judge(name: str | None, url: str | None) -> Judge | None:
 
 def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
     from bylaw.comply.sessions import by_session
-    from bylaw.traces import FORMATS, find_traces, load_trace
+    from bylaw.traces import find_traces, load_trace
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     found = (load_trace(name, format=trace_format) for name in find_traces(patterns))
     return [part for trace in found for part in by_session(trace)]
 
@@ -185,18 +183,3 @@ def _emit_rules(prompt: PromptRules, file: str, text: str, target: str) -> None:
 
     with opened(Target("yaml", target)) as out:
         out.write(render_rule_file(prompt, file, text))
-
-
-def _write(report: ComplyReport, targets: Sequence[Target]) -> None:
-    from bylaw.comply.report import json as comply_json
-    from bylaw.comply.report import markdown as comply_markdown
-    from bylaw.comply.report import terminal as comply_terminal
-
-    render = {
-        "json": comply_json.render_comply,
-        "markdown": comply_markdown.render_comply,
-        "terminal": comply_terminal.render_comply,
-    }
-    for target in targets:
-        with opened(target) as out:
-            emit(render[target.format](report), out)

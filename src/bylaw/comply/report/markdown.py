@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.check.report.markdown import code, escape
 from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff
 from bylaw.comply.prompt.model import PromptRule
 from bylaw.comply.report import wording
+from bylaw.report.markdown import code, escape
 
 SHOWN = 5
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️", 4: "⚠️"}

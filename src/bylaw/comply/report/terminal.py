@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, Violation
 from bylaw.comply.prompt.model import PromptRule
 from bylaw.comply.report import wording
+from bylaw.report.text import printable
 
 SHOWN = 5
 """violations shown for one rule"""

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-
 import click
 
+from bylaw.report.command_group import LazyCommand, LazyGroup
+
 COMMANDS = {
-    "run": "ask the agent in every scenario, and judge what it does",
-    "score": "the same, and print only the score",
-    "validate": "check the contract without running it",
+    "run": LazyCommand(
+        "bylaw.contract.commands.run:command", "ask the agent in every scenario, and judge what it does"
+    ),
+    "score": LazyCommand("bylaw.contract.commands.score:command", "the same, and print only the score"),
+    "validate": LazyCommand("bylaw.contract.commands.validate:command", "check the contract without running it"),
 }
 
 
-class ContractGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"bylaw.contract.commands.{name}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
-
-
-@click.group(name="contract", cls=ContractGroup)
+@click.group(name="contract", cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
     """Does the agent keep its rules when tools fail, the model degrades, the context is poisoned?"""

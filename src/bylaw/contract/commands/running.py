@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def read(config: str) -> Contract:
     """Warnings go to stderr. Raises InputError where there is no contract that can be run."""
-    from bylaw.rules import load_contract
+    from bylaw.contract.file.loader import load_contract
 
     found = load_contract(config)
     if found.contract is None or not found.ok:

@@ -9,22 +9,23 @@ import click
 from bylaw.contract.commands.options import CONFIG
 from bylaw.contract.model import Contract
 from bylaw.errors import ExitCode
-from bylaw.report.output import emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, emit, opened, output_options
 from bylaw.report.problems import refuse, show_on_stderr
+
+FORMATS = ("terminal", "json", "markdown")
 
 
 @click.command(name="validate")
 @CONFIG
-@output_options
-def command(config: str, formats: tuple[str, ...], output: str | None) -> ExitCode:
+@output_options(FORMATS)
+def command(config: str, targets: list[Target]) -> ExitCode:
     """Check the contract without running it: exit 0 if it can be run, 2 if not. Warnings do not fail.
 
     Whether each fault can reach the agent is known only once the agent is started: `run` checks that first.
     """
-    from bylaw.check.report.json import JsonStream, diagnostic_as_json
-    from bylaw.rules import load_contract
+    from bylaw.contract.file.loader import load_contract
+    from bylaw.report.json import JsonStream, diagnostic_as_json
 
-    targets = parse_targets(formats, output)
     found = load_contract(config)
     if found.contract is None or not found.ok:
         return refuse("contract", found.diagnostics, targets)
@@ -56,8 +57,7 @@ def _size(contract: Contract) -> dict[str, int]:
 
 
 def _lines(contract: Contract, size: dict[str, int]) -> Iterator[str]:
-    from bylaw.check.report.terminal import printable
-    from bylaw.check.report.wording import count
+    from bylaw.report.text import count, printable
 
     yield f"{printable(contract.name)}: the contract can be run"
     cells = count(size["applicable_cells"], "applicable cell")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bylaw.contract.file.file import read_contract, report_no_contract
 from bylaw.contract.file.rule_check import file_rules
 from bylaw.contract.model import Contract, ContractFile
+from bylaw.model.rule import Rule
 from bylaw.rules.documents import Format, parse_documents
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.inputs import FilePath, format_of
+from bylaw.rules.located import Node
 from bylaw.rules.params import Context
 from bylaw.rules.policy import holds_contract, read_policy
 from bylaw.rules.problems import Problems, Unreadable
@@ -28,6 +30,11 @@ def load_contract(path: FilePath) -> ContractFile:
     except NotRead as not_read:
         return ContractFile(None, (not_read.diagnostic,), file)
     return parse_contract(text, file=file, format=format_of(file), base=Path(file).parent)
+
+
+def check_contract(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
+    """Report what is wrong with the contract beside the rules, if there is one."""
+    read_contract(documents, file_rules(rules, ids, context.problems.source.file), context)
 
 
 def parse_contract(

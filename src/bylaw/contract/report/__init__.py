@@ -1,1 +1,11 @@
-"""."""
+"""The report of `bylaw contract run`, one renderer a file."""
+
+from __future__ import annotations
+
+from bylaw.report.output import Renderers
+
+RENDERERS = Renderers(
+    terminal="bylaw.contract.report.terminal:render_contract",
+    json="bylaw.contract.report.json:render_contract",
+    markdown="bylaw.contract.report.markdown:render_contract",
+)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.check.report.markdown import code, escape
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.diff.report.markdown import LIMIT
+from bylaw.report.markdown import LIMIT, code, escape
 
 MARKER = "<!-- bylaw-contract -->"
 RUNS_SHOWN = 3

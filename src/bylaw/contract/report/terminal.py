@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
+from bylaw.report.text import printable
 
 WIDTH = 110
 """scenarios that do not fit beside each other go below"""

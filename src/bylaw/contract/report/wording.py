@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.check.report.wording import count
 from bylaw.contract.results import Cell, CellOutcome, ContractReport, FaultCount, RunEvidence
+from bylaw.report.text import count
 
 WORDS = {
     CellOutcome.OK: "ok",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.check.report.markdown import code, escape
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import wording
+from bylaw.report.markdown import LIMIT, code, escape
 
 MARKER = "<!-- bylaw-diff -->"
-LIMIT = 65_536
-"""characters that a pull-request comment may have"""
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.diff.model import Change, DiffReport
 from bylaw.diff.report import wording
+from bylaw.report.text import printable
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
 _GATE = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}

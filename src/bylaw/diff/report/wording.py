@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.check.report.wording import count
 from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, PolicyChange, SessionIssue, ToolRate
+from bylaw.report.text import count
 
 _UNITS = {"verbosity": "tokens", "latency": "ms", "cost": "$", "reasoning": "tokens"}
 _WHAT = {

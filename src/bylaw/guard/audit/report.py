@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from bylaw.check.report.terminal import printable
 from bylaw.guard.audit.model import AuditFinding, AuditReport
+from bylaw.report.text import printable
 
 _COLOURS = {0: "green", 1: "red", 3: "yellow"}
 _MARKS = {0: "✓", 1: "✗", 3: "∅"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bylaw.check.report.terminal import printable
 from bylaw.guard.stores.ports import AuditRow
+from bylaw.report.text import printable
 
 _LONGEST = 200
 

@@ -7,7 +7,6 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from bylaw.check.api import Traces, all_sources
 from bylaw.guard.api import GuardRules, policies_of
 from bylaw.guard.backtest.job import EXAMPLES, Backtest
 from bylaw.guard.backtest.model import BacktestReport, FailOn
@@ -20,6 +19,7 @@ from bylaw.guard.proposals.model import ProposalReport
 from bylaw.guard.stores import MemoryStore
 from bylaw.model.ports import TraceSource
 from bylaw.rules.guard.promote import promotion
+from bylaw.traces.inputs import Traces, as_sources
 
 
 def backtest(
@@ -38,7 +38,7 @@ def backtest(
     """
     other = None if against is None else _trying(against, version)
     job = Backtest(_trying(rules, version), against=other, fail_on=fail_on, examples=examples)
-    for source in all_sources(traces):
+    for source in as_sources(traces):
         job.add(source)
     return job.report()
 
@@ -74,4 +74,4 @@ def _trying(rules: GuardRules, version: str | None) -> Guard:
 
 
 def _again(traces: Traces) -> Callable[[], Iterable[TraceSource]]:
-    return lambda: all_sources(traces)
+    return lambda: as_sources(traces)

@@ -2,45 +2,47 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import click
 
 from bylaw.errors import ExitCode
+from bylaw.report.command_group import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "approve": "let a paused call run",
-    "audit": "is the audit as it was written, and do its verdicts follow from it?",
-    "backtest": "what would these rules have done to recorded traffic?",
-    "decide": "one decision as JSON, for scripts and tests",
-    "follow": "follow the event log: raise incidents, deliver notifications",
-    "incidents": "list, acknowledge, assign and solve incidents",
-    "kill": "refuse every call of an agent, or of all",
-    "promote": "turn a shadow rule on, after showing what it would have changed",
-    "propose": "which rules does clean traffic suggest?",
-    "prune": "forget what is older than a time",
-    "reject": "refuse a paused call",
-    "replay": "which incidents do these rules give, over everything recorded?",
-    "reviews": "list the calls that wait for a person",
-    "revive": "take a kill back",
-    "shadow": "which decisions would rules in shadow have changed?",
-    "switches": "list the kill switches that are on",
+    "approve": LazyCommand("bylaw.guard.commands.reviews:approve", "let a paused call run"),
+    "audit": LazyCommand(
+        "bylaw.guard.commands.audit:audit", "is the audit as it was written, and do its verdicts follow from it?"
+    ),
+    "backtest": LazyCommand(
+        "bylaw.guard.commands.backtest:backtest", "what would these rules have done to recorded traffic?"
+    ),
+    "decide": LazyCommand("bylaw.guard.commands.decide:decide", "one decision as JSON, for scripts and tests"),
+    "follow": LazyCommand(
+        "bylaw.guard.commands.follow:follow", "follow the event log: raise incidents, deliver notifications"
+    ),
+    "incidents": LazyCommand(
+        "bylaw.guard.commands.incidents:incidents", "list, acknowledge, assign and solve incidents"
+    ),
+    "kill": LazyCommand("bylaw.guard.commands.switches:kill", "refuse every call of an agent, or of all"),
+    "promote": LazyCommand(
+        "bylaw.guard.commands.shadow:promote", "turn a shadow rule on, after showing what it would have changed"
+    ),
+    "propose": LazyCommand("bylaw.guard.commands.propose:propose", "which rules does clean traffic suggest?"),
+    "prune": LazyCommand("bylaw.guard.commands.prune:prune", "forget what is older than a time"),
+    "reject": LazyCommand("bylaw.guard.commands.reviews:reject", "refuse a paused call"),
+    "replay": LazyCommand(
+        "bylaw.guard.commands.replay:replay", "which incidents do these rules give, over everything recorded?"
+    ),
+    "reviews": LazyCommand("bylaw.guard.commands.reviews:reviews", "list the calls that wait for a person"),
+    "revive": LazyCommand("bylaw.guard.commands.switches:revive", "take a kill back"),
+    "shadow": LazyCommand("bylaw.guard.commands.shadow:shadow", "which decisions would rules in shadow have changed?"),
+    "switches": LazyCommand("bylaw.guard.commands.switches:switches", "list the kill switches that are on"),
 }
-_FILES = {"approve": "reviews", "kill": "switches", "promote": "shadow", "reject": "reviews", "revive": "switches"}
-"""commands that share a file"""
 
 
-class GuardGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command = getattr(importlib.import_module(f"bylaw.guard.commands.{_FILES.get(name, name)}"), name)
-        assert isinstance(command, click.Command)
-        return command
+class GuardGroup(LazyGroup):
+    """Exits with 4 where the store cannot be used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from bylaw.guard.stores.ports import StoreUnavailable
@@ -51,11 +53,7 @@ class GuardGroup(click.Group):
             click.echo(f"Error: {problem}", err=True)
             return ExitCode.OUT_OF_REACH
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
-
-@click.group(name="guard", cls=GuardGroup)
+@click.group(name="guard", cls=GuardGroup, lazy=COMMANDS)
 def command() -> None:
     """May this tool call run, right now? Rules, decisions, reviews and switches of the guard."""

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.guard.backtest.model import BacktestReport, FailOn
+from bylaw.guard.backtest.model import FailOn
+from bylaw.guard.backtest.report import RENDERERS
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.report.output import FROM_HELP, Target, emit, opened, output_options, parse_targets
+from bylaw.report.output import Target, output_options, write_reports
 from bylaw.report.problems import refuse, show_on_stderr
 from bylaw.report.progress import shown
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.job import Backtest
@@ -34,10 +36,10 @@ VERSION = click.option("--version", metavar="NAME", help="Of an agent manifest w
     show_default=True,
     help="Exit 1 where a decision differs from --against, or where a call is stopped or paused.",
 )
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
 @VERSION
-@output_options
+@output_options(RENDERERS)
 def backtest(
     rules: str,
     traces: tuple[str, ...],
@@ -47,8 +49,7 @@ def backtest(
     trace_format: str | None,
     skip_bad: bool,
     version: str | None,
-    formats: tuple[str, ...],
-    output: str | None,
+    targets: list[Target],
 ) -> ExitCode:
     """What would these rules have done to recorded traffic?
 
@@ -56,13 +57,10 @@ def backtest(
     stopped, by which rule, and for how many the recording lacks what a rule needs. Exits 3 where nothing was judged.
     """
     from bylaw.guard.backtest.job import Backtest
-    from bylaw.traces import FORMATS, find_traces
+    from bylaw.traces import find_traces
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     if fail_on == "flips" and against is None:
         raise click.UsageError("--fail-on flips needs --against")
-    targets = parse_targets(formats, output)
     try:
         guard = _guard(rules, version)
         other = None if against is None else _guard(against, version)
@@ -75,8 +73,7 @@ def backtest(
         return refuse("backtest", unread, targets)
     show_on_stderr(unread)
     report = job.report()
-    for target in targets:
-        _write(report, target)
+    write_reports(RENDERERS, targets, report)
     show_on_stderr([problem for trace in report.traces for problem in trace.problems])
     return ExitCode(report.exit_code)
 
@@ -101,17 +98,3 @@ def _read(job: Backtest, name: str, trace_format: str | None, skip_bad: bool) ->
     except InputError as problem:
         return problem.diagnostics
     return ()
-
-
-def _write(report: BacktestReport, target: Target) -> None:
-    from bylaw.guard.backtest import report_json as backtest_json
-    from bylaw.guard.backtest import report_markdown as backtest_markdown
-    from bylaw.guard.backtest import report_terminal as backtest_terminal
-
-    render = {
-        "json": backtest_json.render_backtest,
-        "markdown": backtest_markdown.render_backtest,
-        "terminal": backtest_terminal.render_backtest,
-    }
-    with opened(target) as out:
-        emit(render[target.format](report), out)

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bylaw.check.report.terminal import printable
 from bylaw.guard.incidents.model import Alert, Detection, FollowRecord, Incident, Notification
+from bylaw.report.text import printable
 
 
 def line(incident: Incident) -> str:

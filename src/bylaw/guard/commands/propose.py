@@ -10,8 +10,9 @@ import click
 
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.decide import read_schemas
-from bylaw.report.output import FROM_HELP, Target, emit, opened, parse_targets
+from bylaw.report.output import Target, emit, file_target, opened
 from bylaw.report.problems import show_on_stderr
+from bylaw.report.trace_options import trace_format_option
 
 if TYPE_CHECKING:
     from bylaw.guard.guard import Guard
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option("--agent", metavar="NAME", help="Only calls of this agent.")
 @click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments: what they say is not proposed.")
-@click.option("--from", "trace_format", metavar="FORMAT", help=FROM_HELP)
+@trace_format_option
 @click.option("--json", "as_json", is_flag=True, help="Print the proposals as JSON.")
 def propose(
     traces: tuple[str, ...],
@@ -51,17 +52,15 @@ def propose(
     all of them, and printed as a rule file for a person to accept: every rule in it is in shadow. Exits 3 where nothing
     is proposed.
     """
-    from bylaw.guard.backtest import report_json as backtest_json
+    from bylaw.guard.backtest.report import json as backtest_json
     from bylaw.guard.proposals import report as proposals
     from bylaw.guard.proposals.job import Asked
     from bylaw.guard.proposals.job import propose as mine
-    from bylaw.traces import FORMATS, find_traces, open_trace
+    from bylaw.traces import find_traces, open_trace
 
-    if trace_format is not None and trace_format not in FORMATS:
-        raise click.UsageError(f"unknown trace format `{trace_format}` (choose from {', '.join(FORMATS)})")
     if "-" in traces:
         raise click.UsageError("traces are read twice, so they cannot come from standard input")
-    target = None if out is None else parse_targets((f"terminal={out}",), None)[0]
+    target = None if out is None else file_target(out)
     asked = Asked(min_support=min_support, hold_out=hold_out, agent=agent, schemas=read_schemas(tools) or {})
     try:
         names = find_traces(traces)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.opening import LIMIT, STORE, opened, within
+from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.reviews import Reviews

@@ -29,8 +29,8 @@ def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCo
     Of shadow rules, and of guards that run in shadow as a whole, by the decisions that the store holds. Exits 3 where
     it holds none.
     """
-    from bylaw.guard.backtest import report_json as backtest_json
-    from bylaw.guard.backtest import report_terminal as backtest_terminal
+    from bylaw.guard.backtest.report import json as backtest_json
+    from bylaw.guard.backtest.report import terminal as backtest_terminal
     from bylaw.guard.backtest.shadow import shadow_report
 
     with opened(store) as kept:
@@ -49,7 +49,7 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
 
     Only the word that puts the rule into shadow is changed; the rest of the file stays as it is, byte for byte.
     """
-    from bylaw.guard.backtest.report_terminal import render_shadow
+    from bylaw.guard.backtest.report.terminal import render_shadow
     from bylaw.guard.backtest.shadow import shadow_report
     from bylaw.rules.files import NotRead, read_text_file
     from bylaw.rules.guard.promote import NotPromoted, promotion

@@ -6,9 +6,9 @@ import time
 
 import click
 
-from bylaw.check.report.terminal import printable
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.opening import STORE, opened
+from bylaw.report.text import printable
 
 AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME", help="Only this agent.")
 

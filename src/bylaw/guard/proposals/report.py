@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from bylaw.check.report.terminal import printable
-from bylaw.check.report.wording import count
-from bylaw.guard.backtest.report_wording import percent
+from bylaw.guard.backtest.report.wording import percent
 from bylaw.guard.proposals.model import Proposal, ProposalReport
+from bylaw.report.text import count, printable
 
 
 def render_rule_file(report: ProposalReport) -> str:

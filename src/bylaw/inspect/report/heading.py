@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.check.report.wording import count
 from bylaw.inspect.model import Known, SessionEntry, Totals
 from bylaw.inspect.report import figures
 from bylaw.inspect.report.lines import BOLD, DIM, INDENT, PLAIN, YELLOW, Line, Style, labelled, line
 from bylaw.inspect.report.text import cut, fit, fold, middle, width
 from bylaw.inspect.report.values import preview
+from bylaw.report.text import count
 
 _NAMED = 8
 """names listed; the rest is counted"""

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from bylaw.check.report.json import diagnostic_as_json
 from bylaw.inspect.model import (
     Called,
     Difference,
@@ -28,6 +27,7 @@ from bylaw.inspect.report import wording
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
+from bylaw.report.json import diagnostic_as_json
 
 
 def trace_line(name: str, format: str | None) -> str:

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from bylaw.check.report.terminal import printable
+from bylaw.report.text import printable
 
 _SPACES = re.compile(r"[^\S\n]+")
 _BREAKS = re.compile(r"\s*\n\s*")

@@ -7,7 +7,6 @@ from os.path import basename
 
 from msgspec import Struct
 
-from bylaw.check.report.terminal import printable
 from bylaw.inspect.model import Called, EventEntry, Heard, Input, Part, RequestEntry, TurnEntry
 from bylaw.inspect.report import figures
 from bylaw.inspect.report.lines import (
@@ -29,6 +28,7 @@ from bylaw.inspect.report.lines import (
 from bylaw.inspect.report.text import cut, fit, fold, lay_out, one_line, width
 from bylaw.inspect.report.values import argument_lines, call_preview, pretty, preview, text_of
 from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
+from bylaw.report.text import printable
 
 _LINES = {"system": 1, "developer": 1, "user": 3, "assistant": 2}
 _ANSWER_LINES = 4

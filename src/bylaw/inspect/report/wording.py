@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from os.path import basename
 
-from bylaw.check.report.wording import count
 from bylaw.inspect.model import Difference, PairEntry, SideBySide
 from bylaw.inspect.report.values import text_of
+from bylaw.report.text import count
 
 _QUOTED = 40
 """characters of a value that a line quotes"""

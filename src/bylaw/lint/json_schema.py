@@ -1,6 +1,6 @@
 """The JSON Schema of the rule file, from the same declarations that read it, so that editors complete and check it.
 
-Written to `schema/rules.schema.json` by `python -m bylaw.rules.json_schema`.
+Written to `schema/rules.schema.json` by `python -m bylaw.lint.json_schema`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bylaw.rules.rule_fields import SCOPES, SEVERITIES
 from bylaw.rules.schema_parts import closed_object, params_schema
 from bylaw.rules.temporal.events import event_schema
 
-SHIPPED = Path(__file__).parent.parent / "schema" / "rules.schema.json"
+SHIPPED = Path(__file__).parent / "schema" / "rules.schema.json"
 
 
 def rule_file_schema() -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.check.report.markdown import code, escape
-from bylaw.guard.backtest import report_wording as wording
 from bylaw.guard.backtest.model import BacktestReport, Example
+from bylaw.guard.backtest.report import wording
+from bylaw.report.markdown import code, escape
 
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
 MOST_RULES = 50

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import click
 
-from bylaw.check.report.terminal import printable
-from bylaw.guard.backtest import report_wording as wording
 from bylaw.guard.backtest.model import BacktestReport, Example, RuleTally, ShadowReport
+from bylaw.guard.backtest.report import wording
+from bylaw.report.text import printable
 
 _COLOURS = {0: "green", 1: "red", 3: "yellow"}
 _MARKS = {0: "✓", 1: "✗", 3: "∅"}

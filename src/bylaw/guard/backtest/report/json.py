@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from bylaw.check.report.json import diagnostic_as_json
 from bylaw.guard.backtest.model import BacktestReport, ShadowReport
-from bylaw.guard.backtest.report_wording import headline
+from bylaw.guard.backtest.report.wording import headline
 from bylaw.guard.proposals.model import ProposalReport
+from bylaw.report.json import diagnostic_as_json
 
 
 def render_backtest(report: BacktestReport) -> str:

@@ -12,6 +12,7 @@ from bylaw.ci.model import CheckSettings, CiFile, DiffSettings
 from bylaw.contract.file.scoring import read_scoring
 from bylaw.contract.file.types import number
 from bylaw.model.report import FailOn
+from bylaw.model.rule import Rule
 from bylaw.rules.documents import parse_documents
 from bylaw.rules.fields import Fields
 from bylaw.rules.files import NotRead, read_text_file
@@ -21,6 +22,7 @@ from bylaw.rules.params import Context
 from bylaw.rules.policy import CONTRACT
 from bylaw.rules.problems import Problems, Unreadable
 from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
+from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Source
 from bylaw.rules.words import did_you_mean, listing
 
@@ -44,7 +46,7 @@ def load_ci(path: FilePath) -> CiFile:
     return CiFile(**found, diagnostics=problems.all)
 
 
-def check_ci(documents: Sequence[Node], context: Context) -> None:
+def check_ci(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
     """Report what is wrong with the sections of `bylaw ci`; beside a contract, `scoring` is read with that."""
     root = documents[0]
     if not isinstance(root, MapNode):

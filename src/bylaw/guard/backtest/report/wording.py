@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.check.report.wording import count
 from bylaw.guard.backtest.model import LACKS, OUTCOMES, BacktestReport, Example, RuleTally, ShadowReport, ShadowTally
+from bylaw.report.text import count
 
 
 def headline(report: BacktestReport) -> str:

@@ -1,9 +1,8 @@
-"""The commands, one file each: parse flags, call a job, pick a renderer. Each is imported only when it is called."""
+"""The command line: mounts the commands and turns what they return or raise into an exit code."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import os
 import sys
@@ -11,39 +10,30 @@ import sys
 import click
 
 from bylaw.errors import ExitCode
+from bylaw.report.command_group import LazyCommand, LazyGroup, colour_option
+from bylaw.report.output import colour_from_environment
 
 COMMANDS = {
-    "check": "did this recorded agent keep its rules?",
-    "ci": "check, diff and contract, whichever are configured, in one score",
-    "comply": "did the agent keep the rules that its own system prompt states?",
-    "contract": "does the agent keep its rules when the world breaks?",
-    "convert": "write traces in another format: Bylaw's own, ATIF or OTLP",
-    "diff": "what changed between two versions of the agent, and did it break or mend a rule?",
-    "explain": "print the page for an error code or a rule kind",
-    "guard": "may this tool call run, right now?",
-    "inspect": "show a trace as a timeline, or two side by side",
-    "lint": "check rule files without running them",
-    "record": "run a command and record what it asks its models",
-    "schema": "print the JSON Schema of the rule file, for editors",
+    "check": LazyCommand("bylaw.check.command:command", "did this recorded agent keep its rules?"),
+    "ci": LazyCommand("bylaw.ci.command:command", "check, diff and contract, whichever are configured, in one score"),
+    "comply": LazyCommand(
+        "bylaw.comply.commands:command", "did the agent keep the rules that its own system prompt states?"
+    ),
+    "contract": LazyCommand("bylaw.contract.commands:command", "does the agent keep its rules when the world breaks?"),
+    "convert": LazyCommand(
+        "bylaw.inspect.convert_command:command", "write traces in another format: Bylaw's own, ATIF or OTLP"
+    ),
+    "diff": LazyCommand(
+        "bylaw.diff.command:command",
+        "what changed between two versions of the agent, and did it break or mend a rule?",
+    ),
+    "explain": LazyCommand("bylaw.lint.explain_command:command", "print the page for an error code or a rule kind"),
+    "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
+    "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
+    "lint": LazyCommand("bylaw.lint.command:command", "check rule files without running them"),
+    "record": LazyCommand("bylaw.record.command_line:command", "run a command and record what it asks its models"),
+    "schema": LazyCommand("bylaw.lint.schema_command:command", "print the JSON Schema of the rule file, for editors"),
 }
-
-
-class LazyGroup(click.Group):
-    """`bylaw --help` shows every command without importing any."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"bylaw.cli.{name}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
@@ -54,18 +44,28 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
-@click.option("--color/--no-color", default=None, help="Force or forbid colours (default: only on a terminal).")
+@click.group(
+    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
-def cli(ctx: click.Context, color: bool | None) -> None:
+def cli(ctx: click.Context) -> None:
     """Hold AI agents to their rules.
 
     Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 out of reach, 130 Ctrl-C.
     """
-    if color is None and os.environ.get("NO_COLOR"):
-        color = False
-    ctx.color = color
+    if ctx.color is None:
+        ctx.color = colour_from_environment()
+
+
+cli.params.append(colour_option())
 
 
 def main(arguments: list[str] | None = None) -> None:

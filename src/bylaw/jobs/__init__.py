@@ -1,1 +1,0 @@
-"""The questions people ask, each a thin fold over the engine."""
