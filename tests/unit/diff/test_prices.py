@@ -172,7 +172,7 @@ def test_the_shipped_list() -> None:
 
 
 def test_the_shipped_list_has_the_shape_it_asks_of_others(tmp_path: Path) -> None:
-    text = (Path(__file__).parents[3] / "src/bylaw/jobs/diff/prices.json").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "src/bylaw/text/prices.json").read_text("utf-8")
     path = tmp_path / "prices.json"
     path.write_text(text, "utf-8")
     assert load_prices(path).models == shipped().models
