@@ -12,7 +12,7 @@ from bylaw.comply.judge.model import BadReply, JudgeReply
 from bylaw.errors import JudgeUnreachable
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.wire.client import exchange
+from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
 
 _SHOWN = 200
 """characters of an error's body that are told"""
@@ -41,7 +41,12 @@ class Endpoint(ABC):
     def ask(self, instructions: str, question: str, *, seconds: float) -> JudgeReply:
         body = json.dumps(self._body(instructions, question)).encode()
         headers = {"content-type": "application/json", "accept": "application/json", **self._headers()}
-        status, answer = exchange(self._address(), body, headers, seconds=seconds)
+        try:
+            status, answer = post(self._address(), body, headers, seconds=seconds, name="the judge")
+        except HttpUnreachable as problem:
+            raise JudgeUnreachable(str(problem)) from problem
+        except BadHttpReply as problem:
+            raise BadReply(str(problem)) from problem
         if status != 200:
             raise JudgeUnreachable(f"the judge at `{self._url}` answered with status {status}{_said(answer)}")
         return self._read(answer)

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
-from bylaw.comply.judge.model import BadReply
-from bylaw.errors import JudgeUnreachable
 from bylaw.guard.incidents.webhooks.signing import HEADER, KEY_HEADER, sign
 from bylaw.model.ports import Posted
-from bylaw.wire.client import exchange
+from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
 
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 429})
 """of the answers 400 to 499; the others say that the request itself is not wanted"""
@@ -38,13 +36,13 @@ class Webhook:
             HEADER: sign(body, self._secret, at=at),
         }
         try:
-            status, _ = exchange(self._address, body, headers, seconds=self._seconds)
+            status, _ = post(self._address, body, headers, seconds=self._seconds)
         except TimeoutError:
             return Posted(problem=f"no answer within {self._seconds:g} s")
-        except BadReply:
+        except BadHttpReply:
             return Posted(problem="the answer is no HTTP, or too long")
-        except JudgeUnreachable as problem:
-            return Posted(problem=f"cannot be reached{str(problem).partition('cannot be reached')[2]}")
+        except HttpUnreachable as problem:
+            return Posted(problem=f"cannot be reached: {problem.reason}")
         return _judged(status)
 
 
