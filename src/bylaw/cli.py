@@ -10,7 +10,7 @@ import sys
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.command_group import LazyCommand, LazyGroup, colour_option
+from bylaw.report.command_line import LazyCommand, LazyGroup, colour_option
 from bylaw.report.output import colour_from_environment
 
 COMMANDS = {
@@ -23,6 +23,7 @@ COMMANDS = {
     "convert": LazyCommand(
         "bylaw.inspect.convert_command:command", "write traces in another format: Bylaw's own, ATIF or OTLP"
     ),
+    "demo": LazyCommand("bylaw.demo.command:command", "write an example to try these commands on"),
     "diff": LazyCommand(
         "bylaw.diff.command:command",
         "what changed between two versions of the agent, and did it break or mend a rule?",

@@ -18,7 +18,7 @@ from bylaw.errors import ExitCode
 from bylaw.lint.files import lint_files
 
 ROOT = Path(__file__).parent.parent.parent
-REFUND = ROOT / "examples" / "refund"
+REFUND = ROOT / "src" / "bylaw" / "demo" / "files"
 
 AGENT = "def agent(prompt):\n    return 'fine'\n"
 CONTRACT: dict[str, Any] = {

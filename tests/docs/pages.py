@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "src" / "bylaw" / "demo" / "files"
 TUTORIAL = "docs/tutorial.md"
 PYTHON = "docs/reference/python.md"
 DIFF = "docs/reference/diff.md"
@@ -67,10 +68,8 @@ def blocks(page: str, *languages: str) -> list[Block]:
 
 
 def lay_out(folder: Path) -> None:
-    """Put the refund example into a folder, at its top and where it stands in a checkout."""
-    example = ROOT / "examples" / "refund"
-    shutil.copytree(example, folder / "examples" / "refund")
-    shutil.copytree(example, folder, dirs_exist_ok=True)
+    """Put the files of `bylaw demo` into a folder."""
+    shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 def _read(page: str, text: str) -> Iterator[Block]:

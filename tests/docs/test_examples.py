@@ -16,7 +16,7 @@ from bylaw.rules.guard.predicates import NAMES
 from bylaw.rules.kinds import KINDS
 from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
-from tests.docs.pages import GUARD, GUARD_REFERENCE, PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out
+from tests.docs.pages import EXAMPLE, GUARD, GUARD_REFERENCE, PAGES, PYTHON, ROOT, TUTORIAL, Block, blocks, lay_out
 from tests.docs.python_examples import Interpreter
 
 CODES = "docs/reference/codes.md"
@@ -81,7 +81,7 @@ def test_rules_shown_can_be_used(page: str) -> None:
     for block in blocks(page, "yaml"):
         content = yaml.safe_load(block.text)
         if isinstance(content, list) or "rules" in content:
-            diagnostics = parse_rules(block.text, file=block.where, base=ROOT / "examples" / "refund").diagnostics
+            diagnostics = parse_rules(block.text, file=block.where, base=EXAMPLE).diagnostics
             assert not diagnostics, block.where
         elif "guard" in content and block.title not in ("gap.yaml", "burst.yaml"):  # shown for what lint says of them
             assert not parse_guard(block.text, file=block.where).diagnostics, block.where

@@ -14,7 +14,7 @@ import pytest
 
 from bylaw.report.progress import LONG
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "refund"
+EXAMPLE = Path(__file__).parent.parent.parent / "src" / "bylaw" / "demo" / "files"
 COMMAND = [sys.executable, "-m", "bylaw", "check", "--policy", str(EXAMPLE / "bylaw.yaml")]
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+DEMO = HERE.parent.parent / "src" / "bylaw" / "demo" / "files"
 _KEYS = {"name", "about", "files", "run", "stdin", "exit", "stdout", "stderr", "not_stdout", "json", "wrote"}
 
 
@@ -31,7 +31,7 @@ def test_transcript(case: dict[str, Any], tmp_path: Path) -> None:
     for name, text in case.get("files", {}).items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace("{examples}", str(ROOT / "examples")), "utf-8")
+        path.write_text(text.replace("{demo}", str(DEMO)), "utf-8")
     done = _run(case["run"], tmp_path, case.get("stdin"))
     printed = f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
     assert done.returncode == case["exit"], printed
@@ -42,7 +42,7 @@ def test_transcript(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 def _run(command: str, folder: Path, stdin: str | None) -> subprocess.CompletedProcess[str]:
-    arguments = [part.replace("{examples}", str(ROOT / "examples")) for part in command.split()]
+    arguments = [part.replace("{demo}", str(DEMO)) for part in command.split()]
     assert arguments.pop(0) == "bylaw"
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
     return subprocess.run(

@@ -1,0 +1,59 @@
+"""`bylaw demo`"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from bylaw.errors import ExitCode
+
+FILES = Path(__file__).parent / "files"
+ADVICE = "help: choose another folder, or overwrite the files with --force"
+
+
+class Step(NamedTuple):
+    """A command to try on the example."""
+
+    story: str
+    command: str
+    """what follows `bylaw`; `< FILE` stands for standard input, as in a shell"""
+    exit_code: int
+    """the code that the command exits with"""
+
+
+STEPS = (
+    Step("Version 1 of a refund agent keeps its rules.", "check v1.jsonl --policy bylaw.yaml", 0),
+    Step("Version 2 has a friendlier prompt. It lost a step.", "check v2.jsonl --policy bylaw.yaml", 1),
+    Step("Both versions side by side.", "inspect v1.jsonl v2.jsonl --session ticket-1043", 0),
+    Step("What changed, and which rule it broke.", "diff v1.jsonl v2.jsonl --policy bylaw.yaml", 1),
+    Step(
+        "The same rule before the call runs: the call is blocked.", "guard decide --policy guard.yaml < attempt.json", 1
+    ),
+    Step("A live agent whose tool fails: it makes up an answer.", "contract run -c contract.yaml", 1),
+    Step("The rules that the agent's own prompt states.", "comply --prompt prompt.md v2.jsonl", 1),
+    Step("A typo in a rule is an error.", "lint typo.yaml", 2),
+)
+
+
+@click.command(name="demo")
+@click.argument("folder", default="bylaw-demo", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--force", is_flag=True, help="Overwrite files of the example that exist.")
+def command(folder: Path, force: bool) -> ExitCode:
+    """Write an example into DIR (default: bylaw-demo), and show what to try on it.
+
+    The example is a refund agent: rules, recordings of two versions, a prompt, and a contract with an agent to run.
+    """
+    sources = sorted(path for path in FILES.iterdir() if path.is_file())
+    existing = [source.name for source in sources if (folder / source.name).exists()]
+    if existing and not force:
+        raise click.UsageError(f"`{folder / existing[0]}` exists already\n{ADVICE}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        (folder / source.name).write_bytes(source.read_bytes())
+    click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(str(folder))}")
+    for step in STEPS:
+        click.echo(f"\n  # {step.story}\n  bylaw {step.command}")
+    return ExitCode.OK

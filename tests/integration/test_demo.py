@@ -1,0 +1,19 @@
+"""`make demo`: every command that `bylaw demo` suggests exits as it says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from bylaw.demo.command import STEPS
+
+SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "demo.py"
+
+
+def test_every_step_of_the_demo_exits_as_it_says() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("(exit")] == [
+        f"(exit code {step.exit_code})" for step in STEPS
+    ]
