@@ -8,7 +8,7 @@ import pytest
 
 from bylaw.traces import find_traces, load_trace, open_trace
 from bylaw.traces.export import export_trace
-from bylaw.traces.export.names import EXPORTS
+from bylaw.traces.export.conversion import EXPORTS
 
 pytestmark = pytest.mark.corpus
 

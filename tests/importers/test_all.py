@@ -12,7 +12,7 @@ from bylaw.model.events import Response, ToolResult
 from bylaw.traces import load_trace, open_trace
 from bylaw.traces.export import write_trace
 from bylaw.traces.formats.catalogue import CATALOGUE
-from bylaw.traces.records import compression
+from bylaw.traces.records import files as compression
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
 

@@ -11,7 +11,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import find_traces, load_trace
-from bylaw.traces.formats.claude_code import outputs
+from bylaw.traces.formats.claude_code import files as outputs
 from tests.importers.support import calls, lines, responses, results, story
 from tests.importers.test_claude_code import line, returned, use
 

@@ -12,7 +12,8 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.model.trace import Trace
 from bylaw.traces import load_trace
-from bylaw.traces.formats.inspect_ai import attachments, chunks
+from bylaw.traces.formats import inspect_sample as attachments
+from bylaw.traces.formats import inspect_sample as chunks
 from bylaw.traces.records import archive
 from tests.importers.support import calls, requests, responses, results, story
 

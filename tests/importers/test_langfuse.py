@@ -178,7 +178,7 @@ def test_broken_rows_are_all_reported() -> None:
 
 
 def test_a_row_that_is_too_long_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.traces.records.table.MAX_RECORD", 1000)
+    monkeypatch.setattr("bylaw.traces.records.lines.MAX_RECORD", 1000)
     trace = load_trace((table(*map(blob, RUN)) + '"' + "x\n" * 3000).encode(), skip_bad=True)
     assert "too-long" in [p.code for p in trace.problems]
 

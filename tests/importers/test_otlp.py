@@ -10,7 +10,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import load_trace
-from bylaw.traces.formats.spans import forest
+from bylaw.traces.formats.spans import tree as forest
 from tests.importers.support import calls, export, lines, log, read, requests, responses, results, span, story
 
 CHAT = {"gen_ai.operation.name": "chat"}
@@ -304,7 +304,7 @@ def test_too_much_at_once_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     many = [export(chat("a", n, None, text("assistant", str(n)), trace=f"t{n % 5}")) for n in range(40)]
     for number, one in enumerate(many):
         one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"] = str(number)
-    monkeypatch.setattr("bylaw.traces.records.compression.CHUNK", 500)
+    monkeypatch.setattr("bylaw.traces.records.files.CHUNK", 500)
     trace = read(*many)
     assert len(trace.turns) == 40
     assert any("apart" in note for note in trace.notes)

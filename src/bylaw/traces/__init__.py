@@ -32,7 +32,7 @@ def open_trace(
     `skip_bad`: pass over records that cannot be read, and count them. `verify_ids`: a content hash that does not match
     makes a record bad. `name`: what the trace is called in reports.
     """
-    from bylaw.traces.records.opening import open_path
+    from bylaw.traces.records.files import open_path
     from bylaw.traces.source import TraceStream
 
     source = open_path(os.fspath(path))
@@ -48,9 +48,8 @@ def read_trace(
     name: str = "trace",
 ) -> TraceStream:
     """The same for what is at hand: bytes, an open binary file, or lists and dicts in the shapes that files have."""
-    from bylaw.traces.objects import open_object
-    from bylaw.traces.records.opening import open_bytes, open_stream
-    from bylaw.traces.source import TraceStream
+    from bylaw.traces.records.files import open_bytes, open_stream
+    from bylaw.traces.source import TraceStream, open_object
 
     layout = None
     if isinstance(data, (bytes, bytearray, memoryview)):

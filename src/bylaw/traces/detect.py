@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bylaw.traces.formats.agentlog.wire import KINDS as AGENTLOG_KINDS
-from bylaw.traces.formats.bylaw.wire import ALL_KINDS as BYLAW_KINDS
-from bylaw.traces.formats.chat.message import ROLES
+from bylaw.traces.formats.agentlog_records import KINDS as AGENTLOG_KINDS
+from bylaw.traces.formats.bylaw.lines import ALL_KINDS as BYLAW_KINDS
+from bylaw.traces.formats.chat_message import ROLES
 from bylaw.traces.formats.eventlist import KINDS as EVENT_TYPES
 from bylaw.traces.formats.eventlist import LISTS
 

@@ -15,10 +15,10 @@ from typing import Any
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.detect import detect
-from bylaw.traces.formats.claude_code.folder import parts_of
-from bylaw.traces.formats.langfuse.tables import holds_observations, is_table, told_by_others
+from bylaw.traces.formats.claude_code.files import parts_of
+from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, told_by_others
+from bylaw.traces.records.files import no_such_file, open_path
 from bylaw.traces.records.layout import sample, sniff
-from bylaw.traces.records.opening import no_such_file, open_path
 
 SUFFIXES = tuple(
     suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog", ".eval") for packed in ("", ".gz", ".zst")

@@ -1,23 +1,55 @@
-"""A trace that streams from a file: opened, its format told, and then folded, event by event."""
+"""Traces that are Python objects already: lists and dicts in the shapes that files have.
+
+A trace that streams from a file: opened, its format told, and then folded, event by event.
+
+What a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from os import PathLike
+from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event
+from bylaw.model.ports import TraceSource
+from bylaw.traces import find_traces, open_trace
 from bylaw.traces.detect import detect
 from bylaw.traces.formats.choose import bylaw_header, reader_for
-from bylaw.traces.formats.reader import records_of
+from bylaw.traces.formats.record import records_of
 from bylaw.traces.names import FORMATS
+from bylaw.traces.records.files import Input, open_bytes
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
-from bylaw.traces.records.opening import Input
-from bylaw.traces.records.place import problem_at
-from bylaw.traces.records.problems import Problems
+from bylaw.traces.records.problems import Problems, problem_at
+
+
+def open_object(value: Any, name: str) -> tuple[Input, Layout]:
+    """As if it had been read from a file, one element a line. Raises InputError where it is not JSON."""
+    try:
+        if isinstance(value, (list, tuple)):
+            text = "[" + ",\n".join(map(_encode, value)) + "]"
+            return open_bytes(text.encode(), name), Layout.LIST
+        return open_bytes(_encode(value).encode(), name), Layout.VALUE
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"`{name}` cannot be read as JSON: {str(error).lower()}"
+        raise InputError([Diagnostic(code="wrong-type", message=message, file=name)]) from None
+
+
+def _encode(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """Messages of the providers' Python libraries are models that can say what they hold."""
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"`{type(value).__name__}` is not JSON")
+    return dump()
 
 
 class TraceStream:
@@ -143,3 +175,18 @@ def _refuse_undecodable(source: Input, layout: Layout) -> None:
         for _ in records_of(block, problems):
             pass
     problems.settle()
+
+
+Traces: TypeAlias = "str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]"
+
+
+def as_sources(traces: Traces) -> list[TraceSource]:
+    several: Sequence[str | PathLike[str] | TraceSource]
+    several = traces if isinstance(traces, (list, tuple)) else [traces]  # type: ignore[list-item]
+    return [source for one in several for source in _sources(one)]
+
+
+def _sources(trace: str | PathLike[str] | TraceSource) -> list[TraceSource]:
+    if isinstance(trace, (str, PathLike)):
+        return [open_trace(name) for name in find_traces([str(trace)])]
+    return [trace]

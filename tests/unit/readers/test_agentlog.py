@@ -11,7 +11,7 @@ import pytest
 from bylaw.model.events import Annotation, Request, Response, SessionStart, ToolResult
 from bylaw.traces import load_trace, open_trace
 from bylaw.traces.assembly import assembler
-from bylaw.traces.formats.agentlog import ids
+from bylaw.traces.formats import agentlog_records as ids
 from tests.unit.readers.shapes import (
     HI,
     MORE,

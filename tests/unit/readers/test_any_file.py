@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bylaw.model.events import Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.traces import load_trace
-from bylaw.traces.records import compression
+from bylaw.traces.records import files as compression
 from tests.unit.readers.shapes import HI, MORE, call, lines, record, request, response, result, use
 
 ids = st.none() | st.sampled_from(["i1", "i2", "i3", "i4"])

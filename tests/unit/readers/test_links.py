@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bylaw.model.events import Origin, SessionEnd, ToolCall, ToolResult
-from bylaw.traces.assembly.assembler import MOST_LANES
-from bylaw.traces.assembly.lane import MOST_CALLS
-from bylaw.traces.assembly.links import Links
+from bylaw.traces.assembly.session_buffer import MOST_CALLS, MOST_LANES, Links
 
 
 def call(call_id: str, session: str = "1", turn: int = 0) -> ToolCall:

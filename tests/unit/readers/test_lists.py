@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bylaw.traces import load_trace, read_trace
-from bylaw.traces.assembly import prefix
-from bylaw.traces.records import array, lines
-from bylaw.traces.records.array import Elements, scan
-from bylaw.traces.records.place import Place
-from bylaw.traces.records.problems import Problems
+from bylaw.traces.assembly import conversation as prefix
+from bylaw.traces.records import lines
+from bylaw.traces.records import lists as array
+from bylaw.traces.records.lists import Elements, scan
+from bylaw.traces.records.problems import Place, Problems
 from tests.unit.readers.shapes import problems_of
 
 ODD: list[Any] = [

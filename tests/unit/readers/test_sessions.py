@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bylaw.model.events import Request, SessionEnd, SessionStart
-from bylaw.traces.assembly import survey
+from bylaw.traces.assembly import sessions as survey
 from tests.unit.readers.shapes import (
     HI,
     MORE,

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from bylaw.traces import FORMATS, load_trace
-from bylaw.traces.formats.bylaw import wire
+from bylaw.traces.formats.bylaw import lines as wire
 
 PAGE = (Path(__file__).parents[3] / "docs/reference/trace-format.md").read_text("utf-8")
 BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)

@@ -15,15 +15,13 @@ from msgspec.structs import replace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
-from bylaw.traces.assembly.lane import SHARED_ID, Known, Lane, same_call
+from bylaw.traces.assembly.session_buffer import MOST_LANES, SHARED_ID, Known, Lane, same_call
 from bylaw.traces.records.problems import Problems
 
 MOST_HELD = 64
 """turns after which one cannot grow any more, whatever its session does"""
 MOST_OPEN = 16
 """requests of one session that may wait for a response at once"""
-MOST_LANES = 1 << 14
-"""sessions that are kept in mind at once, where they interleave"""
 MOST_WAITING = 10_000
 """events after which a turn cannot grow any more either"""
 _MOST_CALLS = 1000

@@ -1,12 +1,148 @@
-"""Which session a record belongs to. Two ways, one set of questions: by ids, or one session after the other."""
+"""Names for sessions that follow each other: their own where they have one of their own, else their number.
+
+Does a request continue a conversation, or start one afresh?
+
+A quick first look at a whole file: by what are its sessions told apart?
+
+In order of trust: ids; two or more markers; history. Only fields that decide this are decoded, and only where a stretch
+of the file can hold them.
+
+Which session a record belongs to. Two ways, one set of questions: by ids, or one session after the other.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.lane import Lane
-from bylaw.traces.assembly.survey import SessionsBy, Survey
+from bylaw.traces.assembly.session_buffer import Lane
+from bylaw.traces.records.jsontext import REFUSED
+
+
+class SessionNames:
+    def __init__(self) -> None:
+        self._number = 0
+        self._taken: set[int] = set()
+        """hashes: a file may hold millions of sessions"""
+
+    def pick(self, wanted: str | None) -> str:
+        """`wanted` if no earlier session has it, else the session's 1-based number."""
+        self._number += 1
+        name = wanted or str(self._number)
+        if hash(name) in self._taken:
+            name = str(self._number)
+        while hash(name) in self._taken:
+            name += "'"  # that number is taken as well, by a session that is called so
+        self._taken.add(hash(name))
+        return name
+
+
+_ANSWERS = frozenset(("assistant", "tool", "function", "model"))
+_ITEMS = frozenset(("function_call", "function_call_output"))
+
+
+class MessageSkim(Struct, gc=False):
+    """As much of a message as tells who it is from."""
+
+    role: str | None = None
+    type: str | None = None
+
+
+def carries_history(
+    messages: list[MessageSkim] | None, raw: bytes, decode_messages: Callable[[bytes], list[Any] | None]
+) -> bool | None:
+    """Whether an assistant's or a tool's message is among these; None where no message was recorded at all.
+
+    A tool result inside a user's message counts too: it answers a call of this conversation. To see it takes the whole
+    messages, so these are decoded only where `raw`, the record they are from, can hold one.
+    """
+    if not messages:
+        return None
+    for message in reversed(messages):  # an answer is mostly the last message but one
+        role = message.role
+        if role in _ANSWERS or (role is None and message.type in _ITEMS):
+            return True
+    return b"tool_result" in raw and any(map(_has_result, decode_messages(raw) or ()))
+
+
+def _has_result(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(
+        isinstance(block, dict) and block.get("type") == "tool_result" for block in content
+    )
+
+
+IDS_WITHIN = 4 << 20
+"""bytes in which the first session id is looked for. One that comes later counts from where it stands."""
+
+
+UNNAMED = "unnamed"
+"""the session of turns before the first record that names one"""
+
+
+class SessionsBy(Enum):
+    IDS = "ids"
+    MARKERS = "markers"
+    HISTORY = "history"
+    NOTHING = "nothing"
+    """no request carries earlier messages, so nothing tells sessions apart"""
+
+
+class Survey(Struct, frozen=True):
+    sessions_by: SessionsBy
+    first_session: str | None = None
+    """the first session id of the file, where there are ids; UNNAMED where a turn comes before it"""
+
+
+class Seen(Struct, frozen=True, gc=False):
+    """What one record shows."""
+
+    session: str | None = None
+    is_marker: bool = False
+    carries_history: bool = False
+
+
+NOTHING_SEEN = Seen()
+Look: TypeAlias = Callable[[bytes], Seen]
+"""a format's own way to look at a record; may raise what the decoder raises"""
+
+
+class Hints(Struct, frozen=True):
+    """Bytes without which no line can hold the thing. Looking for them is quicker than decoding."""
+
+    session: bytes
+    marker: bytes
+    request: bytes
+    response: bytes
+
+
+def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[bytes], Iterable[bytes]]) -> Survey:
+    """`runs` are stretches of the file that hold whole records, `split` divides one."""
+    markers = seen = 0
+    history = answered = False
+    for run in runs:
+        early = seen < IDS_WITHIN
+        seen += len(run)
+        wanted = (not history and hints.request in run) or hints.marker in run or (early and hints.session in run)
+        answered = answered or (not wanted and hints.response in run)
+        for raw in split(run) if wanted else ():
+            try:
+                found = look(raw)
+            except REFUSED:
+                found = NOTHING_SEEN  # told when the file is read
+            if found.session is not None and early:
+                return Survey(SessionsBy.IDS, UNNAMED if answered else found.session)
+            answered = answered or hints.response in raw
+            markers += found.is_marker
+            history = history or found.carries_history
+    if markers > 1:
+        return Survey(SessionsBy.MARKERS)
+    return Survey(SessionsBy.HISTORY if history else SessionsBy.NOTHING)
+
 
 _MOST_RECORDS = 1 << 10
 _MOST_WAITING = 1 << 10

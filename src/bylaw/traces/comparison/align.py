@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 
-from bylaw.text.lexical import Lexicon
-from bylaw.traces.comparison.steps import Step
+from bylaw.text.similarity import Lexicon
+from bylaw.traces.comparison.recording import Step
 
 Pair: TypeAlias = tuple[int | None, int | None]
 """positions of a baseline and a candidate turn; None where one side has no counterpart"""

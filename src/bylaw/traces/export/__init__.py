@@ -13,13 +13,12 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
 from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
 from bylaw.model.trace import Trace
-from bylaw.traces.conversion import Conversion
+from bylaw.traces.export.conversion import EXPORTS, Conversion, format_for
 from bylaw.traces.export.destination import appearing
-from bylaw.traces.export.names import EXPORTS, format_for
 
 if TYPE_CHECKING:
     from bylaw.traces.export.bylaw import TraceWriter
-    from bylaw.traces.formats.bylaw.wire import TraceEndLine
+    from bylaw.traces.formats.bylaw.lines import TraceEndLine
 
 __all__ = ["EXPORTS", "TraceWriter", "export_trace", "format_for", "write_trace"]
 
@@ -88,7 +87,7 @@ def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
 
 def _end(trace: TraceSource, header: dict[str, Any]) -> TraceEndLine:
     """`header`: as it was at the beginning; one that was known only when all was read is told again."""
-    from bylaw.traces.formats.bylaw.wire import TraceEndLine
+    from bylaw.traces.formats.bylaw.lines import TraceEndLine
 
     return TraceEndLine(
         complete=trace.complete,
@@ -125,10 +124,10 @@ def _writer(format: str, path: str, file: IO[bytes], trace: TraceSource) -> Writ
 
         return TraceWriter(path, name=trace.name, format=trace.format, header=_header(trace), file=file)
     if format == "atif":
-        from bylaw.traces.export.atif.writer import AtifWriter
+        from bylaw.traces.export.atif import AtifWriter
 
         return AtifWriter(file, name=trace.name, format=trace.format, header=_header(trace))
-    from bylaw.traces.export.otlp.writer import OtlpWriter
+    from bylaw.traces.export.otlp import OtlpWriter
 
     return OtlpWriter(file, name=trace.name, format=trace.format, header=_header(trace))
 

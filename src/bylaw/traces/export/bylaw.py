@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from bylaw.model.events import Event
 from bylaw.traces.export.destination import open_packed
 from bylaw.traces.export.lines import Lines
-from bylaw.traces.formats.bylaw.wire import VERSION, Header, Line, TraceEndLine
+from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, TraceEndLine
 
 
 class TraceWriter:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.traces.formats.chat.reader import ChatReader
-from bylaw.traces.formats.reader import Record, a_type
+from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.record import Record, a_type
 from bylaw.traces.formats.spans.messages import chat_message
 
 _TOLD = (

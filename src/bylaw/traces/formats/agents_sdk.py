@@ -10,16 +10,15 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.model.events import Usage
-from bylaw.traces.assembly.arguments import read_arguments
+from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.chat.message import Misshapen, text_field
-from bylaw.traces.formats.reader import Record, a_type, records_of
-from bylaw.traces.formats.responses.items import Given, add_said, is_said, kind_of, messages_of
-from bylaw.traces.formats.spans.asked import Asked
-from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.chat_message import Misshapen, text_field
+from bylaw.traces.formats.record import Record, a_type, records_of
+from bylaw.traces.formats.responses_items import Given, add_said, is_said, kind_of, messages_of
+from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
-from bylaw.traces.formats.spans.times import moment
 from bylaw.traces.records.jsontext import Kept, decode_whole
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems

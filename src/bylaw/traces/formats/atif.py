@@ -9,11 +9,10 @@ from typing import Any
 
 from bylaw.model.events import Origin, SessionStart, ToolResult, Usage
 from bylaw.model.source import Locator
-from bylaw.traces.assembly.blocks import read_content
-from bylaw.traces.assembly.calls import calls_in
+from bylaw.traces.assembly.content import calls_in, read_content
 from bylaw.traces.assembly.conversation import Answer, Conversation, Settings
-from bylaw.traces.assembly.lane import SHARED_ID
-from bylaw.traces.formats.chat.message import (
+from bylaw.traces.assembly.session_buffer import SHARED_ID
+from bylaw.traces.formats.chat_message import (
     Misshapen,
     Path,
     Said,
@@ -23,8 +22,8 @@ from bylaw.traces.formats.chat.message import (
     text_field,
     time_of,
 )
-from bylaw.traces.formats.conversations import ConversationReader
-from bylaw.traces.formats.reader import Record, a_type, near
+from bylaw.traces.formats.reader import ConversationReader
+from bylaw.traces.formats.record import Record, a_type, near
 from bylaw.traces.formats.spans.span import tokens
 
 _SOURCES = ("system", "user", "agent")

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bylaw.traces.formats import agentdojo, agents_sdk, atif, codex, langsmith, mcp, openinference
+from bylaw.traces.formats import (
+    agentdojo,
+    agents_sdk,
+    atif,
+    codex,
+    inspect_ai,
+    langfuse,
+    langsmith,
+    mcp,
+    openinference,
+    otlp,
+    responses,
+)
 from bylaw.traces.formats.claude_code import reader as claude_code
-from bylaw.traces.formats.inspect_ai import reader as inspect_ai
-from bylaw.traces.formats.langfuse import reader as langfuse
-from bylaw.traces.formats.otlp import reader as otlp
-from bylaw.traces.formats.reader import Format, Opened, Reader
-from bylaw.traces.formats.responses import reader as responses
-from bylaw.traces.formats.restored import atif as restored_atif
-from bylaw.traces.formats.restored import otlp as restored_otlp
+from bylaw.traces.formats.record import Format, Opened, Reader
+from bylaw.traces.formats.roundtrip import atif as restored_atif
+from bylaw.traces.formats.roundtrip import otlp as restored_otlp
 from bylaw.traces.records.problems import Problems
 
 

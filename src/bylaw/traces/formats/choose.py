@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from io import BytesIO
 
-from bylaw.traces.assembly.survey import Hints, Look, SessionsBy, Survey, survey
-from bylaw.traces.formats.agentlog import wire as agentlog
-from bylaw.traces.formats.agentlog.reader import AgentlogReader
-from bylaw.traces.formats.bylaw import wire as bylaw
-from bylaw.traces.formats.bylaw.drafted import DraftedReader
+from bylaw.traces.assembly.sessions import Hints, Look, SessionsBy, Survey, survey
+from bylaw.traces.formats import agentlog_records as agentlog
+from bylaw.traces.formats.agentlog import AgentlogReader
+from bylaw.traces.formats.bylaw import lines as bylaw
+from bylaw.traces.formats.bylaw.canonical import ResolvedReader
+from bylaw.traces.formats.bylaw.handwritten import DraftedReader
 from bylaw.traces.formats.bylaw.header import read_header
-from bylaw.traces.formats.bylaw.resolved import ResolvedReader
-from bylaw.traces.formats.chat.reader import ChatReader
+from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.eventlist import EventListReader
-from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.record import Opened, Reader
 from bylaw.traces.formats.tau import TauReader
-from bylaw.traces.records.compression import BrokenCompression
+from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.layout import Layout, Records
 from bylaw.traces.records.lines import line_runs
-from bylaw.traces.records.opening import Input
 from bylaw.traces.records.problems import Problems
 
 

@@ -12,17 +12,14 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.events import Annotation, Event, Origin, SessionStart, ToolResult, Usage
-from bylaw.traces.assembly.arguments import read_arguments
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.blocks import read_content
-from bylaw.traces.assembly.calls import calls_in
-from bylaw.traces.assembly.conversation import Answer, Conversation, Settings
-from bylaw.traces.assembly.lane import SHARED_ID
-from bylaw.traces.assembly.prefix import cut_note
-from bylaw.traces.formats.chat.message import Misshapen, text_field
-from bylaw.traces.formats.reader import Record, a_type, assembly_notes, records_of
-from bylaw.traces.formats.recent import remember
-from bylaw.traces.formats.responses.items import (
+from bylaw.traces.assembly.content import calls_in, read_arguments, read_content
+from bylaw.traces.assembly.conversation import Answer, Conversation, Settings, cut_note
+from bylaw.traces.assembly.session_buffer import SHARED_ID
+from bylaw.traces.formats.chat_message import Misshapen, text_field
+from bylaw.traces.formats.reader import remember
+from bylaw.traces.formats.record import Record, a_type, assembly_notes, records_of
+from bylaw.traces.formats.responses_items import (
     HEARD,
     KINDS,
     MARKS,
@@ -33,8 +30,8 @@ from bylaw.traces.formats.responses.items import (
     kind_of,
     message_of,
 )
+from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.span import count_of, tokens
-from bylaw.traces.formats.spans.times import moment
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems
 

@@ -13,14 +13,12 @@ from msgspec import Struct
 
 from bylaw.model.events import ToolResult
 from bylaw.model.source import Locator
-from bylaw.traces.assembly.arguments import read_arguments
-from bylaw.traces.assembly.blocks import read_content
-from bylaw.traces.assembly.calls import calls_in
+from bylaw.traces.assembly.content import calls_in, read_arguments, read_content
 from bylaw.traces.assembly.conversation import Answer, Conversation, Settings
-from bylaw.traces.assembly.lane import SHARED_ID
-from bylaw.traces.formats.chat.message import Misshapen, Path, item_of, text_field, time_of
-from bylaw.traces.formats.conversations import ConversationReader
-from bylaw.traces.formats.reader import Record, a_type, near
+from bylaw.traces.assembly.session_buffer import SHARED_ID
+from bylaw.traces.formats.chat_message import Misshapen, Path, item_of, text_field, time_of
+from bylaw.traces.formats.reader import ConversationReader
+from bylaw.traces.formats.record import Record, a_type, near
 from bylaw.traces.records.problems import Problems
 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")

@@ -10,14 +10,13 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.traces.assembly.arguments import read_arguments
-from bylaw.traces.formats.chat.message import text_field
-from bylaw.traces.formats.reader import Record, a_type, records_of
-from bylaw.traces.formats.spans.asked import Asked
-from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.formats.chat_message import text_field
+from bylaw.traces.formats.record import Record, a_type, records_of
+from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, tokens
-from bylaw.traces.formats.spans.times import moment
 from bylaw.traces.records.jsontext import Kept, decode_whole
 from bylaw.traces.records.lines import Block
 

@@ -13,13 +13,12 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.events import Annotation, Event, Origin, SessionStart, ToolCall, ToolResult
-from bylaw.traces.assembly.arguments import read_arguments
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.lane import alike
-from bylaw.traces.formats.chat.message import text_field
-from bylaw.traces.formats.reader import Record, a_type, assembly_notes, records_of
-from bylaw.traces.formats.spans.attributes import first
-from bylaw.traces.formats.spans.times import moment
+from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.assembly.session_buffer import alike
+from bylaw.traces.formats.chat_message import text_field
+from bylaw.traces.formats.record import Record, a_type, assembly_notes, records_of
+from bylaw.traces.formats.spans.attributes import first, moment
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems
 

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.model.source import Locator
-from bylaw.traces.formats.otlp.reader import interpret
-from bylaw.traces.formats.reader import Record, a_type, records_of
+from bylaw.traces.formats.otlp import interpret
+from bylaw.traces.formats.record import Record, a_type, records_of
 from bylaw.traces.formats.spans import genai
-from bylaw.traces.formats.spans.attributes import first, text
+from bylaw.traces.formats.spans.attributes import duration, first, moment, text
 from bylaw.traces.formats.spans.openinference import flat
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import Span
-from bylaw.traces.formats.spans.times import duration, moment
 from bylaw.traces.records.lines import Block
 
 _ATTRIBUTES = ("attributes", "span_attributes")

@@ -1,193 +1,83 @@
-"""What every format's reader does: take blocks of records, tell the assembler, report what cannot be read."""
+"""What the readers of recorded conversations share: one session a list, or one for all records of a file.
+
+What was met lately, in bounded memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
-from msgspec import Struct
-
-from bylaw.model.events import Event
-from bylaw.model.source import Locator
-from bylaw.model.values import json_type
+from bylaw.model.events import Event, SessionStart
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.records.jsontext import (
-    REFUSED,
-    Fault,
-    Kept,
-    decode_carefully,
-    decode_quickly,
-    decode_sparsely,
-    decode_text,
-)
-from bylaw.traces.records.layout import Layout, Records
+from bylaw.traces.assembly.conversation import Conversation, Settings, cut_note
+from bylaw.traces.assembly.sessions import SessionNames, SessionsInOrder
+from bylaw.traces.formats.record import Record, assembly_notes, records_of
+from bylaw.traces.records.jsontext import Kept
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.locate import locate
-from bylaw.traces.records.opening import Input
-from bylaw.traces.records.place import Place, problem_at
 from bylaw.traces.records.problems import Problems
 
-UNREAD: Any = object()
-"""stands for a record that could not be decoded, or is blank"""
 
+class ConversationReader(ABC):
+    kept: ClassVar[Kept | None] = None
+    """what of each record stays JSON, because nobody may ever look at it"""
 
-class Reader(Protocol):
-    """Reads the records of one trace, in order."""
-
-    header: dict[str, Any]
-    complete: bool
+    def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
+        self.header: dict[str, Any] = {}
+        self.complete = True
+        self._problems = problems
+        self._streamed = streamed
+        self._assembler = Assembler(problems)
+        self._sessions = SessionsInOrder(self._assembler)
+        self._names = SessionNames()
+        self._open: Conversation | None = None
+        """the conversation whose parts come one a record"""
+        self._cut = False
 
     def read(self, block: Block) -> list[Event]:
-        """The events that are settled after these records."""
+        for record in records_of(block, self._problems, self.kept):
+            self.read_record(record)
+        return self._assembler.take()
 
     def finish(self) -> list[Event]:
-        """The events that waited for more records."""
+        self._close()
+        return self._assembler.take_all()
 
     def notes(self) -> list[str]:
-        """What had to be assumed."""
+        return [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
+
+    @abstractmethod
+    def read_record(self, record: Record) -> None:
+        """A whole conversation, or one part of the open one."""
+
+    def _continue(self, record: Record) -> Conversation:
+        """The conversation that a part of its own belongs to."""
+        if self._open is None:
+            self._open = self._begin(None, Settings(), None, record, bounded=self._streamed())
+        return self._open
+
+    def _begin(
+        self, session: str | None, settings: Settings, metadata: dict[str, Any] | None, record: Record, *, bounded: bool
+    ) -> Conversation:
+        lane = self._sessions.start(self._names.pick(session))
+        if metadata is not None:
+            self._assembler.add(SessionStart(origin=lane.origin, source=record.locator(), metadata=metadata))
+        return Conversation(self._assembler, lane, settings, bounded=bounded)
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.end()
+            self._open = None
 
 
-class Opened(Struct, frozen=True):
-    """A file that a reader is made for."""
+MOST = 1000
 
-    source: Input
-    layout: Layout
-    records: Records
-    problems: Problems
-
-    def raw_records(self) -> Iterator[bytes]:
-        """All records once beforehand, for formats that have to know something of the whole file."""
-        ignored = Problems(self.source.name, skip_bad=True)
-        return (raw for block in Records(self.source, self.layout, ignored).blocks() for raw, _ in block)
-
-    def first_record(self) -> bytes:
-        """The first that is not blank, or nothing."""
-        return next((raw for raw in self.raw_records() if raw.strip()), b"")
+Value = TypeVar("Value")
 
 
-class Format(Struct, frozen=True):
-    """A format: how its records are known, and what reads them."""
-
-    claims: Callable[[Any], bool]
-    """whether a decoded record is of this format, for certain"""
-    make: Callable[[Opened], Reader]
-
-
-class Record(Struct, frozen=True):
-    """A decoded record that still knows where it stands, for readers that decode everything."""
-
-    value: Any
-    raw: bytes
-    place: int | Place
-    problems: Problems
-
-    @property
-    def line(self) -> int:
-        return self.place if isinstance(self.place, int) else self.place.line
-
-    @property
-    def item(self) -> str:
-        return "" if isinstance(self.place, int) else self.place.item or ""
-
-    def locator(self, item: str = "") -> Locator:
-        place = self.place
-        if isinstance(place, int):
-            return Locator(self.problems.file, place, (item.lstrip(".") or None) if item else None)
-        return Locator(self.problems.file, place.line, ((place.item or "") + item).lstrip(".") or None)
-
-    def bad(self, code: str, message: str, path: tuple[str | int, ...] = (), *, help: str | None = None) -> None:
-        report(self.problems, self.place, self.raw, path, code=code, message=message, help=help)
-
-    def warn(self, code: str, message: str, path: tuple[str | int, ...] = (), *, help: str | None = None) -> None:
-        report(self.problems, self.place, self.raw, path, code=code, message=message, help=help, severity="warning")
-
-
-def report(
-    problems: Problems,
-    place: int | Place,
-    raw: bytes,
-    path: tuple[str | int, ...],
-    *,
-    code: str,
-    message: str,
-    severity: Literal["error", "warning"] = "error",
-    help: str | None = None,
-) -> None:
-    """A problem with the value at `path` of a record that is valid JSON."""
-    text = raw.decode(errors="replace")
-    try:
-        offset = locate(text, path)
-    except (IndexError, ValueError, RecursionError):  # mended, or nested too deeply to be walked
-        offset = 0
-    found = problem_at(problems.file, place, text, offset, code=code, message=message, severity=severity, help=help)
-    if severity == "error":
-        problems.bad(found)
-    else:
-        problems.warn(found)
-
-
-def decode(place: int | Place, raw: bytes, problems: Problems, *, constants: bool = False) -> Any:
-    """The value of a record, or UNREAD where it is blank or was reported."""
-    try:
-        return decode_quickly(raw)
-    except REFUSED:
-        return decode_again(place, raw, problems, constants=constants)
-
-
-def decode_again(place: int | Place, raw: bytes, problems: Problems, *, constants: bool = False) -> Any:
-    """The careful second look at a record that the quick decoder refused."""
-    if not raw.strip():
-        return UNREAD
-    try:
-        text = decode_text(raw).rstrip("\r\n")
-        value, mended = decode_carefully(text, constants=constants)
-    except Fault as fault:
-        problems.bad(problem_at(problems.file, place, fault.text, fault.offset, code=fault.code, message=fault.message))
-        return UNREAD
-    if mended:
-        message = "half of a surrogate pair is not a character, and is read as U+FFFD"
-        offset = max(text.lower().find("\\ud"), 0)
-        problems.warn(
-            problem_at(problems.file, place, text, offset, code="lone-surrogate", message=message, severity="warning")
-        )
-    return value
-
-
-_NAMES = {"text": "text", "number": "a number", "list": "a list", "object": "an object", "boolean": "true or false"}
-
-
-def a_type(value: Any) -> str:
-    """The type of a value, as a message says it: `a list`."""
-    kind = json_type(value)
-    return _NAMES.get(kind, kind)
-
-
-def near(word: str, words: tuple[str, ...]) -> str | None:
-    """A line of help with the nearest of the known words, or all of them."""
-    match = get_close_matches(word, words, 1)
-    return f"did you mean `{match[0]}`?" if match else f"known: {', '.join(words)}"
-
-
-def records_of(
-    block: Block, problems: Problems, kept: Kept | None = None, *, constants: bool = False
-) -> Iterator[Record]:
-    """The records of a block that can be decoded. What is `kept` of them may still be JSON.
-
-    One at a time: what the one before was decoded to is mostly freed by then, and its memory at hand.
-    """
-    for raw, place in block:
-        try:
-            value = decode_quickly(raw) if kept is None else decode_sparsely(raw, kept)
-        except REFUSED:  # it is broken, or no object where some of it was to be kept
-            value = decode(place, raw, problems, constants=constants)
-            if value is UNREAD:
-                continue
-        yield Record(value, raw, place, problems)
-
-
-def assembly_notes(assembler: Assembler) -> list[str]:
-    count = assembler.unanswered
-    if not count:
-        return []
-    return ["1 request has no response" if count == 1 else f"{count} requests have no response"]
+def remember(recent: dict[str, Value], key: str, value: Value) -> None:
+    """Where there is too much of it, what was put in first is forgotten."""
+    recent[key] = value
+    if len(recent) > MOST:
+        del recent[next(iter(recent))]

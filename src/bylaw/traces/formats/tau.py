@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.traces.formats.chat.reader import ChatReader
-from bylaw.traces.formats.reader import Record, a_type
+from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.record import Record, a_type
 
 _TOLD = ("task_id", "trial", "reward")
 """kept with the session; `info` holds the benchmark's own expectations and is left out"""

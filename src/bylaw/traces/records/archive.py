@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from typing import IO
 
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.traces.records.files import Input
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.opening import Input
-from bylaw.traces.records.place import Place
-from bylaw.traces.records.problems import Problems
+from bylaw.traces.records.problems import Place, Problems
 
 MAGIC = b"PK\x03\x04"
 MAX_ENTRY = 256 << 20

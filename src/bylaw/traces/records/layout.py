@@ -12,23 +12,22 @@ from typing import Any
 
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.records.archive import MAGIC, archive_blocks
-from bylaw.traces.records.array import Elements, scan
-from bylaw.traces.records.compression import BrokenCompression
-from bylaw.traces.records.frames import frame_blocks, looks_framed
+from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
 from bylaw.traces.records.lines import (
     MAX_RECORD,
     Block,
     check_utf8,
     line_blocks,
+    looks_tabular,
+    table_blocks,
     too_long,
     valid_utf8,
     without_bom,
 )
-from bylaw.traces.records.opening import Input
-from bylaw.traces.records.place import Place
-from bylaw.traces.records.problems import Problems
-from bylaw.traces.records.table import looks_tabular, table_blocks
+from bylaw.traces.records.lists import Elements, scan
+from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.protobuf import frame_blocks, looks_framed
 
 _HEAD_LINES = 20
 _HEAD_SIZE = 1 << 20

@@ -10,19 +10,14 @@ from typing import Any
 
 from bylaw.model.events import Annotation, Event, Origin, ToolResult
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.prefix import cut_note
-from bylaw.traces.formats.chat.message import Misshapen, results_in, role_of, said, text_field
-from bylaw.traces.formats.claude_code.agents import Agents
-from bylaw.traces.formats.claude_code.branches import Branches, line_mark
-from bylaw.traces.formats.claude_code.companions import Companions, Part, part_of
-from bylaw.traces.formats.claude_code.folder import folder_of
-from bylaw.traces.formats.claude_code.outputs import Outputs
-from bylaw.traces.formats.claude_code.response import Pending, blocks_of
-from bylaw.traces.formats.claude_code.talk import Shared, Talk
-from bylaw.traces.formats.claude_code.wire import KEPT, SPOKEN, Line, line_of, lines_of
-from bylaw.traces.formats.reader import Opened, Record, a_type, assembly_notes
-from bylaw.traces.formats.recent import remember
-from bylaw.traces.formats.spans.times import moment
+from bylaw.traces.assembly.conversation import cut_note
+from bylaw.traces.formats.chat_message import Misshapen, results_in, role_of, said, text_field
+from bylaw.traces.formats.claude_code.agents import Agents, Pending, Shared, Talk, blocks_of
+from bylaw.traces.formats.claude_code.files import Companions, Outputs, Part, folder_of, part_of
+from bylaw.traces.formats.claude_code.lines import KEPT, SPOKEN, Branches, Line, line_mark, line_of, lines_of
+from bylaw.traces.formats.reader import remember
+from bylaw.traces.formats.record import Opened, Record, a_type, assembly_notes
+from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.records.lines import Block
 
 _SYNTHETIC = "<synthetic>"

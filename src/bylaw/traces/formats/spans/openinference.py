@@ -6,10 +6,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.traces.assembly.arguments import read_arguments
-from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.messages import chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
 
 KIND = "openinference.span.kind"

@@ -7,11 +7,10 @@ from typing import Any
 
 from bylaw.model.events import Event, Origin
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.formats.reader import assembly_notes
-from bylaw.traces.formats.spans.forest import MOST_HELD, Forest
+from bylaw.traces.formats.record import assembly_notes
+from bylaw.traces.formats.spans.session import Telling
 from bylaw.traces.formats.spans.span import Span
-from bylaw.traces.formats.spans.telling import Telling
-from bylaw.traces.formats.spans.tree import Tree
+from bylaw.traces.formats.spans.tree import MOST_HELD, Forest, Tree
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
-from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.formats.spans.messages import Asked
 
 
 class ModelCall(Struct, kw_only=True):

@@ -11,10 +11,9 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.traces.assembly.arguments import read_arguments
-from bylaw.traces.formats.spans.asked import Asked
+from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.formats.spans.attributes import first, text
-from bylaw.traces.formats.spans.messages import parsed
+from bylaw.traces.formats.spans.messages import Asked, parsed
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun, tokens
 
 OPERATION = "ai.operationId"

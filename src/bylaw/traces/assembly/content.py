@@ -1,0 +1,164 @@
+"""Arguments of a call, in whatever shape they were recorded. Nothing here can fail.
+
+What a model answered, as content blocks: the text in it and the calls it issued.
+
+The calls that a response's own content tells of.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from bylaw.model.events import Origin, ToolCall
+from bylaw.model.source import Locator
+from bylaw.traces.assembly.session_buffer import same_call
+from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly
+
+
+def read_arguments(recorded: Any) -> tuple[Any, str | None]:
+    """The parsed arguments, and the text they were recorded as where they were text.
+
+    Text that is JSON is parsed; text that is not leaves the arguments None. Any other value is taken as it is.
+    """
+    if not isinstance(recorded, str):
+        return recorded, None
+    try:
+        return decode_quickly(recorded), recorded
+    except REFUSED:
+        pass
+    try:
+        return decode_carefully(recorded)[0], recorded
+    except Fault:
+        return None, recorded
+
+
+CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
+"""a call the model issued, whoever ran it"""
+
+
+_TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
+"""blocks that are text under another name, by their type; one without a type that has text is text"""
+
+
+Content: TypeAlias = tuple[list[Any] | None, str | None, list[dict[str, Any]] | None]
+"""the blocks, their text joined by newlines, and those of them that are calls"""
+
+
+def read_content(content: list[Any] | str | None) -> Content:
+    """Recorded content, whether blocks, plain text or nothing at all. Runs once a turn."""
+    if not isinstance(content, list):
+        return (None, None, None) if content is None else ([{"type": "text", "text": content}], content, None)
+    if len(content) == 1 and type(block := content[0]) is dict and block.get("type") == "text":
+        text = block.get("text")
+        if type(text) is str:
+            return content, text, None
+    texts: list[str] = []
+    uses: list[dict[str, Any]] | None = None
+    for block in content:
+        if type(block) is not dict:
+            if type(block) is str:
+                texts.append(block)
+            continue
+        kind = block.get("type")
+        if kind == "text":
+            if type(text := block.get("text")) is str:
+                texts.append(text)
+        elif type(kind) is str and kind in CALL_BLOCKS:
+            uses = uses or []
+            uses.append(block)
+        elif (kind is None or type(kind) is str) and type(text := block.get(_TEXT_KEYS.get(kind, ""))) is str:
+            texts.append(text)
+    return content, texts[0] if len(texts) == 1 else "\n".join(texts), uses
+
+
+KNOWN = frozenset(
+    (*CALL_BLOCKS, "text", "thinking", "redacted_thinking", "reasoning", "refusal", "output_text", "image", "image_url",
+     "input_text", "input_audio", "audio", "document", "file", "compaction")
+)  # fmt: skip
+"""block types whose meaning is known; a result of a tool that the provider ran ends in `tool_result`"""
+
+
+def unread_kinds(content: list[Any] | None) -> list[str]:
+    """Types of blocks that nobody here knows: they may hold text or calls that rules cannot see."""
+    kinds: set[str] = set()
+    for block in content or ():
+        kind = block.get("type") if type(block) is dict else None
+        if kind is not None and (type(kind) is not str or kind not in KNOWN):
+            kinds.add(str(kind))
+    return sorted(kind for kind in kinds - KNOWN if not kind.endswith("tool_result")) if kinds else []
+
+
+_PLAIN_FIELDS = 4
+"""type, id, name, input"""
+
+
+class NamelessCall(ValueError):
+    """A call without the name of a tool."""
+
+    def __init__(self, block: dict[str, Any]) -> None:
+        super().__init__("this call has no `name`")
+        self.block = block
+
+
+def calls_in(
+    uses: list[dict[str, Any]],
+    origin: Origin,
+    turn: int,
+    at: str | float | None,
+    source: Locator | None,
+    read: list[tuple[Any, str | None]] | None = None,
+    places: list[Locator] | None = None,
+) -> tuple[tuple[ToolCall, ...], list[str]]:
+    """The calls in these blocks, and the ids that two different calls of this response share.
+
+    A block that repeats another in everything is the same call, told twice. Of two calls that share an id the second
+    gets one of its own. `read` holds the arguments of each block
+    where they are read already, `places` where each block stands if not all at `source`. Raises NamelessCall.
+    """
+    if not uses:
+        return (), []
+    group = turn if len(uses) > 1 else None
+    calls: dict[str, ToolCall] = {}
+    shared: list[str] = []
+    for number, block in enumerate(uses):
+        name = block.get("name")
+        if type(name) is not str:
+            raise NamelessCall(block)
+        recorded = block.get("id")
+        call_id = recorded if type(recorded) is str and recorded else _make_id(recorded, turn, len(calls))
+        arguments, raw = block.get("input"), None
+        if read is not None:
+            arguments, raw = read[number]
+        elif type(arguments) is not dict:
+            arguments, raw = read_arguments(arguments)
+        call = ToolCall(
+            origin=origin,
+            turn=turn,
+            at=at,
+            source=source if places is None else places[number],
+            name=name,
+            namespace=_namespace(block) if len(block) > _PLAIN_FIELDS else None,
+            call_id=call_id,
+            arguments=arguments,
+            raw_arguments=raw,
+            group=group,
+        )
+        if call_id not in calls:
+            calls[call_id] = call
+        elif not same_call(calls[call_id], call):
+            shared.append(call_id)
+            own = f"t{turn}.{len(calls)}"
+            calls[own] = replace(call, call_id=own)
+    return tuple(calls.values()), shared
+
+
+def _make_id(recorded: Any, turn: int, number: int) -> str:
+    return f"t{turn}.{number}" if recorded is None or recorded == "" else str(recorded)
+
+
+def _namespace(block: dict[str, Any]) -> str | None:
+    """The server or toolset a call goes to, under the names Anthropic uses."""
+    namespace = block.get("server_name", block.get("toolset_name"))
+    return namespace if isinstance(namespace, str) else None

@@ -1,0 +1,267 @@
+"""`.agentlog`: one content-addressed record a line, with a kind and a payload.
+
+Reads .agentlog records. `read` is the inner loop of `bylaw check`: a few microseconds a turn are all it may take.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bylaw.model.events import (
+    Annotation,
+    Deferred,
+    Event,
+    Origin,
+    Request,
+    Response,
+    SessionStart,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from bylaw.model.source import Locator
+from bylaw.traces.assembly.assembler import Assembler
+from bylaw.traces.assembly.content import NamelessCall, calls_in, read_arguments, read_content, unread_kinds
+from bylaw.traces.assembly.session_buffer import SHARED_ID, Lane
+from bylaw.traces.assembly.sessions import Survey, carries_history, sessions_of
+from bylaw.traces.assembly.usage import plain_usage, read_usage
+from bylaw.traces.formats.agentlog_records import (
+    KINDS,
+    LABELS,
+    NO_META,
+    CallRecord,
+    ChatRequest,
+    ChatResponse,
+    IdCheck,
+    Meta,
+    Metadata,
+    ResponsePayload,
+    ResultRecord,
+    decode_record,
+    messages_in,
+)
+from bylaw.traces.formats.record import assembly_notes, report, second_look
+from bylaw.traces.records.jsontext import REFUSED, decode_list
+from bylaw.traces.records.lines import Block
+from bylaw.traces.records.problems import Place, Problems, locator
+
+_MOST_ORIGINS = 4096
+_NOBODY = (None, None, None)
+UNKNOWN = Meta(session_id="")
+"""unlike the meta of any record that has been placed"""
+
+
+class AgentlogReader:
+    def __init__(self, problems: Problems, survey: Survey, *, verify_ids: bool = False) -> None:
+        self.header: dict[str, Any] = {}
+        self.complete = True
+        self._problems = problems
+        self._file = problems.file
+        self._assembler = Assembler(problems)
+        self._sessions = sessions_of(survey, self._assembler)
+        self._watch_history = self._sessions.watch_history
+        self._by_id = survey.first_session is not None
+        self._meta: Meta | None = UNKNOWN
+        self._lane = self._sessions.current
+        self._origin = self._lane.origin
+        self._ids = IdCheck(problems, every=verify_ids)
+        self._origins: dict[tuple[str | int | None, ...], Origin] = {}
+        self._headed = False
+
+    def read(self, block: Block) -> list[Event]:
+        ids = self._ids if self._ids.wanted else None
+        for line, place in block:
+            try:
+                record = decode_record(line)
+            except REFUSED:
+                again = second_look(place, line, self._problems, decode_record, KINDS)
+                if again is None:
+                    continue
+                record, line = again
+            if ids is not None and not ids.fine(place, line):
+                continue
+            kind = type(record)
+            if kind is ChatRequest:
+                self._request(record, line, place)
+            elif kind is ChatResponse:
+                self._response(record, line, place)
+            else:
+                self._rest(record, place)
+        return self._assembler.take()
+
+    def finish(self) -> list[Event]:
+        return self._assembler.take_all()
+
+    def notes(self) -> list[str]:
+        return [*self._sessions.notes(), *assembly_notes(self._assembler), *self._ids.notes()]
+
+    def _request(self, record: ChatRequest, line: bytes, place: int | Place) -> None:
+        payload, meta, record_id = record.payload, record.meta, record.id
+        messages, tools = payload.messages, payload.tools
+        sessions, assembler = self._sessions, self._assembler
+        if self._watch_history and carries_history(messages, line, messages_in) is False:
+            sessions.begin_afresh()
+        lane = self._lane
+        if lane is not sessions.current or meta != self._meta:
+            lane = self._find(meta, record.parent if self._by_id else None)
+        request = Request(
+            origin=self._origin,
+            turn=assembler.turns,
+            at=record.ts,
+            source=Locator(self._file, place) if type(place) is int else locator(self._file, place),
+            model=payload.model,
+            held_messages=None if messages is None else Deferred(messages_in, line),
+            params=payload.params,
+            held_tools=Deferred(decode_list, tools) if tools else None,
+            metadata=payload.metadata,
+        )
+        assembler.request(lane, record_id, request)
+
+    def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
+        payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
+        content, text, uses = read_content(payload.content)
+        if content and not (len(content) == 1 and text):
+            for kind in unread_kinds(content):
+                message = f"a block of type `{kind}` is kept, and no rule looks into it"
+                self._warn(place, line, ("payload", "content"), "unread-content", message)
+        assembler = self._assembler
+        lane, sessions = self._lane, self._sessions
+        if lane is not sessions.current or meta != self._meta or sessions.waiting:
+            lane = self._find(meta, parent)
+        origin = self._origin
+        source = Locator(self._file, place) if type(place) is int else locator(self._file, place)
+        turn = assembler.turns
+        calls: tuple[ToolCall, ...] = ()
+        if uses is not None:
+            try:
+                calls, shared = calls_in(uses, origin, turn, at, source)
+            except NamelessCall as call:
+                path = ("payload", "content", (content or []).index(call.block))
+                report(self._problems, place, line, path, code="wrong-type", message=str(call))
+                return
+            for call_id in shared:
+                self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
+        usage = plain_usage(payload.usage)
+        response = Response(
+            origin=origin,
+            turn=turn,
+            at=at,
+            source=source,
+            request=assembler.answered(lane, parent),
+            model=payload.model,
+            content=content,
+            text=text,
+            tool_calls=calls,
+            stop_reason=payload.stop_reason,
+            latency_ms=payload.latency_ms,
+            usage=self._usage(payload, line, place) if usage is None else usage,
+        )
+        assembler.response(lane, record.id, response)
+
+    def _usage(self, payload: ResponsePayload, line: bytes, place: int | Place) -> Usage | None:
+        usage, unread = read_usage(payload.usage, payload.model)
+        for message in unread:
+            self._warn(place, line, ("payload", "usage"), "bad-usage", message)
+        return usage
+
+    def _rest(self, record: Any, place: int | Place) -> None:
+        if type(record) is Metadata:
+            self._metadata(record, place)
+            return
+        lane = self._find(record.meta, record.parent)
+        self._sessions.saw(record.id)
+        if type(record) is CallRecord:
+            self._call(record, lane, place)
+        elif type(record) is ResultRecord:
+            self._result(record, lane, place)
+        else:
+            turn = None if lane.open else lane.turn
+            label, source = LABELS[type(record)], locator(self._file, place)
+            self._assembler.add(
+                Annotation(
+                    origin=self._origin, turn=turn, at=record.ts, source=source, label=label, data=record.payload
+                )
+            )
+
+    def _call(self, record: CallRecord, lane: Lane, place: int | Place) -> None:
+        payload = record.payload
+        arguments, raw = read_arguments(payload.arguments)
+        call = ToolCall(
+            origin=self._origin,
+            at=record.ts,
+            source=locator(self._file, place),
+            name=payload.tool_name,
+            call_id="" if payload.tool_call_id is None else str(payload.tool_call_id),
+            arguments=arguments,
+            raw_arguments=raw,
+        )
+        self._assembler.call(lane, record.parent, call)
+
+    def _result(self, record: ResultRecord, lane: Lane, place: int | Place) -> None:
+        payload = record.payload
+        result = ToolResult(
+            origin=self._origin,
+            at=record.ts,
+            source=locator(self._file, place),
+            call_id=None if payload.tool_call_id in (None, "") else str(payload.tool_call_id),
+            name=payload.tool_name,
+            content=payload.output,
+            is_error=payload.is_error,
+            latency_ms=payload.latency_ms,
+        )
+        self._assembler.result(lane, result)
+
+    def _metadata(self, record: Metadata, place: int | Place) -> None:
+        """The first is the header. One that begins a session is told with it, any other is kept as an annotation."""
+        payload, source = record.payload or {}, locator(self._file, place)
+        is_header, self._headed = not self._headed, True
+        if is_header:
+            self.header = payload
+        session = None if record.meta is None else record.meta.session
+        if session is not None and not self._by_id:
+            self._name_sessions(session)
+        begins = self._sessions.begins(session)
+        self._find(record.meta, record.parent if self._by_id else None)
+        self._sessions.saw(record.id)
+        if begins:
+            self._assembler.add(SessionStart(origin=self._origin, at=record.ts, source=source, metadata=payload))
+        elif not is_header:
+            self._assembler.add(
+                Annotation(origin=self._origin, at=record.ts, source=source, label="metadata", data=payload)
+            )
+
+    # Who a record belongs to
+
+    def _find(self, meta: Meta | None, parent: str | None) -> Lane:
+        """The lane of a record. It stays that of the records that follow, as long as their meta is the same."""
+        session = None if meta is None else meta.session
+        if session is not None and not self._by_id:
+            self._name_sessions(session)
+        lane = self._lane = self._sessions.find(session, parent)
+        # A record that names no session among others that do is placed by its parent, so the next one may differ.
+        self._meta = UNKNOWN if self._by_id and session is None else meta
+        self._origin = lane.origin if meta is None or meta == NO_META else self._shared_origin(lane, meta)
+        return lane
+
+    def _name_sessions(self, session: str) -> None:
+        """The first id of the file comes this late: from here on, ids tell sessions apart."""
+        self._sessions = self._sessions.by_id(session)
+        self._by_id, self._watch_history = True, False
+
+    def _shared_origin(self, lane: Lane, meta: Meta) -> Origin:
+        """The lane's own, unless the record says more about who it is from. Equal ones are shared."""
+        agent = meta.agent_id if meta.agent is None else meta.agent
+        who = (meta.run_id, meta.parent_run_id, agent)
+        if who == _NOBODY:
+            return lane.origin
+        key = (lane.origin.session, *who)
+        origin = self._origins.get(key)
+        if origin is None:
+            if len(self._origins) >= _MOST_ORIGINS:
+                self._origins.clear()
+            origin = Origin(lane.origin.session, *(None if part is None else str(part) for part in who))
+            self._origins[key] = origin
+        return origin
+
+    def _warn(self, place: int | Place, line: bytes, path: tuple[str | int, ...], code: str, message: str) -> None:
+        report(self._problems, place, line, path, code=code, message=message, severity="warning")

@@ -1,1 +1,0 @@
-"""`.agentlog`: one content-addressed record a line, with a kind and a payload."""

@@ -1,0 +1,293 @@
+r"""The records of an .agentlog file, typed, with nothing decoded that no rule looks at.
+
+Fields that no rule can reach (`version`, `system_fingerprint`, `stop_sequence`, `stream_timings`, …) are passed over on
+purpose; docs/reference/trace-format.md says so.
+
+Content hashes: a record's id is the SHA-256 of its payload in canonical JSON.
+
+Canonical as the format's own writer does it, which is not what its specification says: keys and strings in NFC, keys
+sorted by UTF-8 bytes, no spaces, whole numbers without a fraction, other floats at their shortest without an exponent,
+and \n \t \r \b \f for those control characters. Ids hashed with \u00xx for these, as specified, match too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from hashlib import sha256
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, MessageSkim, Seen, carries_history
+from bylaw.traces.formats.record import report
+from bylaw.traces.records.jsontext import REFUSED, decode_deferred
+from bylaw.traces.records.problems import Place, Problems
+
+
+class Meta(Struct, gc=False):
+    """The part of a record's `meta` that says who it belongs to. `trace_id` names a recording, not a session."""
+
+    session_id: str | int | None = None
+    session_tag: str | int | None = None
+    run_id: str | int | None = None
+    parent_run_id: str | int | None = None
+    agent: str | int | None = None
+    agent_id: str | int | None = None
+
+    @property
+    def session(self) -> str | None:
+        name = self.session_tag if self.session_id is None else self.session_id
+        return None if name is None else str(name)
+
+
+NO_META = Meta()
+
+
+class Envelope(Struct, tag_field="kind", gc=False):
+    id: str | None = None
+    ts: str | float | None = None
+    parent: str | None = None
+    meta: Meta | None = None
+
+
+class Metadata(Envelope, tag="metadata", gc=False):
+    payload: dict[str, Any] | None = None
+
+
+class RequestPayload(Struct, gc=False):
+    model: str | None = None
+    messages: list[MessageSkim] | None = None
+    """decoded as a whole only when a rule looks at them: see `messages_in`"""
+    params: dict[str, Any] | None = None
+    tools: Raw = Raw()
+    metadata: dict[str, Any] | None = None
+
+
+class ChatRequest(Envelope, tag="chat_request", kw_only=True, gc=False):
+    payload: RequestPayload
+
+
+class ResponsePayload(Struct, gc=False):
+    model: str | None = None
+    content: list[Any] | str | None = None
+    stop_reason: str | None = None
+    latency_ms: float | None = None
+    usage: Any = None
+
+
+class ChatResponse(Envelope, tag="chat_response", kw_only=True, gc=False):
+    payload: ResponsePayload
+
+
+class CallPayload(Struct, gc=False):
+    tool_name: str
+    tool_call_id: str | int | None = None
+    arguments: Any = None
+
+
+class CallRecord(Envelope, tag="tool_call", kw_only=True, gc=False):
+    payload: CallPayload
+
+
+class ResultPayload(Struct, gc=False):
+    tool_call_id: str | int | None = None
+    tool_name: str | None = None
+    output: Any = None
+    is_error: bool | None = None
+    latency_ms: float | None = None
+
+
+class ResultRecord(Envelope, tag="tool_result", kw_only=True, gc=False):
+    payload: ResultPayload
+
+
+class ErrorRecord(Envelope, tag="error", gc=False):
+    payload: Any = None
+
+
+class ReplaySummary(Envelope, tag="replay_summary", gc=False):
+    payload: Any = None
+
+
+class Chunk(Envelope, tag="chunk", gc=False):
+    payload: Any = None
+
+
+class HarnessEvent(Envelope, tag="harness_event", gc=False):
+    payload: Any = None
+
+
+class BlobRef(Envelope, tag="blob_ref", gc=False):
+    payload: Any = None
+
+
+Other: TypeAlias = ErrorRecord | ReplaySummary | Chunk | HarnessEvent | BlobRef
+Record: TypeAlias = Metadata | ChatRequest | ChatResponse | CallRecord | ResultRecord | Other
+LABELS: dict[type, str] = {
+    ErrorRecord: "error",
+    ReplaySummary: "replay_summary",
+    Chunk: "chunk",
+    HarnessEvent: "harness_event",
+    BlobRef: "blob_ref",
+}
+KINDS = ("metadata", "chat_request", "chat_response", "tool_call", "tool_result", *LABELS.values())
+
+decode_record = msgspec.json.Decoder(Record).decode
+
+
+class _WholePayload(Struct, gc=False):
+    messages: list[Any] | None = None
+
+
+class _WholeRequest(Struct):
+    payload: _WholePayload
+
+
+_decode_whole = msgspec.json.Decoder(_WholeRequest).decode
+
+
+def messages_in(line: bytes) -> list[Any] | None:
+    """The messages of a request's record, all of them decoded."""
+    try:
+        return _decode_whole(line).payload.messages
+    except REFUSED:
+        whole = decode_deferred(line)
+        messages: list[Any] = whole["payload"]["messages"]
+        return messages
+
+
+class _SkimmedPayload(Struct, gc=False):
+    messages: list[MessageSkim] | None = None
+
+
+class _Skimmed(Struct, gc=False):
+    """Just what tells sessions apart."""
+
+    kind: str | None = None
+    meta: Meta | None = None
+    payload: _SkimmedPayload | None = None
+
+
+_skim = msgspec.json.Decoder(_Skimmed).decode
+
+
+def look(line: bytes) -> Seen:
+    record = _skim(line)
+    kind, meta, payload = record.kind, record.meta, record.payload
+    if meta is not None and meta != NO_META and (session := meta.session) is not None:
+        return Seen(session=session)
+    if kind == "chat_request":
+        has_history = payload is not None and carries_history(payload.messages, line, messages_in)
+        return _HISTORY if has_history else NOTHING_SEEN
+    return _MARKER if kind == "metadata" else NOTHING_SEEN
+
+
+_HISTORY = Seen(carries_history=True)
+_MARKER = Seen(is_marker=True)
+HINTS = Hints(session=b'"session_', marker=b'"metadata"', request=b'"chat_request"', response=b'"chat_response"')
+
+
+IDS_VERIFIED = 200
+"""records that are verified where nobody asked: enough to notice, too few to slow a long file down"""
+PREFIX = "sha256:"
+_SHORT_ESCAPE = re.compile(rb'\\(["\\bfnrt])')
+_LONG = {b"b": rb"\u0008", b"f": rb"\u000c", b"n": rb"\u000a", b"r": rb"\u000d", b"t": rb"\u0009"}
+
+
+class _Hashed(Struct):
+    id: str | None = None
+    payload: Raw = Raw(b"null")
+
+
+def _number(text: str) -> Raw:
+    """A float as it is hashed: `1.0` as 1, `1e-7` as 0.0000001, `-0.0` as 0."""
+    number = float(text)
+    if number.is_integer() and abs(number) < 2**63:
+        return Raw(str(int(number)))
+    digits = repr(number)
+    return Raw(_without_exponent(digits) if "e" in digits else digits)
+
+
+def _without_exponent(digits: str) -> str:
+    mantissa, _, exponent = digits.partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    if int(exponent) > 0:
+        return sign + (whole + fraction).ljust(int(exponent) + 1, "0")
+    return f"{sign}0.{'0' * (-int(exponent) - 1)}{whole}{fraction}"
+
+
+_envelope = msgspec.json.Decoder(_Hashed).decode
+_payload = msgspec.json.Decoder(float_hook=_number).decode
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def matches(line: bytes) -> bool:
+    """Whether a record's id is the hash of its payload. A record without an id has nothing to match."""
+    record = _envelope(line)
+    if record.id is None:
+        return True
+    payload = _payload(record.payload)
+    text = _encode(payload)
+    if not text.isascii() and not unicodedata.is_normalized("NFC", text.decode()):
+        text = _encode(_composed(payload))
+    return record.id in (_hash(text), _hash(_SHORT_ESCAPE.sub(_lengthen, text)))
+
+
+def _hash(text: bytes) -> str:
+    return PREFIX + sha256(text).hexdigest()
+
+
+def _lengthen(escape: re.Match[bytes]) -> bytes:
+    return _LONG.get(escape[1], escape[0])
+
+
+def _composed(value: Any) -> Any:
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, list):
+        return [_composed(item) for item in value]
+    if isinstance(value, dict):
+        return {unicodedata.normalize("NFC", key): _composed(item) for key, item in value.items()}
+    return value
+
+
+class IdCheck:
+    """Verifies the ids of a file: all of them where that was asked for, else only the first."""
+
+    def __init__(self, problems: Problems, *, every: bool) -> None:
+        self._problems = problems
+        self._every = every
+        self._verified = 0
+        self._mismatches = 0
+        self.wanted = True
+
+    def fine(self, place: int | Place, line: bytes) -> bool:
+        """Whether the record may be read. A mismatch is only a warning where nobody asked."""
+        if not self.wanted:
+            return True
+        self._verified += 1
+        self.wanted = self._every or self._verified < IDS_VERIFIED
+        try:
+            if matches(line):
+                return True
+        except REFUSED:
+            pass  # numbers or nesting that no writer can have hashed
+        self._mismatches += 1
+        report(
+            self._problems,
+            place,
+            line,
+            ("id",),
+            code="id-mismatch",
+            message="the id is not the hash of the payload, so one of them was changed",
+            severity="error" if self._every else "warning",
+        )
+        return not self._every
+
+    def notes(self) -> list[str]:
+        if not self._mismatches or self.wanted:
+            return []
+        return [f"ids of the first {self._verified} records verified"]

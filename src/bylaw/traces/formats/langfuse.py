@@ -1,0 +1,270 @@
+"""Langfuse's observations: from its API (camelCase), or its blob export (snake_case, a trace's fields on each row).
+
+What an observation is about is its `type`: `generation`, `tool`, `agent` and so on.
+
+A plain `span` may have been a tool as well; nothing says so, hence it is none.
+
+Reads Langfuse's observations; the sessions of their traces, and scores, may stand in files beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from msgspec import UNSET
+
+from bylaw.model.events import Event, Usage
+from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.formats.chat_message import text_field
+from bylaw.traces.formats.langfuse_tables import all_beside, beside
+from bylaw.traces.formats.record import Opened, Record, a_type, is_file, records_beside, records_of
+from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, count_of, tokens
+from bylaw.traces.records.jsontext import Kept, decode_elements
+from bylaw.traces.records.lines import Block
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_SCORED = ("name", "value", "string_value", "data_type", "comment", "source", "observation_id")
+
+
+def snake(value: dict[str, Any]) -> dict[str, Any]:
+    return {_snake_key(key): item for key, item in value.items()}
+
+
+@lru_cache(maxsize=1000)
+def _snake_key(key: str) -> str:
+    return _CAPITAL.sub(r"_\1", key).lower()
+
+
+def span_of(row: dict[str, Any], record: Record) -> Span:
+    start, at = moment(row.get("start_time"))
+    end, ended_at = moment(row.get("end_time"))
+    if end is None and start is not None and (took := _seconds(row.get("latency"))) is not None:
+        end = ended_at = start + took
+    failed = str(row.get("level", "")).upper() == "ERROR"
+    span = Span(
+        id=text_field(row, "id") or "",
+        parent=text_field(row, "parent_observation_id"),
+        trace=text_field(row, "trace_id") or "",
+        name=text_field(row, "name") or "",
+        session=text_field(row, "session_id"),
+        start=start,
+        end=end,
+        at=at,
+        ended_at=ended_at,
+        error=(text_field(row, "status_message") or "error") if failed else None,
+        source=record.locator(),
+    )
+    kind = row["type"].lower()
+    if kind == "generation":
+        span.about = _model(row)
+    elif kind == "tool":
+        span.about = _tool(row, span)
+    elif kind == "agent":
+        span.about = AgentRun(name=span.name or None)
+    elif kind in ("guardrail", "evaluator"):
+        span.about = Mark(
+            label=kind, data={"input": parsed(decode_elements(row.get("input"))), "output": parsed(row.get("output"))}
+        )
+    return span
+
+
+def score_of(row: dict[str, Any], record: Record) -> Span:
+    """A score, which is told beside what it is about."""
+    start, at = moment(row.get("timestamp"))
+    return Span(
+        id=text_field(row, "id") or "",
+        parent=text_field(row, "observation_id"),
+        trace=text_field(row, "trace_id") or "",
+        session=text_field(row, "session_id"),
+        start=start,
+        at=at,
+        source=record.locator(),
+        about=Mark(label="score", data={key: row[key] for key in _SCORED if row.get(key) is not None}),
+    )
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        found = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+    except (ValueError, OverflowError):
+        return None
+    return found if 0 <= found < 1e9 else None
+
+
+def _model(row: dict[str, Any]) -> ModelCall:
+    asked, told = row.get("input"), parsed(row.get("output"))
+    if not isinstance(asked, str) or asked.lstrip()[:1] != "[":  # a list waits until somebody looks at it
+        asked = parsed(asked)
+    params = parsed(row.get("model_parameters"))
+    tools = asked.get("tools") if isinstance(asked, dict) else None
+    if isinstance(told, dict) and "role" not in told and "completion" in told:
+        told = told["completion"]
+    return ModelCall(
+        model=text_field(row, "model", "provided_model_name", "model_id"),
+        messages=None if asked is None else Asked(asked),
+        params=params if isinstance(params, dict) and params else None,
+        tools=tools if isinstance(tools, list) else None,
+        answer=merged(chat_messages(told, "assistant")),
+        usage=_usage(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
+    )
+
+
+def _usage(usage: Any, cost: Any) -> Usage | None:
+    """Its kinds of tokens are beside each other where its own total says so."""
+    if not isinstance(usage, dict):
+        return None
+    recorded = {**usage, "cost_details": cost} if isinstance(cost, dict) and cost else usage
+    counts = {key: found for key, value in usage.items() if (found := count_of(value)) is not None}
+    whole = _first(counts, "input", "prompt_tokens", "promptTokens")
+    out = _first(counts, "output", "completion_tokens", "completionTokens")
+    read = _first(counts, "cache_read_input_tokens", "input_cached_tokens", "input_cache_read")
+    written = _first(counts, "cache_creation_input_tokens", "input_cache_creation")
+    thought = _first(counts, "output_reasoning_tokens", "reasoning_tokens", "output_reasoning")
+    beside = (read or 0) + (written or 0)
+    if whole is not None and counts.get("total") == whole + (out or 0) + beside + (thought or 0):
+        whole, out = whole + beside, None if out is None else out + (thought or 0)
+    usages = tokens(recorded, input=whole, output=out, read=read, written=written, reasoning=thought)
+    total = _first(counts, "total", "totalTokens")
+    return Usage(recorded={**recorded, "total_tokens": total}) if usages is None and total is not None else usages
+
+
+def _first(counts: dict[str, int], *keys: str) -> int | None:
+    return next((counts[key] for key in keys if key in counts), None)
+
+
+def _tool(row: dict[str, Any], span: Span) -> ToolRun:
+    arguments, raw = read_arguments(decode_elements(row.get("input")))
+    output, metadata = row.get("output"), parsed(row.get("metadata"))
+    return ToolRun(
+        name=span.name,
+        call_id=text_field(metadata, "tool_call_id", "toolCallId") if isinstance(metadata, dict) else None,
+        arguments=arguments,
+        raw_arguments=raw,
+        result=UNSET if output is None else parsed(output),
+        is_error=True if span.error is not None else None,
+    )
+
+
+_TYPES = frozenset(
+    ("span", "generation", "event", "embedding", "agent", "tool", "chain", "retriever", "evaluator", "guardrail")
+)
+_TRACE = frozenset(("id", "timestamp", "session_id", "user_id", "release", "tags"))
+_SCORE = frozenset(("id", "trace_id", "timestamp", "value", "data_type"))
+
+
+def claims(value: Any) -> bool:
+    held = _held(value) if isinstance(value, dict) else value
+    if isinstance(held, list):
+        return bool(held) and (_is_observation(held[0]) or _is_row(held[0], _TRACE))
+    return _is_observation(value) or _is_row(value, _TRACE) or _is_row(value, _SCORE)
+
+
+def _held(row: dict[str, Any]) -> Any:
+    """What a page of the API, or a trace, has with it. A trace in a list has the ids of its observations alone."""
+    held = row.get("data", row.get("observations"))
+    return None if isinstance(held, list) and held and all(isinstance(one, str) for one in held) else held
+
+
+def _is_observation(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        return False
+    return value["type"].lower() in _TYPES and ("traceId" in value or "trace_id" in value)
+
+
+def _is_row(value: Any, wanted: frozenset[str]) -> bool:
+    return isinstance(value, dict) and "role" not in value and wanted <= snake(value).keys()
+
+
+_KEPT: Kept = {"input": None}
+
+
+class LangfuseReader(SpanReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened.problems)
+        self._path = opened.source.path
+        self._sessions: dict[str, str | None] = {}
+        """of each trace that is told of somewhere"""
+        self._traces: set[str] = set()
+        """those that have observations"""
+        self._others: Iterator[str] = iter(self._files())
+
+    def read_block(self, block: Block) -> None:
+        for record in records_of(block, self._problems, _KEPT):
+            value = record.value
+            if isinstance(value, dict) and not _is_observation(value):
+                self._row(record, value)
+                continue
+            listed = value if isinstance(value, list) else [value]
+            self._all(record, listed)
+
+    def finish(self) -> list[Event]:
+        path = None if self._path is None else beside(self._path, "scores")
+        for record in records_beside(path, self._problems) if path is not None and is_file(path) else ():
+            row = snake(record.value) if isinstance(record.value, dict) else {}
+            if text_field(row, "trace_id") in self._traces:
+                self._forest.add(score_of(row, record), len(record.raw))
+        return super().finish()
+
+    def notes(self) -> list[str]:
+        alone = self._sessions and not self._traces
+        return [*super().notes(), *(["these are traces without their observations"] if alone else ())]
+
+    def interpret(self, span: Span) -> None:
+        if span.session is None:
+            span.session = self._session_of(span.trace)
+
+    # Traces in other files
+
+    def _files(self) -> list[str]:
+        """Where the traces may stand, the likeliest first."""
+        first = None if self._path is None else beside(self._path, "traces")
+        if self._path is None or first is None:
+            return []
+        return [path for path in dict.fromkeys((first, *all_beside(self._path, "traces"))) if is_file(path)]
+
+    def _session_of(self, trace: str) -> str | None:
+        while trace not in self._sessions and (path := next(self._others, None)) is not None:
+            for record in records_beside(path, self._problems):
+                if isinstance(record.value, dict):
+                    self._know(snake(record.value))
+                else:
+                    record.bad("wrong-type", f"a trace is an object, not {a_type(record.value)}")
+        return self._sessions.get(trace)
+
+    def _know(self, row: dict[str, Any]) -> None:
+        trace = text_field(row, "id")
+        if trace is not None:
+            self._sessions[trace] = text_field(row, "session_id") or self._sessions.get(trace)
+
+    # Records
+
+    def _row(self, record: Record, value: dict[str, Any]) -> None:
+        """A page of the API, a trace with its observations or without, or a score."""
+        row = snake(value)
+        held = _held(row)
+        if _is_row(row, _SCORE):
+            self._forest.add(score_of(row, record), len(record.raw))
+            return
+        self._know(row)
+        if isinstance(held, list):
+            self._all(record, held)
+        elif text_field(row, "id") is None:
+            record.bad("wrong-type", "this is no observation and no trace")
+
+    def _all(self, record: Record, observations: list[Any]) -> None:
+        for one in observations:
+            if isinstance(one, dict) and (isinstance(one.get("observations"), list) or _is_row(one, _TRACE)):
+                self._row(record, one)
+            elif isinstance(one, dict) and _is_observation(one):
+                span = span_of(snake(one), record)
+                self._traces.add(span.trace)
+                self._forest.add(span, len(record.raw) // len(observations))
+            else:
+                what = f"not {a_type(one)}" if not isinstance(one, dict) else "with a `type` and a trace"
+                record.bad("wrong-type", f"an observation is an object, {what}")

@@ -1,0 +1,256 @@
+"""OpenTelemetry spans and logs as collectors write them: OTLP as JSON lines, or as length-prefixed protobuf.
+
+OTLP's JSON, typed: one object a line, its signal in `resourceSpans` or `resourceLogs`.
+
+Reads OTLP, whichever vocabulary its spans speak: OpenTelemetry's own for generative AI, or OpenInference's.
+
+Content stands on the spans, in their events, or in log records that name their span; log records alone will do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from bylaw.model.source import Locator
+from bylaw.traces.formats.record import report, second_look
+from bylaw.traces.formats.spans import genai, openinference, vercel
+from bylaw.traces.formats.spans.attributes import nanoseconds, text
+from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.span import Span
+from bylaw.traces.records.jsontext import REFUSED
+from bylaw.traces.records.lines import Block
+from bylaw.traces.records.problems import Place, placed
+
+
+class AnyValue(Struct, gc=False):
+    stringValue: str | None = None
+    intValue: str | int | None = None
+    boolValue: bool | None = None
+    doubleValue: float | str | None = None
+    arrayValue: ArrayValue | None = None
+    kvlistValue: KeyValues | None = None
+    bytesValue: str | None = None
+
+
+class ArrayValue(Struct, gc=False):
+    values: list[AnyValue] = []
+
+
+class KeyValue(Struct, gc=False):
+    key: str = ""
+    value: AnyValue | None = None
+
+
+class KeyValues(Struct, gc=False):
+    values: list[KeyValue] = []
+
+
+class SpanEvent(Struct, gc=False):
+    name: str = ""
+    attributes: list[KeyValue] = []
+
+
+class Status(Struct, gc=False):
+    code: int | str | None = None
+    message: str | None = None
+
+
+class WireSpan(Struct, gc=False):
+    traceId: str = ""
+    spanId: str = ""
+    parentSpanId: str | None = None
+    name: str = ""
+    startTimeUnixNano: str | int | None = None
+    endTimeUnixNano: str | int | None = None
+    attributes: list[KeyValue] = []
+    events: list[SpanEvent] = []
+    status: Status | None = None
+
+
+class LogRecord(Struct, gc=False):
+    traceId: str = ""
+    spanId: str = ""
+    timeUnixNano: str | int | None = None
+    observedTimeUnixNano: str | int | None = None
+    eventName: str = ""
+    attributes: list[KeyValue] = []
+    body: AnyValue | None = None
+
+
+class Resource(Struct, gc=False):
+    attributes: list[KeyValue] = []
+
+
+class ScopeSpans(Struct, gc=False):
+    spans: list[WireSpan] = []
+
+
+class ScopeLogs(Struct, gc=False):
+    logRecords: list[LogRecord] = []
+
+
+class ResourceSpans(Struct, gc=False):
+    resource: Resource | None = None
+    scopeSpans: list[ScopeSpans] = []
+    instrumentationLibrarySpans: list[ScopeSpans] = []
+    """what `scopeSpans` was called before"""
+
+
+class ResourceLogs(Struct, gc=False):
+    resource: Resource | None = None
+    scopeLogs: list[ScopeLogs] = []
+
+
+class Export(Struct, gc=False):
+    resourceSpans: list[ResourceSpans] = []
+    resourceLogs: list[ResourceLogs] = []
+
+
+decode_export = msgspec.json.Decoder(Export).decode
+_SIGNALS = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles"))
+_MOST_LEVELS = 100
+"""an attribute that is nested deeper than this is not looked into"""
+
+
+def is_foreign(raw: bytes) -> bool:
+    """Of a record that has neither spans nor logs: whether it is no OTLP. Metrics are, and so is an empty export."""
+    try:
+        signals = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.DecodeError:
+        return False
+    return bool(signals) and _SIGNALS.isdisjoint(signals)
+
+
+def plain(value: AnyValue | None, level: int = 0) -> Any:
+    """The value of an attribute. 64-bit numbers are recorded as text."""
+    if value is None or level > _MOST_LEVELS:
+        return None
+    if value.stringValue is not None:
+        return value.stringValue
+    if value.intValue is not None:
+        return _number(value.intValue)
+    if value.boolValue is not None:
+        return value.boolValue
+    if value.doubleValue is not None:
+        return value.doubleValue
+    if value.kvlistValue is not None:
+        return {item.key: plain(item.value, level + 1) for item in value.kvlistValue.values}
+    if value.arrayValue is not None:
+        return [plain(item, level + 1) for item in value.arrayValue.values]
+    return value.bytesValue
+
+
+def mapping(attributes: list[KeyValue]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in attributes:
+        value = item.value
+        text = None if value is None else value.stringValue
+        found[item.key] = plain(value) if text is None else text
+    return found
+
+
+def _number(value: str | int) -> Any:
+    if isinstance(value, int):
+        return value
+    digits = value.removeprefix("-")
+    return int(value) if digits.isascii() and digits.isdigit() and len(digits) < 20 else value
+
+
+KEEP_APART = "keep what other recorders wrote in a file of its own"
+
+
+def claims(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        isinstance(value.get(key), list) for key in ("resourceSpans", "resourceLogs")
+    )
+
+
+def interpret(span: Span) -> None:
+    """By whichever vocabulary the span speaks. Others than OpenTelemetry's may be mixed with it, and say more."""
+    if vercel.OPERATION in span.attributes and openinference.KIND not in span.attributes:
+        vercel.interpret(span)
+    elif openinference.KIND in span.attributes or not genai.interpret(span):
+        openinference.interpret(span)
+
+
+class OtlpReader(SpanReader):
+    def read_block(self, block: Block) -> None:
+        for raw, place in block:
+            try:
+                export = decode_export(raw)
+            except REFUSED:
+                again = second_look(place, raw, self._problems, decode_export, ())
+                if again is None:
+                    continue
+                export = again[0]
+            if not export.resourceSpans and not export.resourceLogs and is_foreign(raw):
+                report(self._problems, place, raw, (), code="unknown-kind", message="this is no OTLP", help=KEEP_APART)
+            self._add(export, place, len(raw))
+
+    def interpret(self, span: Span) -> None:
+        interpret(span)
+
+    def _add(self, export: Export, place: int | Place, size: int) -> None:
+        spans = [
+            span
+            for resource in export.resourceSpans
+            for scope in resource.scopeSpans + resource.instrumentationLibrarySpans
+            for span in scope.spans
+        ]
+        logs = [log for resource in export.resourceLogs for scope in resource.scopeLogs for log in scope.logRecords]
+        share = size // max(1, len(spans) + len(logs))
+        for span in spans:
+            self._forest.add(self._span(span, place), share)
+        for log in logs:
+            self._log(log, place, share)
+
+    def _span(self, wire: WireSpan, place: int | Place) -> Span:
+        attributes = mapping(wire.attributes)
+        start, end = nanoseconds(wire.startTimeUnixNano), nanoseconds(wire.endTimeUnixNano)
+        return Span(
+            id=wire.spanId,
+            parent=wire.parentSpanId or None,
+            trace=wire.traceId,
+            name=wire.name,
+            session=text(attributes, genai.SESSION, "session.id"),
+            start=start,
+            end=end,
+            at=start,
+            ended_at=end,
+            attributes=attributes,
+            events=[(event.name, mapping(event.attributes)) for event in wire.events],
+            error=_error(wire, attributes),
+            source=self._locator(place, wire.spanId),
+        )
+
+    def _log(self, wire: LogRecord, place: int | Place, size: int) -> None:
+        attributes = mapping(wire.attributes)
+        name = wire.eventName or text(attributes, "event.name") or ""
+        if name not in genai.EVENT_NAMES:
+            return
+        body = plain(wire.body)
+        at = nanoseconds(wire.timeUnixNano) or nanoseconds(wire.observedTimeUnixNano)
+        part = Span(
+            id=wire.spanId,
+            trace=wire.traceId,
+            session=text(attributes, genai.SESSION, "session.id"),
+            start=at,
+            at=at,
+            events=[(name, {**attributes, **body} if isinstance(body, dict) else attributes)],
+            source=self._locator(place, wire.spanId),
+        )
+        self._forest.add_event(part, size)
+
+    def _locator(self, place: int | Place, span: str) -> Locator:
+        return Locator(self._problems.file, placed(place).line, f"span {span}" if span else None)
+
+
+def _error(wire: WireSpan, attributes: dict[str, Any]) -> str | None:
+    status = wire.status
+    kind = text(attributes, "error.type")
+    if status is not None and status.code in (2, "STATUS_CODE_ERROR", "2"):
+        return status.message or kind or "error"
+    return kind

@@ -1,0 +1,151 @@
+"""Divide a JSON list into its elements without decoding them: by the decoder where it is small, else in pieces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+import msgspec
+
+from bylaw.traces.records.jsontext import REFUSED
+from bylaw.traces.records.lines import MAX_RECORD, too_long, without_bom
+from bylaw.traces.records.problems import Place, Problems, problem_at
+
+WHOLE = 32 << 20
+"""bytes up to which a list is held in memory and split by the decoder"""
+
+_TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_BRACKET = re.compile(rb'(?:[^\[\]{}"]++|' + _TEXT + rb")*+([\[\]{}])", re.DOTALL)
+_BRACKET_OR_COMMA = re.compile(rb'(?:[^\[\]{},"]++|' + _TEXT + rb")*+([\[\]{},])", re.DOTALL)
+_SEPARATOR = re.compile(rb"[ \t\r\n,]*")
+_BLANK = b" \t\r\n"
+_split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Elements:
+    """The elements of the list that a file holds, each with its place."""
+
+    def __init__(self, chunks: Iterator[bytes], problems: Problems) -> None:
+        self._chunks = without_bom(chunks)
+        self._problems = problems
+        self.streamed = False
+        """the list is too large to be held as a whole; known once the first element is there"""
+
+    def __iter__(self) -> Iterator[tuple[Place, bytes]]:
+        head = _take(self._chunks, WHOLE + 1)
+        self.streamed = len(head) > WHOLE
+        if not self.streamed:
+            try:
+                yield from _whole(head)
+                return
+            except REFUSED:
+                pass  # the scanner finds the elements before the fault, and the fault
+        yield from scan(chain([head], self._chunks), self._problems)
+
+
+def _whole(data: bytes) -> Iterator[tuple[Place, bytes]]:
+    pieces = _split(data)
+    cursor = _Cursor(data)
+    at = data.index(b"[") + 1
+    for index, piece in enumerate(pieces):
+        raw = bytes(piece)
+        at = _end_of_separator(data, at)
+        yield cursor.place(at, index), raw
+        at += len(raw)
+
+
+def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, bytes]]:
+    """The elements of a list of any size. Mismatched brackets inside of one are left for its decoder to find."""
+    cursor = _Cursor(b"")
+    at = start = depth = index = 0
+    while True:
+        match = (_BRACKET if depth > 1 else _BRACKET_OR_COMMA).match(cursor.data, at)
+        if match is None:
+            cursor.drop(start)
+            at, start = at - start, 0
+            # As much again as is held, so that looking twice at an unfinished text stays linear.
+            more = _take(chunks, max(1, len(cursor.data)))
+            if not more:
+                _bad(problems, cursor.place(len(cursor.data.rstrip(_BLANK))), "the list ends before it is closed")
+                return
+            if len(cursor.data) > MAX_RECORD:
+                place = cursor.place(_end_of_separator(cursor.data, 0), index)
+                problems.bad(too_long(problems.file, place, "element"))
+                return
+            cursor.data += more
+            continue
+        token, at = match[1], match.end()
+        if token in b"[{":
+            depth += 1
+            start = at if depth == 1 else start
+            continue
+        depth -= token in b"]}"
+        if depth > 1 or (depth == 1 and token != b","):
+            continue
+        raw = cursor.data[start : at - 1]
+        if raw.strip(_BLANK):
+            yield cursor.place(_end_of_separator(cursor.data, start), index), raw.strip(_BLANK)
+        elif token == b"," or index:
+            _bad(problems, cursor.place(at - 1), f"unexpected `{token.decode()}`")
+        start, index = at, index + 1
+        if depth == 0:
+            _expect_end(cursor, at, token, chunks, problems)
+            return
+
+
+class _Cursor:
+    """Counts lines and columns along data of which the front may be dropped."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._at = 0
+        self._line = self._column = 1
+
+    def drop(self, end: int) -> None:
+        self._advance(end)
+        self.data = self.data[end:]
+        self._at = 0
+
+    def place(self, at: int, index: int | None = None) -> Place:
+        self._advance(at)
+        return Place(self._line, self._column, None if index is None else f"[{index}]")
+
+    def _advance(self, at: int) -> None:
+        passed = self.data[self._at : at]
+        newlines = passed.count(b"\n")
+        if newlines:
+            self._line += newlines
+            self._column = 1
+            passed = passed[passed.rfind(b"\n") + 1 :]
+        self._column += len(passed) if passed.isascii() else len(passed.decode(errors="replace"))
+        self._at = at
+
+
+def _take(chunks: Iterator[bytes], size: int) -> bytes:
+    parts: list[bytes] = []
+    held = 0
+    for chunk in chunks:
+        parts.append(chunk)
+        held += len(chunk)
+        if held >= size:
+            break
+    return b"".join(parts)
+
+
+def _end_of_separator(data: bytes, at: int) -> int:
+    match = _SEPARATOR.match(data, at)
+    return match.end() if match else at
+
+
+def _expect_end(cursor: _Cursor, at: int, token: bytes, chunks: Iterator[bytes], problems: Problems) -> None:
+    if token != b"]":
+        _bad(problems, cursor.place(at - 1), "unexpected `}`")
+    rest = cursor.data[at:].lstrip(_BLANK)
+    at = len(cursor.data) - len(rest)
+    if rest or any(chunk.strip(_BLANK) for chunk in chunks):
+        _bad(problems, cursor.place(at), "the JSON ends before this")
+
+
+def _bad(problems: Problems, place: Place, message: str) -> None:
+    problems.bad(problem_at(problems.file, place, "", 0, code="bad-json", message=message))
