@@ -32,7 +32,7 @@ COMMANDS = {
     "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
     "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.command:command", "check rule files without running them"),
-    "record": LazyCommand("bylaw.record.command_line:command", "run a command and record what it asks its models"),
+    "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),
     "schema": LazyCommand("bylaw.lint.schema_command:command", "print the JSON Schema of the rule file, for editors"),
 }
 
@@ -86,7 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as problem:
+        if isinstance(problem, SystemExit) and not problem.code:
+            sys.exit(0)  # click answered a request for shell completion
         # whoever read our output went away (click exits with 1 then, which here means a tripped gate); leave nothing
         # for the interpreter to flush into the closed pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

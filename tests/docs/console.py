@@ -59,12 +59,12 @@ class Shell:
                 assert fits(printed, command.wanted), f"{where} printed\n{printed}\nwanted\n{command.wanted}"
 
     def _played(self, command: Command) -> str:
-        printed = tidy(self._output(_ID.sub(lambda found: self.ids.get(found[0], found[0]), command.text)))
+        printed = tidy(self.output(_ID.sub(lambda found: self.ids.get(found[0], found[0]), command.text)))
         self.ids |= zip(_ID.findall(command.wanted), _ID.findall(printed), strict=False)
         shown = {real: id for id, real in self.ids.items()}
         return _ID.sub(lambda found: shown.get(found[0], found[0]), printed)
 
-    def _output(self, command: str) -> str:
+    def output(self, command: str) -> str:
         name, *arguments = shlex.split(command, comments=True)
         if command == "echo $?":
             return f"{self.code}\n"
