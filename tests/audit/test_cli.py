@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 import bylaw
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.audit.support import RULES, Tampered, recorded
+from tests.support.command import run_bylaw
 
 
 @pytest.fixture
@@ -26,9 +25,8 @@ def path(tmp_path: Path) -> Path:
 
 def _run(path: Path, *arguments: str) -> tuple[int, str]:
     """Through a real process: what it exits with is the whole point."""
-    command = [sys.executable, "-m", "bylaw", "guard", "audit", arguments[0], "--store", str(path), *arguments[1:]]
     environment = {**os.environ, "NO_COLOR": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = run_bylaw(["guard", "audit", arguments[0], "--store", str(path), *arguments[1:]], env=environment)
     return done.returncode, done.stdout
 
 

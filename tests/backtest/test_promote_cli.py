@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import bylaw
+from tests.support.command import run_bylaw
 
 RULES = """\
 guard:
@@ -34,9 +33,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    command = [sys.executable, "-m", "bylaw", "guard", *arguments, "--store", "guard.db"]
     environment = {**os.environ, "NO_COLOR": "1"}
-    done = subprocess.run(command, cwd=folder, input="", capture_output=True, text=True, check=False, env=environment)
+    done = run_bylaw(["guard", *arguments, "--store", "guard.db"], cwd=folder, stdin="", env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
 

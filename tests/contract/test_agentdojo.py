@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.command import run_bylaw
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CONTRACT = EXAMPLES / "contracts" / "agentdojo.yaml"
@@ -26,14 +26,8 @@ pytestmark = [
 def _cells(agent: str, tmp_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
     text = CONTRACT.read_text().replace(":planned", f":{agent}").replace("../agents", str(EXAMPLES / "agents"))
     (tmp_path / "bylaw.yaml").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "bylaw", "contract", "run", "--format", "json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
+    done = run_bylaw(
+        ["contract", "run", "--format", "json"], cwd=tmp_path, timeout=600, env={**os.environ, "NO_COLOR": "1"}
     )
     report = json.loads(done.stdout)
     assert done.returncode in (0, 1), done.stderr

@@ -17,6 +17,7 @@ import yaml
 
 import bylaw
 from tests.contract.known_faults.support import free_port, wait_for
+from tests.support.command import run_bylaw
 
 AGENTS = """
 import time
@@ -105,15 +106,7 @@ def _write(folder: Path, agent: str, **agent_fields: Any) -> None:
 
 
 def _bylaw(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bylaw", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
-    )
+    return run_bylaw([*arguments], cwd=folder, timeout=120, env={**os.environ, "NO_COLOR": "1"})
 
 
 def _json(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:

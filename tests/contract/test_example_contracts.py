@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.contract.known_faults.support import free_port, order_service
+from tests.support.command import run_bylaw
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -35,13 +35,8 @@ def _run(folder: Path, name: str, agent: str) -> tuple[int, dict[str, Any]]:
     file = folder / f"{name}.yaml"
     other = folder / f"{name}-{agent}.yaml"
     other.write_text(file.read_text().replace("good:agent", f"{agent}:agent").replace(".py, good", f".py, {agent}"))
-    done = subprocess.run(
-        [sys.executable, "-m", "bylaw", "contract", "run", "-c", str(other), "--format", "json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "NO_COLOR": "1"},
+    done = run_bylaw(
+        ["contract", "run", "-c", str(other), "--format", "json"], timeout=120, env={**os.environ, "NO_COLOR": "1"}
     )
     assert done.stderr == ""
     report = json.loads(done.stdout)
@@ -77,11 +72,5 @@ def test_all_contracts_can_be_run() -> None:
     files = sorted((EXAMPLES / "contracts").glob("*.yaml"))
     assert len(files) >= 4
     for file in files:
-        done = subprocess.run(
-            [sys.executable, "-m", "bylaw", "contract", "validate", "-c", str(file)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = run_bylaw(["contract", "validate", "-c", str(file)], timeout=120)
         assert (done.returncode, done.stderr) == (0, "")

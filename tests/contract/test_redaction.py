@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from bylaw.model.trace import Trace
 from bylaw.rules import parse_rules
 from tests.contract.scripted import ScriptedAgent, contract, invariant, ran
 from tests.support.build import trace
+from tests.support.command import run_bylaw
 
 KEY = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e"
 PEM = f"-----BEGIN PRIVATE KEY-----\n{'QUJD' * 800}\n-----END PRIVATE KEY-----"
@@ -53,13 +52,10 @@ def _run(folder: Path, agent: str, *flags: str) -> tuple[str, str]:
         "golden_prompts": [f"Log in with {KEY}"],
     }
     (folder / "bylaw.yaml").write_text(yaml.safe_dump(file))
-    done = subprocess.run(
-        [sys.executable, "-m", "bylaw", "contract", "run", "--format", "json", "--traces", "kept", *flags],
+    done = run_bylaw(
+        ["contract", "run", "--format", "json", "--traces", "kept", *flags],
         cwd=folder,
-        capture_output=True,
-        text=True,
         timeout=120,
-        check=False,
         env={**os.environ, "NO_COLOR": "1"},
     )
     assert json.loads(done.stdout)["schema"] == "bylaw.contract/1"

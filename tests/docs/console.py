@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.docs.pages import Block
+from tests.support.command import run_bylaw
 
 SET_UP = ("git", "make", "pip", "pipx", "python3", "source", "uv", ".")
 _ID = re.compile(r"\breview-[0-9a-f]{16}\b|\b[0-9a-f]{12}-[0-9]+\b")
@@ -77,26 +76,19 @@ class Shell:
         return self._bylaw(arguments)
 
     def _bylaw(self, arguments: list[str]) -> str:
-        """Through a real process, so that the exit code and the order of the two streams are the real ones."""
+        """In a process of its own, so that the exit code and the order of the two streams are the real ones."""
         target, given = None, b""
         if ">" in arguments:
             *arguments, _, target = arguments
         if "<" in arguments:
             *arguments, _, source = arguments
             given = (self.folder / source).read_bytes()
-        done = subprocess.run(
-            [sys.executable, "-m", "bylaw", *arguments],
-            cwd=self.folder,
-            input=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if target is None else subprocess.PIPE,
-            check=False,
-        )
+        done = run_bylaw(arguments, cwd=self.folder, stdin=given, merge_streams=target is None)
         self.code = done.returncode
         if target is None:
-            return done.stdout.decode()
-        (self.folder / target).write_bytes(done.stdout)
-        return done.stderr.decode()
+            return done.stdout
+        (self.folder / target).write_text(done.stdout, "utf-8")
+        return done.stderr
 
 
 def commands(text: str) -> Iterator[Command]:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bylaw.contract.file.loader import parse_contract
+from bylaw.lint.files import SECTIONS
 from bylaw.lint.job import analyse
 from bylaw.model.condition import OPERATORS
 from bylaw.rules import parse_guard, parse_rules
@@ -94,7 +95,7 @@ def test_wrong_and_right(block: Block) -> None:
     """Of the files on a code's page the first has that problem, the others have none."""
     first = next(other for other in blocks(CODES) if other.heading == block.heading)
     format: Literal["json", "yaml"] = "json" if block.language == "json" else "yaml"
-    found = parse_rules(block.text, file=block.where, format=format, every_section=True)
+    found = parse_rules(block.text, file=block.where, format=format, sections=SECTIONS)
     findings = analyse(found.rules).findings if found.ok else []
     found_codes = {diagnostic.code for diagnostic in (*found.diagnostics, *findings)}
     assert block.heading in found_codes if block == first else not found_codes

@@ -14,6 +14,7 @@ import pytest
 
 import bylaw
 from tests.follow.receiver import receiving
+from tests.support.command import run_bylaw
 
 RULES = """\
 guard:
@@ -40,9 +41,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, code: int = 0, **environment: str) -> str:
-    command = [sys.executable, "-m", "bylaw", "guard", *arguments, "--store", "guard.db"]
-    done = subprocess.run(
-        command, check=False, cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
+    done = run_bylaw(
+        ["guard", *arguments, "--store", "guard.db"], cwd=folder, timeout=60, env={**os.environ, **environment}
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

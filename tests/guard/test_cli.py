@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
+from tests.support.command import run_bylaw
 
 RULES = [
     {"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause", "reason": "money"},
@@ -23,12 +22,9 @@ class Shell:
         (folder / "rules.json").write_text(json.dumps(RULES))
 
     def run(self, *arguments: str, given: Any = None) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "bylaw", "guard", *arguments, "--store", "guard.db"]
         text = "" if given is None else json.dumps(given)
         environment = {**os.environ, "NO_COLOR": "1"}
-        done = subprocess.run(
-            command, cwd=self._folder, input=text, capture_output=True, text=True, check=False, env=environment
-        )
+        done = run_bylaw(["guard", *arguments, "--store", "guard.db"], cwd=self._folder, stdin=text, env=environment)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr
 

@@ -27,6 +27,7 @@ from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.asking import ask, openai_client, read, responses
 from tests.record.server import TEXT, Server
+from tests.support.command import run_bylaw
 
 AGENT = """
 import sys
@@ -65,8 +66,7 @@ def test_what_is_made_of_it_is_only_for_its_owner_too(tmp_path: Path, server: Se
     with bylaw.record(path):
         ask(server.url, "openai", "one")
     bylaw.convert(path, tmp_path / "api.atif.json")
-    command = [sys.executable, "-m", "bylaw", "convert", str(path), str(tmp_path / "cli.atif.json")]
-    subprocess.run(command, check=True, capture_output=True)
+    run_bylaw(["convert", str(path), str(tmp_path / "cli.atif.json")])
     path.chmod(0o444)
     bylaw.convert(path, tmp_path / "open.atif.json")
     modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.glob("*.atif.json")}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import string
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
 from bylaw.text.redaction.secrets import SECRETS
 from tests.record.asking import MODEL, PROVIDERS, ask, openai_client
 from tests.record.server import CARD, KEY, Server
+from tests.support.command import run_bylaw
 
 HERE = Path(__file__).parent
 FOUND = {
@@ -311,13 +310,12 @@ rules:
   - {id: looks-first, kind: must_call_before, params: {first: find_order, second: refund}}
   - {id: short, kind: max_turns, params: {limit: 5}}
 """)
-    check = [sys.executable, "-m", "bylaw", "check", str(path), "--policy", str(rules), "--format", "json"]
     with bylaw.record(path):
         ask(server.url, "openai", "use the tool")
-    clean = json.loads(subprocess.run(check, capture_output=True, check=False).stdout)
+    clean = json.loads(run_bylaw(["check", str(path), "--policy", str(rules), "--format", "json"]).stdout)
     with bylaw.record(path):
         ask(server.url, "anthropic", "secret", streamed=True)
-    told = json.loads(subprocess.run(check, capture_output=True, check=False).stdout)
+    told = json.loads(run_bylaw(["check", str(path), "--policy", str(rules), "--format", "json"]).stdout)
     assert clean["exit_code"] == 0 and told["exit_code"] == 1
     (finding,) = [one for one in told["findings"] if one["outcome"] == "violated"]
     assert (finding["rule"], finding["turn"]) == ("no-card-is-repeated", 1)

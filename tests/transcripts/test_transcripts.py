@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.support.command import run_bylaw
 
 HERE = Path(__file__).parent
 DEMO = HERE.parent.parent / "src" / "bylaw" / "demo" / "files"
@@ -45,16 +46,7 @@ def _run(command: str, folder: Path, stdin: str | None) -> subprocess.CompletedP
     arguments = [part.replace("{demo}", str(DEMO)) for part in command.split()]
     assert arguments.pop(0) == "bylaw"
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "120"}
-    return subprocess.run(
-        [sys.executable, "-m", "bylaw", *arguments],
-        cwd=folder,
-        input=stdin or "",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environment,
-    )
+    return run_bylaw(arguments, cwd=folder, env=environment, stdin=stdin or "")
 
 
 def _compare(case: dict[str, Any], done: subprocess.CompletedProcess[str], printed: str) -> None:

@@ -17,6 +17,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.command import run_bylaw
+
 HERE = Path(__file__).parent
 AGENTS = HERE.parents[2] / "examples" / "agents"
 CALM = {"name": "calm"}
@@ -92,15 +94,7 @@ class Folder:
         return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stdout, done.stderr)
 
     def bylaw(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "bylaw", *arguments],
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={**os.environ, "NO_COLOR": "1"},
-        )
+        done = run_bylaw([*arguments], cwd=self.path, timeout=120, env={**os.environ, "NO_COLOR": "1"})
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
