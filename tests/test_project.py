@@ -69,3 +69,18 @@ def test_every_design_page_is_listed() -> None:
     folder = ROOT / "docs" / "design"
     pages = {page.name for page in folder.glob("*.md")} - {"README.md"}
     assert pages == set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "README.md").read_text()))
+
+
+def test_every_folder_of_tests_is_explained() -> None:
+    folder = ROOT / "tests"
+    folders = {path.name for path in folder.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert folders == set(re.findall(r"^\| `(\w+)/` \|", (folder / "README.md").read_text(), re.MULTILINE))
+
+
+def test_every_package_is_explained() -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "bylaw").glob("*/__init__.py")}
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("| package | holds |")[2].partition("\n\n")[0]
+    named = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if row else "")}
+    assert named == packages
+    layout = (ROOT / "docs" / "design" / "layout.md").read_text()
+    assert set(re.findall(r"^[├└]── (\w+)/", layout, re.MULTILINE)) == packages

@@ -1,22 +1,20 @@
-"""One backtest, one shadow report and one list of proposals, one golden file per renderer."""
+"""The reports of `bylaw guard backtest`, `guard shadow` and `guard propose`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 import bylaw
 from bylaw.guard.backtest.model import BacktestReport, Example, ShadowReport, ShadowTally
+from bylaw.guard.backtest.report import RENDERERS
 from bylaw.guard.backtest.report import json as backtest_json
-from bylaw.guard.backtest.report import markdown as backtest_markdown
 from bylaw.guard.backtest.report import terminal as backtest_terminal
 from bylaw.guard.proposals import report as proposals
-from bylaw.guard.proposals.model import ProposalReport
+from bylaw.guard.proposals.report import ProposalReport
 from tests.backtest.support import NO_RESULT, Session, trace
+from tests.golden.conftest import Golden
 
-HERE = Path(__file__).parent
 RULES = [
     {
         "id": "verified",
@@ -60,22 +58,18 @@ def _proposals() -> ProposalReport:
     return bylaw.propose(trace(*sessions))
 
 
-RENDERED = {
-    "backtest.terminal.txt": lambda: backtest_terminal.render_backtest(_backtest()),
-    "backtest.md": lambda: backtest_markdown.render_backtest(_backtest()),
-    "backtest.json": lambda: backtest_json.render_backtest(_backtest()),
-    "shadow.terminal.txt": lambda: backtest_terminal.render_shadow(_shadow()),
-    "shadow.json": lambda: backtest_json.render_shadow(_shadow()),
-    "proposals.terminal.txt": lambda: proposals.render_proposals(_proposals()),
-    "proposals.yaml": lambda: proposals.render_rule_file(_proposals()),
-    "proposals.json": lambda: backtest_json.render_proposals(_proposals()),
-}
+@pytest.mark.parametrize("format", RENDERERS)
+def test_backtest(format: str, golden: Golden) -> None:
+    golden("backtest", format, RENDERERS[format](_backtest()))
 
 
-@pytest.mark.parametrize("name", sorted(RENDERED))
-def test_golden(name: str, request: pytest.FixtureRequest) -> None:
-    rendered = RENDERED[name]()
-    path = HERE / name
-    if request.config.getoption("--update-golden"):
-        path.write_text(rendered, "utf-8")
-    assert rendered == path.read_text("utf-8")
+def test_shadow(golden: Golden) -> None:
+    golden("shadow", "terminal", backtest_terminal.render_shadow(_shadow()))
+    golden("shadow", "json", backtest_json.render_shadow(_shadow()))
+
+
+def test_proposals(golden: Golden) -> None:
+    report = _proposals()
+    golden("proposals", "terminal", proposals.render_proposals(report))
+    golden("proposals", "yaml", proposals.render_rule_file(report))
+    golden("proposals", "json", backtest_json.render_proposals(report))

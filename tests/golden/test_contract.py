@@ -1,30 +1,24 @@
-"""One contract report, one golden file per renderer. `pytest tests/golden --update-golden` rewrites them."""
+"""The reports of `bylaw contract run` and `bylaw ci`."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import click
 import pytest
 
-from bylaw.ci.job import combine, contract_part, failed_part
-from bylaw.ci.model import CiReport
-from bylaw.ci.report import json as ci_json
-from bylaw.ci.report import markdown as ci_markdown
-from bylaw.ci.report import terminal as ci_terminal
+from bylaw.ci.model import CiReport, combine, contract_part, failed_part
+from bylaw.ci.report import RENDERERS as CI_RENDERERS
 from bylaw.contract import model as checks
-from bylaw.contract.faults import ToolFault
+from bylaw.contract.faults.model import Injection, ToolFault
 from bylaw.contract.job import Options, run_contract
-from bylaw.contract.live_agent import Failure, Injection
-from bylaw.contract.report import json as contract_json
+from bylaw.contract.live_agent import Failure
+from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.report import markdown as contract_markdown
 from bylaw.contract.report import terminal as contract_terminal
 from bylaw.contract.report.wording import headline
 from bylaw.contract.results import ContractReport
 from bylaw.errors import ExitCode
 from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
-
-HERE = Path(__file__).parent
+from tests.golden.conftest import Golden
 
 
 def _script(prompt: str, injection: Injection) -> str | Failure:
@@ -65,23 +59,15 @@ def _ci() -> CiReport:
     return combine(parts, weights=weights, min_score=80.0, left_out=["check: no traces"])
 
 
-RENDERED = {
-    "contract.terminal.txt": lambda: contract_terminal.render_contract(_report()),
-    "contract.json": lambda: contract_json.render_contract(_report()),
-    "contract.md": lambda: contract_markdown.render_contract(_report()),
-    "ci.terminal.txt": lambda: ci_terminal.render_ci(_ci(), {"contract": "(its report)\n"}),
-    "ci.json": lambda: ci_json.render_ci(_ci(), {"contract": '{"job": "contract"}'}),
-    "ci.md": lambda: ci_markdown.render_ci(_ci(), {"contract": "(its report)\n"}),
-}
+@pytest.mark.parametrize("format", CONTRACT_RENDERERS)
+def test_contract(format: str, golden: Golden) -> None:
+    golden("contract", format, CONTRACT_RENDERERS[format](_report()))
 
 
-@pytest.mark.parametrize("name", sorted(RENDERED))
-def test_golden(name: str, request: pytest.FixtureRequest) -> None:
-    rendered = RENDERED[name]()
-    path = HERE / name
-    if request.config.getoption("--update-golden"):
-        path.write_text(rendered, "utf-8")
-    assert rendered == path.read_text("utf-8")
+@pytest.mark.parametrize("format", CI_RENDERERS)
+def test_ci(format: str, golden: Golden) -> None:
+    part = '{"job": "contract"}' if format == "json" else "(its report)\n"
+    golden("ci", format, CI_RENDERERS[format](_ci(), {"contract": part}))
 
 
 def test_a_wide_matrix_is_broken_into_blocks_that_fit() -> None:

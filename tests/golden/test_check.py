@@ -1,21 +1,17 @@
-"""One report, one golden file per renderer. `pytest tests/golden --update-golden` rewrites them; read the diff."""
+"""The report of `bylaw check`, and diagnostics."""
 
 from __future__ import annotations
 
-import io
-from pathlib import Path
-
 import pytest
 
-from bylaw.check.job import check
-from bylaw.check.report import json, markdown, terminal
+from bylaw.check.api import check
+from bylaw.check.report import RENDERERS
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import parse_rules
+from tests.golden.conftest import Golden
 from tests.support.build import trace
-
-HERE = Path(__file__).parent
 
 RULES = r"""
 rules:
@@ -46,29 +42,15 @@ def _report() -> CheckReport:
     return check([trace(TURNS, name="run.jsonl"), clean], parse_rules(RULES, file="bylaw.yaml").rules)
 
 
-def _json() -> str:
-    out = io.StringIO()
-    json.write_check(_report(), out)
-    return out.getvalue()
-
-
 def _diagnostics() -> tuple[Diagnostic, ...]:
     text = RULES.replace("must_call_before", "must_preceed").replace("severity: warning", "sevrity: warning")
     return parse_rules(text, file="bylaw.yaml").diagnostics
 
 
-RENDERED = {
-    "check.terminal.txt": lambda: terminal.render_check(_report()),
-    "check.json": _json,
-    "check.md": lambda: markdown.render_check(_report()),
-    "diagnostics.terminal.txt": lambda: render_diagnostics(_diagnostics()),
-}
+@pytest.mark.parametrize("format", RENDERERS)
+def test_check(format: str, golden: Golden) -> None:
+    golden("check", format, RENDERERS[format](_report()))
 
 
-@pytest.mark.parametrize("name", sorted(RENDERED))
-def test_golden(name: str, request: pytest.FixtureRequest) -> None:
-    rendered = RENDERED[name]()
-    path = HERE / name
-    if request.config.getoption("--update-golden"):
-        path.write_text(rendered, "utf-8")
-    assert rendered == path.read_text("utf-8")
+def test_diagnostics(golden: Golden) -> None:
+    golden("diagnostics", "terminal", render_diagnostics(_diagnostics()))
