@@ -25,12 +25,12 @@ from bylaw.model.temporal import (
     Says,
     StopsFor,
     Test,
+    TextHas,
     ToolIs,
     Unit,
     UserSays,
     Variable,
 )
-from bylaw.model.texts import TextHas
 from bylaw.model.values import json_equal, json_type
 
 if TYPE_CHECKING:

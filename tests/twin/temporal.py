@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from bylaw.engine.temporal.routing import can_skip
+from bylaw.engine.temporal.analysis import can_skip
 from bylaw.engine.temporal.shape import parts_of
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Response, ToolResult

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from bylaw.engine.compile import NOBODY, Program, Route, Routed
 from bylaw.engine.monitor import Found
-from bylaw.engine.outcomes import Outcomes, Tested, violation
-from bylaw.engine.scope import NOTHING_MOVED, ScopeState, Undo, Watch, move, take_back
+from bylaw.engine.scope import NOTHING_MOVED, Outcomes, ScopeState, Tested, Undo, Watch, move, take_back, violation
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.verdict import Outcome, Verdict
 

@@ -19,8 +19,8 @@ from bylaw.engine.monitor import (
     Ended,
     Monitor,
     Step,
+    mismatch_notes,
 )
-from bylaw.engine.notes import mismatch_notes
 from bylaw.model.condition import Condition
 from bylaw.model.events import Event, Response
 from bylaw.model.verdict import Outcome

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import re2
 
 from bylaw.model.demand import Calls, TextHas
+from bylaw.text.regex import Matches, compile_regex, compile_search
 
-Matches = Callable[[str], bool]
 Find = Callable[[str], tuple[int, int] | None]
 """text → start and end of the first match"""
 
@@ -57,54 +56,6 @@ def _regex_finder(probe: TextHas) -> Find:
         return None if match is None else match.span()
 
     return find
-
-
-def compile_regex(pattern: str, *, ignore_case: bool = False) -> re2._Regexp:
-    options = re2.Options()
-    options.log_errors = False
-    options.case_sensitive = not ignore_case
-    return re2.compile(pattern, options=options)
-
-
-def compile_search(pattern: str) -> Matches:
-    """Whether a text has a match of the regex in it. Where, nobody asks."""
-    search = _searcher(compile_regex(pattern))
-    return _compile_literal(pattern, search) or search
-
-
-def _searcher(regex: re2._Regexp) -> Matches:
-    """Below the layer that makes a match object, which takes six times as long as the search itself."""
-    match, anchor = getattr(regex, "_regexp", None), getattr(re2, "_Anchor", None)
-    if match is None or anchor is None:
-        return lambda text: regex.search(text) is not None
-    spans, unanchored = match.Match, anchor.UNANCHORED
-
-    def search(text: str) -> bool:
-        encoded = text.encode()
-        return spans(unanchored, encoded, 0, len(encoded))[0][0] >= 0  # type: ignore[no-any-return]
-
-    return search
-
-
-_LITERAL = re.compile(
-    r"""(?P<start>\^?)(?P<text>(?:[A-Za-z0-9 _@/:,;=<>!\#%&'"~`-]|\\[!-/:-@\[-^`{-~])*)(?P<end>\$?)""", re.ASCII
-)
-"""a pattern without any operator, but for an anchor at either end; RE2 takes punctuation after a backslash as it is"""
-
-
-def _compile_literal(pattern: str, search: Matches) -> Matches | None:
-    """`@corp\\.example$` asks how a text ends, which needs no automaton where there is nothing to decode."""
-    parsed = _LITERAL.fullmatch(pattern)
-    if parsed is None:
-        return None
-    literal = re.sub(r"\\(.)", r"\1", parsed["text"])
-    if parsed["start"] and parsed["end"]:
-        return lambda text: text == literal if text.isascii() else search(text)
-    if parsed["start"]:
-        return lambda text: text.startswith(literal) if text.isascii() else search(text)
-    if parsed["end"]:
-        return lambda text: text.endswith(literal) if text.isascii() else search(text)
-    return lambda text: literal in text if text.isascii() else search(text)
 
 
 def _glob_to_regex(glob: str) -> str:

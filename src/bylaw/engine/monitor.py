@@ -2,6 +2,8 @@
 
 A monitor is pure: `step(state, event)` returns the next state and what the event decided, `end(state, …)` what only the
 end decides. States are immutable and of a declared type, so they can be kept, compared, thrown away and written down.
+
+Remarks that travel with a verdict.
 """
 
 from __future__ import annotations
@@ -104,3 +106,10 @@ def unless_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
         return otherwise
     turns = "1 turn" if blind == 1 else f"{blind} turns"
     return Conclusion(Outcome.INCONCLUSIVE, reason=f"{what} not recorded in {turns}")
+
+
+def mismatch_notes(mismatches: int) -> tuple[str, ...]:
+    if not mismatches:
+        return ()
+    times = "1 comparison" if mismatches == 1 else f"{mismatches} comparisons"
+    return (f"{times} met a value of another type",)

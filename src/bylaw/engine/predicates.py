@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from bylaw.engine.matching import compile_search
 from bylaw.engine.values import UNREADABLE, Comparison, compile_test
 from bylaw.model.events import ToolCall
 from bylaw.model.predicate import (
@@ -19,6 +18,7 @@ from bylaw.model.predicate import (
     ToolIn,
     ToolMatches,
 )
+from bylaw.text.regex import compile_search
 
 Counts: TypeAlias = Sequence[int]
 """what each counter of the predicate shows, in the order of `counts`"""

@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from bylaw.engine.matching import compile_search
 from bylaw.model.values import json_equal, json_type
+from bylaw.text.regex import compile_search
 
 Comparison = Callable[[Any], bool | None]
 """recorded value → whether it compares so"""

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.output import Target, emit, opened, output_options
-from bylaw.report.problems import show_on_stderr
+from bylaw.report.command_line import output_options
+from bylaw.report.diagnostics import print_diagnostics
+from bylaw.report.output import Target, emit, open_target
 
 if TYPE_CHECKING:
     from bylaw.lint.job import Analysis
-    from bylaw.model.ruleset import RuleSet
+    from bylaw.model.rule import RuleSet
 
 FORMATS = ("terminal", "json", "markdown")
 
@@ -35,9 +36,9 @@ def command(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
     diagnostics = [*rules.diagnostics, *(analysis.findings if analysis else ())]
     errors = sum(diagnostic.is_error for diagnostic in diagnostics)
     code = ExitCode.BAD_INPUT if errors else ExitCode.OK
-    show_on_stderr(diagnostics)
+    print_diagnostics(diagnostics)
     for target in targets:
-        with opened(target) as out:
+        with open_target(target) as out:
             if target.format == "json":
                 fields: dict[str, Any] = {"diagnostics": [diagnostic_as_json(diagnostic) for diagnostic in diagnostics]}
                 fields |= {"guard": guarded, **_analysis_as_json(analysis)}

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from bylaw.ci.file import check_ci
 from bylaw.contract.file.loader import check_contract
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.ruleset import RuleSet
-from bylaw.rules.inputs import FilePath
+from bylaw.model.rule import RuleSet
+from bylaw.rules.files import FilePath
 from bylaw.rules.loader import SectionReader, read_rules
 
 SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci)

@@ -1,4 +1,6 @@
-"""The JSON Schema of the rule file, from the same declarations that read it, so that editors complete and check it.
+"""The JSON Schema of guard rules, from the same names that read them.
+
+The JSON Schema of the rule file, from the same declarations that read it, so that editors complete and check it.
 
 Written to `schema/rules.schema.json` by `python -m bylaw.lint.json_schema`.
 """
@@ -10,20 +12,145 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.contract.file.schema import contract_defs, contract_sections
-from bylaw.model.condition import OPERATORS
+from bylaw.model.condition import OPERATORS as CONDITION_OPERATORS
 from bylaw.rules.conditions import conditions_schema
-from bylaw.rules.guard.enforcement import ACTIONS
-from bylaw.rules.guard.schema import enforcement_properties, enforcement_together, guard_defs, guard_section
-from bylaw.rules.kind import Kind
-from bylaw.rules.kinds import KINDS
-from bylaw.rules.must import MUST_KINDS
-from bylaw.rules.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
-from bylaw.rules.params import Param
+from bylaw.rules.guard.predicates import BOUNDS, MEMBERSHIP, OPERATORS, OVER, PRESENCE, SECONDS
+from bylaw.rules.guard.section import MODES as EXECUTION_MODES
+from bylaw.rules.kinds import KINDS, Kind
+from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.policy import NOT_RUN, OTHERS, PLAIN_KEYS
-from bylaw.rules.rule_fields import SCOPES, SEVERITIES
-from bylaw.rules.schema_parts import closed_object, params_schema
-from bylaw.rules.temporal.events import event_schema
+from bylaw.rules.rule_fields import ACTIONS, MODES, SCOPES, SEVERITIES
+
+_GROUP = {"$ref": "#/$defs/predicates"}
+_NOT_BOTH: dict[str, Any] = {"not": {"required": ["mode", "shadow"]}}
+
+
+def guard_defs() -> dict[str, Any]:
+    return {"guard": _guard(), "guardRule": _guard_rule(), "predicates": _predicates(), "manifest": _manifest()}
+
+
+def guard_section() -> dict[str, Any]:
+    one = {"$ref": "#/$defs/guard"}
+    return {
+        "anyOf": [one, {"type": "array", "items": one}],
+        "description": "what decides the calls of an agent, or of several",
+    }
+
+
+def enforcement_properties() -> dict[str, Any]:
+    """What a behaviour rule may have too."""
+    return {
+        "then": {"enum": list(ACTIONS), "description": "what happens to a call that the rule is about"},
+        "reason": {**TEXT_SCHEMA, "description": "why; shown to whoever asks about the call"},
+        "mode": {"enum": list(MODES), "default": "enforce", "description": "`shadow` records and never acts"},
+        "shadow": {"type": "boolean", "default": False, "description": "the same as `mode: shadow`"},
+    }
+
+
+def enforcement_together(actions: list[str]) -> list[dict[str, Any]]:
+    """What a behaviour rule's keys demand of each other."""
+    return [
+        {"properties": {"then": {"enum": actions}}},
+        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow")}},
+        _NOT_BOTH,
+    ]
+
+
+def _guard() -> dict[str, Any]:
+    tool = {"type": "object", "anyOf": [{"required": ["id"]}, {"required": ["name"]}]}
+    properties = {
+        "agent": {**TEXT_SCHEMA, "description": "the agent it is for; any where it is left out"},
+        "mode": {
+            "enum": list(EXECUTION_MODES),
+            "default": "request",
+            "description": "whether somebody can be asked: in the mode `request` no rule may pause",
+        },
+        "tools": {
+            "type": "array",
+            "items": {"anyOf": [TEXT_SCHEMA, tool]},
+            "description": "the tools that may be called; every tool where it is left out",
+        },
+        "rules": {"type": "array", "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
+    }
+    return closed_object(properties, required=["rules"])
+
+
+def _guard_rule() -> dict[str, Any]:
+    properties = {
+        "id": {**TEXT_SCHEMA, "description": "the rule's own name"},
+        "when": {**_GROUP, "description": "which attempted calls it is about"},
+        **enforcement_properties(),
+        "inline": {
+            "type": "boolean",
+            "default": False,
+            "description": "whether window counters decide calls too, and not only alert",
+        },
+        "severity": {"$ref": "#/$defs/severity"},
+        "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
+        "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
+    }
+    return {**closed_object(properties, required=["id", "when", "then"]), "allOf": [_NOT_BOTH]}
+
+
+def _predicates() -> dict[str, Any]:
+    groups = {"type": "array", "items": _GROUP}
+    properties = {
+        "tool_name_in": {**TEXTS_SCHEMA, "description": "the tool is one of these"},
+        "tool_name_regex": {**TEXT_SCHEMA, "description": "the tool's name has a match of this pattern"},
+        **{key: _one_or_several(_argument(key)) for key in OPERATORS},
+        **{key: _one_or_several(_counter(key)) for key in OVER},
+        "all_of": {**groups, "description": "all of these hold"},
+        "any_of": {**groups, "description": "at least one of these holds"},
+        "not": {**_GROUP, "description": "this does not hold"},
+    }
+    return closed_object(properties, required=[])
+
+
+def _one_or_several(one: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [one, {"type": "array", "items": one}]}
+
+
+def _argument(key: str) -> dict[str, Any]:
+    path = {"path": {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `body.to`, `recipients.*`"}}
+    if key in PRESENCE:
+        return {"anyOf": [TEXT_SCHEMA, closed_object(path, required=["path"])]}
+    if key == "arg_regex":
+        return closed_object({**path, "pattern": TEXT_SCHEMA}, required=["path", "pattern"])
+    if key in MEMBERSHIP:
+        both = closed_object({**path, "values": {"type": "array"}, "value": {"type": "array"}}, required=["path"])
+        return {**both, "oneOf": [{"required": ["values"]}, {"required": ["value"]}]}
+    value = {"type": "number"} if key in BOUNDS else {}
+    return closed_object({**path, "value": value}, required=["path", "value"])
+
+
+def _counter(key: str) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "tool": {**TEXT_SCHEMA, "description": "count only this tool"},
+        "value": {"type": "integer", "minimum": 0, "description": "more attempts than this"},
+    }
+    if OVER[key] != "window":
+        return closed_object(properties, required=["value"])
+    seconds = {"type": "number", "exclusiveMinimum": 0, "description": "how far the window reaches back"}
+    window = closed_object({**properties, **dict.fromkeys(SECONDS, seconds)}, required=["value"])
+    return {**window, "oneOf": [{"required": [name]} for name in SECONDS]}
+
+
+def _manifest() -> dict[str, Any]:
+    version = {
+        "type": "object",
+        "properties": {
+            "anomalyControl": {"type": "boolean"},
+            "rules": {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
+        },
+    }
+    return {
+        "type": "object",
+        "description": "an agent manifest; what else it holds is not read",
+        "properties": {"versions": {"type": "array", "items": version}, "rules": False, "guard": False},
+        "required": ["versions"],
+    }
+
 
 SHIPPED = Path(__file__).parent / "schema" / "rules.schema.json"
 
@@ -41,8 +168,7 @@ def rule_file_schema() -> dict[str, Any]:
             **guard_defs(),
             **contract_defs(),
             "condition": _condition(),
-            "must": _must(),
-            "event": event_schema(),
+            **{name: schema for kind in KINDS.values() for name, schema in kind.definitions.items()},
             **{f"{name}.params": {**params_schema(kind.params), **kind.together} for name, kind in KINDS.items()},
         },
     }
@@ -107,7 +233,7 @@ def _condition() -> dict[str, Any]:
             "pattern": path_pattern(),
             "description": "a dotted path into the turn, such as `request.params.amount`",
         },
-        "op": {"enum": list(OPERATORS)},
+        "op": {"enum": list(CONDITION_OPERATORS)},
         "value": {"description": "what to compare with"},
     }
     return {
@@ -124,17 +250,6 @@ def _value_for(operators: list[str], value: dict[str, Any]) -> dict[str, Any]:
         "if": {"properties": {"op": {"enum": operators}}, "required": ["op"]},
         "then": {"properties": {"value": value}},
     }
-
-
-def _must() -> dict[str, Any]:
-    return {"oneOf": [_must_kind(kind, params) for kind, params in MUST_KINDS.items()]}
-
-
-def _must_kind(kind: str, params: tuple[Param, ...]) -> dict[str, Any]:
-    schema = params_schema(params)
-    schema["properties"] = {"kind": {"const": kind}, **schema["properties"]}
-    schema["required"] = ["kind", *schema["required"]]
-    return schema
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from bylaw.model.condition import Condition, Path
 from bylaw.model.predicate import Predicate
-from bylaw.model.temporal import Formula
-from bylaw.model.texts import TextHas
+from bylaw.model.temporal import Formula, TextHas
 
 # probes: what an operator looks at
 
@@ -103,6 +102,8 @@ class Temporal(Struct, frozen=True):
     formula: Formula
     over: Literal["events", "turns"] = "events"
     """what a position is"""
+    words: str = ""
+    """the rule as a sentence, where the user wrote no formula: messages then say this"""
 
 
 class Attempt(Struct, frozen=True):

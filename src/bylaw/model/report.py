@@ -58,6 +58,8 @@ class CheckReport(Struct, kw_only=True):
     traces: list[TraceSummary] = []
     findings: list[Finding] = []
     finding_count: int = 0
+    broken_traces: int = 0
+    """traces in which a rule was broken or could not be evaluated"""
     outcomes: OutcomeCounts
     by_rule: dict[str, OutcomeCounts] = {}
     """rule id → its outcomes over the traces"""

@@ -1,7 +1,11 @@
-"""A rule, with no dialect left in it."""
+"""A rule, with no dialect left in it.
+
+Rules as one or more files gave them, with what was found wrong on the way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -9,6 +13,7 @@ from msgspec import Struct
 
 from bylaw.model.condition import Condition
 from bylaw.model.demand import Demand
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Span
 
 
@@ -48,3 +53,22 @@ class Rule(Struct, frozen=True, kw_only=True):
     """the parameters as the kind read them, defaults filled in"""
     span: Span | None = None
     """where the rule stands in its file; None for a rule built in code"""
+
+
+class RuleSet(Struct, frozen=True):
+    rules: tuple[Rule, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """sorted by file, line, column; only warnings where the rules were loaded to be used"""
+    files: tuple[str, ...] = ()
+    """the names of the files read, in the order given"""
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    @property
+    def ok(self) -> bool:
+        """Whether no diagnostic is an error."""
+        return not any(diagnostic.is_error for diagnostic in self.diagnostics)

@@ -12,6 +12,8 @@
 
 Operators come in a shape for each arity: `Ahead` and `Back` look from one position along the trace, `Until` and its
 kin hold two formulas. What they mean is in `docs/reference/temporal.md`.
+
+A text that is looked for.
 """
 
 from __future__ import annotations
@@ -19,8 +21,6 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-
-from bylaw.model.texts import TextHas
 
 Unit: TypeAlias = Literal["events", "turns", "seconds"]
 
@@ -192,3 +192,11 @@ def children(formula: Formula) -> tuple[Formula, ...]:
             return left, right
         case _:
             return ()
+
+
+class TextHas(Struct, frozen=True):
+    """Text that contains this."""
+
+    text: str
+    regex: bool = False
+    ignore_case: bool = False

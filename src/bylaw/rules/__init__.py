@@ -6,9 +6,8 @@ decide calls. Everything wrong on the way goes to `Problems`, and only the
 loaders turn problems into an exception.
 """
 
-from bylaw.rules.guard.loader import load_guard, parse_guard
 from bylaw.rules.guard.manifest import dump_manifest
-from bylaw.rules.loader import load_rules, parse_rules, read_rules, source_line
+from bylaw.rules.loader import load_guard, load_rules, parse_guard, parse_rules, read_rules, source_line
 
 __all__ = [
     "dump_manifest",

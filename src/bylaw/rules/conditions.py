@@ -5,43 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.model.condition import OPERATORS, Condition, Operator, Path
-from bylaw.rules.fields import Fields
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.messages import did_you_mean, quote, synonyms
 from bylaw.rules.paths import BadPath, parse_path
-from bylaw.rules.problems import Problems
-from bylaw.rules.readers import read_json, read_text, report_wrong_type
-from bylaw.rules.words import did_you_mean, quote
+from bylaw.rules.readers import Fields, read_json, read_text, report_wrong_type
+from bylaw.rules.source import Problems
 
 _FORM = "write each condition as `{path: …, op: …, value: …}`"
 _ORDERING = frozenset({">", ">=", "<", "<="})
 _MEMBERSHIP = frozenset({"in", "not_in"})
-_OPERATOR_WORDS: dict[str, str] = {
-    "=": "==",
-    "===": "==",
-    "eq": "==",
-    "equals": "==",
-    "is": "==",
-    "!==": "!=",
-    "<>": "!=",
-    "ne": "!=",
-    "neq": "!=",
-    "not": "!=",
-    "is_not": "!=",
-    "gt": ">",
-    "gte": ">=",
-    "ge": ">=",
-    "=>": ">=",
-    "≥": ">=",
-    "lt": "<",
-    "lte": "<=",
-    "le": "<=",
-    "=<": "<=",
-    "≤": "<=",
-    "one_of": "in",
-    "nin": "not_in",
-    "includes": "contains",
-    "has": "contains",
-}
+_OPERATOR_SYNONYMS = synonyms(
+    {
+        "==": "= === eq equals is",
+        "!=": "!== <> ne neq not is_not",
+        ">": "gt",
+        ">=": "gte ge => ≥",
+        "<": "lt",
+        "<=": "lte le =< ≤",
+        "in": "one_of",
+        "not_in": "nin",
+        "contains": "includes has",
+    }
+)
 
 
 def read_conditions(node: Node, name: str, problems: Problems) -> tuple[Condition, ...] | None:
@@ -83,7 +68,7 @@ def _read_condition(node: Node, problems: Problems) -> Condition | None:
         return None
     fields = Fields(node, problems, what="a condition")
     path_node, op_node, value_node = fields.require("path"), fields.require("op"), fields.require("value")
-    fields.finish(synonyms=_KEY_WORDS)
+    fields.finish(synonyms=_KEY_SYNONYMS)
     path = read_path(path_node, "path", problems) if path_node else None
     op = _read_operator(op_node, problems) if op_node else None
     if path is None or op is None or value_node is None or not _value_fits(op, value_node, problems):
@@ -91,7 +76,13 @@ def _read_condition(node: Node, problems: Problems) -> Condition | None:
     return Condition(path=path, op=op, value=read_json(value_node, problems), span=node.head)
 
 
-_KEY_WORDS = {"field": "path", "operator": "op", "comparison": "op", "val": "value", "values": "value"}
+_KEY_SYNONYMS = synonyms(
+    {
+        "path": "field",
+        "op": "operator comparison",
+        "value": "val values",
+    }
+)
 
 
 def _read_operator(node: Node, problems: Problems) -> Operator | None:
@@ -113,7 +104,7 @@ def _read_operator(node: Node, problems: Problems) -> Operator | None:
         code="unknown-operator",
         message=f"unknown operator {quote(text)}",
         at=node,
-        help=did_you_mean(text, OPERATORS, _OPERATOR_WORDS),
+        help=did_you_mean(text, OPERATORS, _OPERATOR_SYNONYMS),
     )
     return None
 

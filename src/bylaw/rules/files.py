@@ -1,14 +1,26 @@
-"""Files of the user's as text: bounded in size, UTF-8, and never an exception but a diagnostic."""
+"""What a caller hands in: paths of files, or the content of one as Python values.
+
+A file is read as UTF-8 text of bounded size. What is wrong with it is a diagnostic.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.rules.located import MAX_BYTES, Located
+from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, Located
 from bylaw.rules.source import Source
+
+FilePath: TypeAlias = str | os.PathLike[str]
+Format: TypeAlias = Literal["yaml", "json"]
+
+IN_CODE = "<rules>"
+"""the file name of rules built in code, in diagnostics"""
 
 
 class NotRead(Exception):
@@ -70,3 +82,36 @@ _HELP = {
     "no-such-file": "check the path; it is taken relative to the current folder",
     "too-large": "split the rules into several files",
 }
+
+
+def is_in_code(source: Any) -> bool:
+    if isinstance(source, Mapping):
+        return True
+    return not isinstance(source, str | os.PathLike) and all(isinstance(item, Mapping) for item in source)
+
+
+def paths_in(source: Any, caller: str) -> list[FilePath]:
+    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    for path in paths:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"{caller} takes paths or mappings, not source={path!r}")
+    return paths
+
+
+def format_of(file: str) -> Format:
+    return "json" if file.lower().endswith(".json") else "yaml"
+
+
+def as_text(values: Any) -> str | Diagnostic:
+    """As JSON text, so that problems have a line to show; or why that cannot be."""
+    try:
+        return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return _not_json(error)
+
+
+def _not_json(error: Exception) -> Diagnostic:
+    reason = f"nested more than {MAX_DEPTH} levels deep" if isinstance(error, RecursionError) else str(error)
+    reason = reason[:1].lower() + reason[1:]
+    help = "use text, numbers, true, false, None, lists and mappings"
+    return Diagnostic(code="wrong-type", message=f"not JSON values: {reason}", file=IN_CODE, help=help)

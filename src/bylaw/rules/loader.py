@@ -1,29 +1,42 @@
-"""Files, texts and Python values → a RuleSet. The one place where problems become an exception."""
+"""Files, texts and Python values → a RuleSet for `bylaw check`, or a GuardSet for `bylaw guard`.
+
+`load_…` raises InputError with every problem found; `parse_…` and `read_rules` return the usable rules and the
+problems.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.rule import Rule
-from bylaw.model.ruleset import RuleSet
+from bylaw.model.guard_policy import GuardPolicy, GuardRule, GuardSet
+from bylaw.model.rule import Rule, RuleSet
 from bylaw.model.source import Span
-from bylaw.rules.documents import Format, parse_documents
-from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.inputs import IN_CODE, FilePath, as_text, format_of, is_in_code, paths_in
-from bylaw.rules.located import Node
+from bylaw.rules.files import (
+    IN_CODE,
+    FilePath,
+    Format,
+    NotRead,
+    as_text,
+    format_of,
+    is_in_code,
+    paths_in,
+    read_text_file,
+)
+from bylaw.rules.guard.manifest import may_be_one_of_several
+from bylaw.rules.located import MAX_BYTES, Located, Node, ScalarNode
 from bylaw.rules.params import Context
-from bylaw.rules.policy import read_policy
-from bylaw.rules.problems import Problems, Unreadable
+from bylaw.rules.policy import read_guard_policies, read_policy
 from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Source
+from bylaw.rules.source import Problems, Source, Unreadable
 
 SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Context], None]
 """reads a section beside the rules and reports its problems: documents, the rules that can be used, all ids, context"""
@@ -31,40 +44,44 @@ SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Contex
 Rules: TypeAlias = "str | os.PathLike[str] | RuleSet | Sequence[Rule]"
 """what a caller may pass as rules: the path of a rule file, what `load_rules` returned, or the rules themselves"""
 
+_Input: TypeAlias = FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+_Set = TypeVar("_Set", RuleSet, GuardSet)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
 
 def as_rules(rules: Rules) -> Sequence[Rule]:
     if isinstance(rules, RuleSet):
         return rules.rules
-    if isinstance(rules, (str, os.PathLike)):
-        return load_rules(rules).rules
-    return rules
+    return load_rules(rules).rules if isinstance(rules, (str, os.PathLike)) else rules
 
 
-def load_rules(source: FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> RuleSet:
+def load_rules(source: _Input) -> RuleSet:
     """The rules of a file, of several files together, or built in code; InputError with every problem found.
 
     Rules built in code are what a rule file would hold as JSON: a list of mappings, or a mapping with `rules`.
     """
-    found = _load_values(source) if is_in_code(source) else _load_files(paths_in(source, "load_rules"))
-    if not found.ok:
-        raise InputError(found.diagnostics)
-    return found
+    if is_in_code(source):
+        found = _load_values(source, parse_rules, RuleSet)
+        found = replace(found, rules=tuple(replace(rule, span=None) for rule in found.rules))
+    else:
+        found = read_rules(paths_in(source, "load_rules"))
+    return _usable(found)
 
 
 def read_rules(paths: Iterable[FilePath], *, sections: Sequence[SectionReader] = ()) -> RuleSet:
-    """The usable rules of these files together, and every problem in them. Never raises for what the files hold.
+    """The usable rules of these files together, and every problem in them. Does not raise for their content.
 
     `sections` read the other sections of each file, such as a contract, and report what is wrong with them.
     """
-    return _load_files(list(paths), sections)
+    ids: Ids = {}
 
+    def parse(text: str, **options: Any) -> RuleSet:
+        return parse_rules(text, ids=ids, sections=sections, **options)
 
-def source_line(span: Span) -> str | None:
-    """The line of a rule file that a span starts on, or as much of it as can be shown."""
-    try:
-        return Source(span.file, read_text_file(Path(span.file), span.file)).excerpt(span)[0]
-    except (NotRead, IndexError):
-        return None
+    return _join([_load_file(path, parse, RuleSet) for path in paths], RuleSet)
 
 
 def parse_rules(
@@ -76,50 +93,151 @@ def parse_rules(
     ids: Ids | None = None,
     sections: Sequence[SectionReader] = (),
 ) -> RuleSet:
-    """The usable rules of a text, and every problem in it. Never raises for what the text holds.
+    """The usable rules of a text, and every problem in it. Does not raise for its content.
 
     `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before.
     `sections` read what else the file holds.
     """
-    source = Source(file, text)
-    problems = Problems(source)
     rules: list[Rule] = []
+    seen: Ids = {} if ids is None else ids
+
+    def read(documents: Sequence[Node], context: Context) -> None:
+        rules.extend(read_policy(documents, context, seen))
+        for read_section in sections:
+            read_section(documents, rules, seen, context)
+
+    problems = _parse(text, file, format, base, read, every_section=bool(sections))
+    return RuleSet(tuple(rules), problems, (file,))
+
+
+def source_line(span: Span) -> str | None:
+    """The line of a rule file that a span starts on, or as much of it as can be shown."""
+    try:
+        return Source(span.file, read_text_file(Path(span.file), span.file)).excerpt(span)[0]
+    except (NotRead, IndexError):
+        return None
+
+
+# -- guards -----------------------------------------------------------------------------------------------------------
+
+
+def load_guard(source: _Input) -> GuardSet:
+    """The guards of a file, of several files, or built in code; InputError with every problem found.
+
+    A file is a `bylaw.yaml` with `guard:`, a list of rules, or an agent manifest.
+    """
+    if is_in_code(source):
+        found = _load_values(source, parse_guard, GuardSet)
+        found = replace(found, policies=tuple(map(_without_spans, found.policies)))
+    else:
+        paths = paths_in(source, "load_guard")
+        found = _join([_load_file(path, parse_guard, GuardSet) for path in paths], GuardSet)
+    return _usable(found)
+
+
+def parse_guard(text: str, *, file: str = "<text>", format: Format = "yaml", base: FilePath | None = None) -> GuardSet:
+    """The guards of a text with their usable rules, and every problem in it. Does not raise for its content.
+
+    `base` is the folder that `schema_path` is relative to.
+    """
+    policies: list[GuardPolicy] = []
+
+    def read(documents: Sequence[Node], context: Context) -> None:
+        policies.extend(read_guard_policies(documents, context))
+
+    problems = _parse(text, file, format, base, read)
+    return GuardSet(tuple(policies), problems, (file,))
+
+
+def _without_spans(policy: GuardPolicy) -> GuardPolicy:
+    def without_span(rule: GuardRule) -> GuardRule:
+        return replace(rule, rule=replace(rule.rule, span=None))
+
+    return replace(policy, rules=tuple(map(without_span, policy.rules)))
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+def _parse(
+    text: str,
+    file: str,
+    format: Format,
+    base: FilePath | None,
+    read: Callable[[Sequence[Node], Context], None],
+    *,
+    every_section: bool = False,
+) -> tuple[Diagnostic, ...]:
+    problems = Problems(Source(file, text))
     with contextlib.suppress(Unreadable):
-        if documents := parse_documents(source, problems, format):
-            context = Context(problems, Path(base) if base is not None else Path(), every_section=bool(sections))
-            seen: Ids = {} if ids is None else ids
-            rules = read_policy(documents, context, seen)
-            for read_section in sections:
-                read_section(documents, rules, seen, context)
-    return RuleSet(tuple(rules), problems.all, (file,))
+        if documents := parse_documents(problems.source, problems, format):
+            read(documents, Context(problems, Path() if base is None else Path(base), every_section=every_section))
+    return problems.all
 
 
-def _load_files(paths: Sequence[FilePath], sections: Sequence[SectionReader] = ()) -> RuleSet:
-    ids: Ids = {}
-    return _join([_load_file(path, ids, sections) for path in paths])
+def parse_documents(source: Source, problems: Problems, format: Format) -> list[Node]:
+    """The trees of the text's documents; none where the text cannot be used, which is then reported.
+
+    Only agent manifests may be several in one file.
+    """
+    if len(source.text) > MAX_BYTES:
+        message = f"the text is longer than {MAX_BYTES:,} characters"
+        problems.error(code="too-large", message=message, at=Located(source, 0, 1))
+        return []
+    if half := _SURROGATE.search(source.text):
+        message = "the text holds half of a surrogate pair"
+        problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
+        return []
+    roots = _parse_json(source, problems) if format == "json" else _parse_yaml(source, problems)
+    if all(_is_blank(root) for root in roots) and (roots or not problems.all):
+        help = "write a list of rules under `rules:`"
+        problems.error(code="empty-file", message="the file is empty", at=Located(source, 0, 0), help=help)
+        return []
+    return [root for root in roots if not _is_blank(root)]
 
 
-def _load_file(path: FilePath, ids: Ids, sections: Sequence[SectionReader]) -> RuleSet:
+def _parse_json(source: Source, problems: Problems) -> list[Node]:
+    from bylaw.rules.located_json import parse_json
+
+    root = parse_json(source, problems)
+    return [] if root is None else [root]
+
+
+def _parse_yaml(source: Source, problems: Problems) -> list[Node]:
+    from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
+
+    return parse_yaml_documents(source, problems, may_be_one_of_several)
+
+
+def _is_blank(root: Node) -> bool:
+    return isinstance(root, ScalarNode) and root.value is None and root.start == root.end
+
+
+def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -> _Set:
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
     except NotRead as not_read:
-        return RuleSet((), (not_read.diagnostic,), (file,))
-    base = Path(file).parent
-    return parse_rules(text, file=file, format=format_of(file), base=base, ids=ids, sections=sections)
+        return result((), (not_read.diagnostic,), (file,))
+    return parse(text, file=file, format=format_of(file), base=Path(file).parent)
 
 
-def _load_values(values: Any) -> RuleSet:
-    """The rules themselves stand in no file."""
+def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) -> _Set:
     text = as_text(values)
     if isinstance(text, Diagnostic):
-        return RuleSet((), (text,), (IN_CODE,))
-    found = parse_rules(text, file=IN_CODE, format="json")
-    rules = tuple(replace(rule, span=None) for rule in found.rules)
-    return RuleSet(rules, found.diagnostics, found.files)
+        return result((), (text,), (IN_CODE,))
+    return parse(text, file=IN_CODE, format="json")
 
 
-def _join(parts: Sequence[RuleSet]) -> RuleSet:
-    rules = tuple(rule for part in parts for rule in part.rules)
-    diagnostics = sorted((d for part in parts for d in part.diagnostics), key=Diagnostic.sort_key)
-    return RuleSet(rules, tuple(diagnostics), tuple(file for part in parts for file in part.files))
+def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
+    contents, diagnostics, files = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
+    problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
+    return result(
+        tuple(one for some in contents for one in some), tuple(problems), tuple(f for some in files for f in some)
+    )
+
+
+def _usable(found: _Set) -> _Set:
+    if not found.ok:
+        raise InputError(found.diagnostics)
+    return found

@@ -1,16 +1,46 @@
-"""A rule file as a tree of nodes that know where they stand. `located_yaml` and `located_json` build it.
+"""Numbers that every JSON tool keeps: finite, and whole ones within 64 bits. Others are refused, not rounded.
+
+A rule file as a tree of nodes that know where they stand. `located_yaml` and `located_json` build it.
 
 The tree keeps what loading into plain values would lose: positions, quotes, and what other tools would read.
+
+What can be wrong with a text in YAML and JSON alike.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.model.source import Span
-from bylaw.rules.source import Source
+from bylaw.rules.messages import quote
+from bylaw.rules.source import Problems, Source, Unreadable
+
+MAX_DIGITS = 32
+"""more than any whole number kept has; also bounds what `int` is asked to do"""
+
+
+class OutOfRange(ValueError):
+    """A number that would not come out of a report as it went in."""
+
+
+def whole(text: str, *, base: int = 10) -> int:
+    if len(text) > MAX_DIGITS:
+        raise OutOfRange
+    number = int(text, base)
+    if not -(2**63) <= number < 2**64:
+        raise OutOfRange
+    return number
+
+
+def fraction(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise OutOfRange
+    return number
+
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 64
@@ -91,3 +121,31 @@ def plain(node: Node) -> Any:
     if isinstance(node, ListNode):
         return [plain(item) for item in node.items]
     return {key: plain(entry.value) for key, entry in node.entries.items()}
+
+
+def report_duplicate_key(key: ScalarNode, first: ScalarNode, problems: Problems) -> None:
+    problems.error(
+        code="duplicate-key",
+        message=f"the key {quote(str(key.value))} is given twice",
+        at=key,
+        help="keep one of them; other tools would silently take the last",
+        related=(problems.related(first, "first given here"),),
+    )
+
+
+def check_depth(depth: int, at: Located, problems: Problems) -> None:
+    if depth > MAX_DEPTH:
+        message = f"the values are nested more than {MAX_DEPTH} levels deep"
+        problems.error(code="too-deep", message=message, at=at)
+        raise Unreadable
+
+
+def check_count(nodes: int, at: Located, problems: Problems) -> None:
+    if nodes > MAX_NODES:
+        problems.error(
+            code="too-large",
+            message=f"the file holds more than {MAX_NODES:,} values",
+            at=at,
+            help="split it into several files; aliases count as often as they are used",
+        )
+        raise Unreadable

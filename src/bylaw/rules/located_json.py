@@ -10,11 +10,21 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
-from bylaw.rules.json_numbers import OutOfRange, fraction, whole
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
-from bylaw.rules.located_problems import check_count, check_depth, report_duplicate_key
-from bylaw.rules.problems import Problems, Unreadable
-from bylaw.rules.source import Source
+from bylaw.rules.located import (
+    Entry,
+    ListNode,
+    Located,
+    MapNode,
+    Node,
+    OutOfRange,
+    ScalarNode,
+    check_count,
+    check_depth,
+    fraction,
+    report_duplicate_key,
+    whole,
+)
+from bylaw.rules.source import Problems, Source, Unreadable
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")

@@ -1,4 +1,9 @@
-"""YAML text → located nodes.
+"""What an unquoted YAML value means, by the core schema of YAML 1.2.
+
+In YAML 1.1, which many tools still speak, `no` and `on` are booleans and `010` is eight. They are text and ten here,
+and `legacy` tells what those tools would make of them, so that a reader can ask the user to be clear.
+
+YAML text → located nodes.
 
 libyaml's events are folded into a tree on a stack of our own: PyYAML's composer recurses in C, where nesting that is
 deep enough ends the process instead of raising.
@@ -13,14 +18,66 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from bylaw.rules.json_numbers import OutOfRange
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
-from bylaw.rules.located_problems import check_count, check_depth, report_duplicate_key
-from bylaw.rules.problems import Problems, Unreadable
-from bylaw.rules.source import Source
-from bylaw.rules.words import as_json, quote
+from bylaw.rules.located import (
+    MAX_DIGITS,
+    Entry,
+    ListNode,
+    Located,
+    MapNode,
+    Node,
+    OutOfRange,
+    Scalar,
+    ScalarNode,
+    check_count,
+    check_depth,
+    fraction,
+    report_duplicate_key,
+    whole,
+)
+from bylaw.rules.messages import as_json, quote
+from bylaw.rules.source import Problems, Source, Unreadable
 from bylaw.rules.yaml_errors import report_syntax_error
-from bylaw.rules.yaml_scalars import legacy, resolve
+
+_CONSTANTS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_LEGACY: dict[str, bool] = {
+    **dict.fromkeys(("yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_FIRST = frozenset("0123456789+-.")
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_OCTAL_1_1 = re.compile(r"[-+]?0[0-7]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+def resolve(text: str) -> Scalar:
+    """The value of an unquoted scalar."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if text[0] not in _FIRST:
+        return text
+    if _INT.fullmatch(text):
+        return whole(text, base=0 if text[:2] in ("0o", "0x") else 10)
+    if _FLOAT.fullmatch(text):
+        return fraction(text)
+    if _NOT_FINITE.fullmatch(text):
+        raise OutOfRange
+    return text
+
+
+def legacy(text: str) -> Scalar:
+    """What YAML 1.1 reads, where that differs; None where it does not."""
+    if text in _LEGACY:
+        return _LEGACY[text]
+    if _OCTAL_1_1.fullmatch(text) and len(text) <= MAX_DIGITS:
+        octal = int(text, 8)
+        return octal if octal != int(text) else None
+    return None
+
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\ufeff")

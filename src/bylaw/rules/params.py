@@ -1,4 +1,11 @@
-"""Parameters as declarations: a kind lists its `Param`s, and reading, defaults, checks and JSON Schema follow."""
+"""Parameters as declarations: a kind lists its `Param`s, and reading, defaults, checks and JSON Schema follow.
+
+What the JSON Schemas of the rule file share.
+
+The types a parameter can have. Each knows how to read a node, and how to say so in JSON Schema.
+
+The three parameters by which a rule says what text to look for.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +15,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bylaw.rules.fields import Fields
+from bylaw.model.condition import Condition
+from bylaw.model.demand import TextHas
+from bylaw.rules.conditions import conditions_schema, plain_conditions, read_conditions, read_path
 from bylaw.rules.located import Entry, MapNode, Node
-from bylaw.rules.problems import Problems
-from bylaw.rules.words import listing, quote
+from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.paths import path_pattern
+from bylaw.rules.readers import (
+    EXTENSION,
+    Fields,
+    read_count,
+    read_flag,
+    read_share,
+    read_text,
+    read_texts,
+    report_wrong_type,
+)
+from bylaw.rules.regexes import check_pattern
+from bylaw.rules.schemas import read_schema, read_schema_file
+from bylaw.rules.source import Problems
 
 Values: TypeAlias = Mapping[str, Any]
 """what was read, under the parameters' own names, defaults filled in"""
@@ -81,7 +103,7 @@ def read_params(
     for key in known:
         fields.take(key)
     names = {name for param in params for name in param.spellings}
-    synonyms = {word: name for word, name in _WORDS.items() if name in names}
+    synonyms = {word: name for word, name in _PARAMETER_SYNONYMS.items() if name in names}
     fields.finish(synonyms=synonyms, hints={key: _MISPLACED[key] for key in _MISPLACED.keys() - names})
     return values
 
@@ -135,35 +157,132 @@ _MISPLACED = {
     key: f"move `{key}` out of `params`, beside `kind`"
     for key in ("description", "id", "kind", "scope", "severity", "tags", "when")
 }
-_WORDS = {
-    "after": "second",
-    "before": "first",
-    "case_insensitive": "ignore_case",
-    "conditions": "trigger",
-    "field": "path",
-    "followed_by": "require",
-    "forbid": "never",
-    "forbidden": "never",
-    "json_schema": "schema",
-    "max": "n",
-    "max_tokens": "n",
-    "max_turns": "n",
-    "maximum": "n",
-    "needs": "require",
-    "name": "tool",
-    "pattern": "text",
-    "reasons": "allowed",
-    "require": "must",
-    "required": "require",
-    "requires": "require",
-    "schema_file": "schema_path",
-    "stop_reason": "allowed",
-    "stop_reasons": "allowed",
-    "string": "text",
-    "then": "require",
-    "threshold": "min_unigram_precision",
-    "tool": "tool_name",
-    "tool_name": "tool",
-    "tools": "tool",
-}
+_PARAMETER_SYNONYMS = synonyms(
+    {
+        "second": "after",
+        "first": "before",
+        "ignore_case": "case_insensitive",
+        "trigger": "conditions",
+        "path": "field",
+        "require": "followed_by needs required requires then",
+        "never": "forbid forbidden",
+        "schema": "json_schema",
+        "n": "max max_tokens max_turns maximum",
+        "tool": "name tool_name tools",
+        "text": "pattern string",
+        "allowed": "reasons stop_reason stop_reasons",
+        "must": "require",
+        "schema_path": "schema_file",
+        "min_unigram_precision": "threshold",
+        "tool_name": "tool",
+    }
+)
 """words that people use for ours; each counts only in a kind that has the parameter"""
+
+
+def closed_object(properties: dict[str, Any], *, required: list[str]) -> dict[str, Any]:
+    """A mapping with these keys, keys of the user's own, and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "patternProperties": {f"^{EXTENSION}": {}},
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def params_schema(params: tuple[Param, ...]) -> dict[str, Any]:
+    """One object; a parameter with several names must be given under exactly one of them."""
+    properties = {name: _property(param, name) for param in params for name in param.spellings}
+    required = [param.name for param in params if param.required and len(param.spellings) == 1]
+    choices = [_one_of(list(param.spellings)) for param in params if param.required and len(param.spellings) > 1]
+    return {**closed_object(properties, required=required), **({"allOf": choices} if choices else {})}
+
+
+def _property(param: Param, name: str) -> dict[str, Any]:
+    default = {} if param.default is None else {"default": param.default}
+    return {**param.spellings[name].json_schema, "description": param.doc, **default}
+
+
+def _one_of(names: list[str]) -> dict[str, Any]:
+    return {"oneOf": [{"required": [name]} for name in names]}
+
+
+TEXT_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}
+TEXTS_SCHEMA: dict[str, Any] = {"anyOf": [TEXT_SCHEMA, {"type": "array", "items": TEXT_SCHEMA, "minItems": 1}]}
+
+
+def _read_trigger(node: Node, name: str, context: Context) -> tuple[Condition, ...] | None:
+    conditions = read_conditions(node, name, context.problems)
+    if conditions == ():
+        context.problems.error(
+            code="empty-value",
+            message=f"`{name}` is an empty list",
+            at=node,
+            help="name the turns that trigger the rule",
+        )
+        return None
+    return conditions
+
+
+def _check_text(text: str, node: Node, values: Values, context: Context) -> bool:
+    return not values.get("regex") or check_pattern(text, node, context.problems)
+
+
+def choice(*words: str) -> ParamType:
+    """One of these words."""
+
+    def read(node: Node, name: str, context: Context) -> str | None:
+        text = read_text(node, name, context.problems)
+        if text is None or text in words:
+            return text
+        wanted = listing(words, last="or")
+        report_wrong_type(node, quote(name), wanted, context.problems, help=did_you_mean(text, words))
+        return None
+
+    return ParamType(read, {"enum": list(words)})
+
+
+TOOLS = ParamType(lambda node, name, c: read_texts(node, name, c.problems), TEXTS_SCHEMA, plain=list)
+"""a tool's name, a glob, or a list of these → tuple of names"""
+
+NAMES = ParamType(lambda node, name, c: read_texts(node, name, c.problems), TEXTS_SCHEMA, plain=list)
+"""a text or a list of texts → tuple"""
+
+PATTERN = ParamType(lambda node, name, c: read_text(node, name, c.problems), TEXT_SCHEMA, check=_check_text)
+"""text, or a regular expression where the parameter `regex` is true"""
+
+COUNT = ParamType(lambda node, name, c: read_count(node, name, c.problems), {"type": "integer", "minimum": 0})
+
+SHARE = ParamType(
+    lambda node, name, c: read_share(node, name, c.problems), {"type": "number", "minimum": 0, "maximum": 1}
+)
+
+FLAG = ParamType(lambda node, name, c: read_flag(node, name, c.problems), {"type": "boolean"})
+
+PATH = ParamType(
+    lambda node, name, c: read_path(node, name, c.problems),
+    {"type": "string", "pattern": path_pattern()},
+    plain=lambda path: path.text,
+)
+"""a path into a turn → Path"""
+
+TRIGGER = ParamType(_read_trigger, conditions_schema(min_items=1), plain=plain_conditions)
+"""conditions, at least one → tuple of Condition"""
+
+SCHEMA = ParamType(lambda node, name, c: read_schema(node, name, c.problems), {"type": ["object", "boolean"]})
+"""a JSON Schema written out"""
+
+SCHEMA_PATH = ParamType(lambda node, name, c: read_schema_file(node, name, c.problems, c.base, c.schemas), TEXT_SCHEMA)
+"""the path of a file that holds one → the schema itself"""
+
+
+TEXT_PARAMS = (
+    Param("text", PATTERN, "the text to look for", required=True),
+    Param("regex", FLAG, "whether `text` is a regular expression (RE2 syntax)", default=False),
+    Param("ignore_case", FLAG, "whether upper and lower case count as equal", default=False),
+)
+
+
+def text_has(params: Values) -> TextHas:
+    return TextHas(text=params["text"], regex=params["regex"], ignore_case=params["ignore_case"])

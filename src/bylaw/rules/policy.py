@@ -10,20 +10,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.guarding import GuardPolicy
+from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule
-from bylaw.rules.fields import Fields
-from bylaw.rules.guard.enforcement import Item
-from bylaw.rules.guard.guards import Guard, policies, refuse_pauses, rules_of
 from bylaw.rules.guard.manifest import is_manifest, read_manifests
-from bylaw.rules.guard.section import read_guards
-from bylaw.rules.items import read_items
+from bylaw.rules.guard.rules import read_items
+from bylaw.rules.guard.section import Guard, policies, read_guards, refuse_pauses, rules_of
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
+from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.problems import Problems
-from bylaw.rules.readers import report_wrong_type
-from bylaw.rules.rule_fields import Ids
-from bylaw.rules.words import listing
+from bylaw.rules.readers import Fields, report_wrong_type
+from bylaw.rules.rule_fields import Ids, Item
+from bylaw.rules.source import Problems
 
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted and not read: other tools ask for them"""
@@ -38,7 +35,13 @@ OTHERS = ("ci", "scoring")
 NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")
 """sections of formats we read, for things we do not do"""
 
-_KEY_WORDS = {"api_version": "apiVersion", "guards": "guard", "policies": "rules", "policy": "rules"}
+_KEY_SYNONYMS = synonyms(
+    {
+        "apiVersion": "api_version",
+        "guard": "guards",
+        "rules": "policies policy",
+    }
+)
 _HINTS = {key: f"put `{key}` and its rules under `guard:`" for key in ("mode", "tools")}
 
 
@@ -104,7 +107,7 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
-    fields.finish(synonyms=_KEY_WORDS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
+    fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
     if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
         _warn_no_rules(root, others, context)
     items = _read_section(rules, context, ids) if rules else []

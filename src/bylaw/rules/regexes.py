@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bylaw.rules.problems import Place, Problems
-from bylaw.rules.words import quote
+from bylaw.rules.messages import quote
+from bylaw.rules.source import Place, Problems
 
 _NOT_IN_RE2 = {
     "look-around": re.compile(r"\(\?<?[=!]"),

@@ -9,25 +9,25 @@ from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.located_json import parse_json
-from bylaw.rules.problems import Problems
+from bylaw.rules.messages import did_you_mean, quote, synonyms
 from bylaw.rules.readers import read_json, read_text, report_wrong_type
-from bylaw.rules.source import Source
-from bylaw.rules.words import did_you_mean, quote
+from bylaw.rules.source import Problems, Source
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
 _MAX_REASON = 200
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-_TYPE_WORDS = {
-    "bool": "boolean",
-    "dict": "object",
-    "float": "number",
-    "int": "integer",
-    "list": "array",
-    "str": "string",
-    "text": "string",
-}
+_TYPE_SYNONYMS = synonyms(
+    {
+        "boolean": "bool",
+        "object": "dict",
+        "number": "float",
+        "integer": "int",
+        "array": "list",
+        "string": "str text",
+    }
+)
 
 
 class _Refused(Exception):
@@ -128,7 +128,7 @@ def _prove(schema: Any) -> None:
 def _refused(error: jsonschema_rs.ValidationError) -> _Refused:
     path, message = list(error.instance_path), error.message
     if path[-1:] == ["type"] and isinstance(error.instance, str):
-        near = did_you_mean(error.instance, _TYPES, _TYPE_WORDS)
+        near = did_you_mean(error.instance, _TYPES, _TYPE_SYNONYMS)
         return _Refused(f"there is no type {quote(error.instance)}", help=near, path=path)
     help = next((help for part, help in _HELP.items() if part in message), None)
     return _Refused(_clip(message), help=help, path=path)

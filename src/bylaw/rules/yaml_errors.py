@@ -10,9 +10,8 @@ import yaml
 
 from bylaw.model.diagnostic import Related
 from bylaw.rules.located import Located
-from bylaw.rules.problems import Problems
-from bylaw.rules.source import Source
-from bylaw.rules.words import as_json, quote
+from bylaw.rules.messages import as_json, quote
+from bylaw.rules.source import Problems, Source
 
 _Wording: TypeAlias = tuple[str, str | None]
 """a message and a help line"""

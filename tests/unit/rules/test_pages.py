@@ -23,6 +23,7 @@ _EXAMPLE = re.compile(r"^(Wrong|Right):\n\n```(\w+)\n(.*?)^```$", re.MULTILINE |
 def codes_in(folder: str) -> set[str]:
     """Every text that is given to something called `code` in the sources under `folder`."""
     trees = [ast.parse(path.read_text("utf-8")) for path in sorted((PACKAGE / folder).rglob("*.py"))]
+    assert trees, f"there are no sources under {folder}"
     values = [value for tree in trees for node in ast.walk(tree) for value in _given_to_code(node)]
     return {text for value in values for text in _texts(value) if _CODE.fullmatch(text)}
 
@@ -53,7 +54,7 @@ def test_every_code_in_the_sources_has_a_page() -> None:
 
 def test_codes_are_found_in_the_sources() -> None:
     assert {"unknown-kind", "bad-path", "yaml-tag", "yaml-syntax", "unknown-parameter", "bad-utf8"} <= codes_in(
-        "dialects"
+        "rules"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import as_json, bare, ref, shorten
 from bylaw.engine.monitor import (
     NOTHING,
@@ -18,7 +19,6 @@ from bylaw.engine.monitor import (
     Watches,
     held,
 )
-from bylaw.engine.paths import compile_paths
 from bylaw.model.condition import Path
 from bylaw.model.events import Event, Response
 from bylaw.model.values import json_equal

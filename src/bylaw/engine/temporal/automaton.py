@@ -1,9 +1,9 @@
 """A rule as an automaton over abstract positions, built as it is walked.
 
 Only formulas whose truth depends on finitely much: no variables, no windows, no `seen` or `count`, positions that are
-events. A letter is one kind of position: a call of a tool, a result of one, a response, with a truth value for every
+events. A event is one kind of position: a call of a tool, a result of one, a response, with a truth value for every
 atom. Atoms that ask more than a name (arguments, text) may be true or not, whatever the others are; that only adds
-positions, so that what no trace over these letters can do, no real trace can do.
+positions, so that what no trace over these events can do, no real trace can do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bylaw.engine.temporal.truth import Truth, conj
 from bylaw.model.demand import Calls, Temporal
 from bylaw.model.temporal import Atom, Count, Formula, Implies, ResultOf, Seen, StopsFor, ToolIs
 
-MOST_LETTERS = 256
+MOST_EVENTS = 256
 MOST_STATES = 4_000
 """states of one search; beyond that the answer is that nobody looked"""
 
@@ -34,7 +34,7 @@ class NotAnalysed(Exception):
     """The question cannot be answered here; the argument says why."""
 
 
-class Letter(Struct, frozen=True):
+class AbstractEvent(Struct, frozen=True):
     name: str
     """for people: `call refund`"""
     true: frozenset[Atom]
@@ -67,18 +67,18 @@ class Automaton:
         self._depth = yesterdays(formula)
         self.initial: State = (tuple(slot.initial for slot in self._builder.slots), None, True, False, False)
 
-    def step(self, state: State, letter: Letter) -> State:
-        kept, before, owed, begun, fired = state
-        frame = Frame(START, tuple(atom in letter.true for atom in self.atoms), [], _frame(before))
-        for slot, memory in zip(self._builder.slots, kept, strict=True):
-            frame.kept.append(slot.update(frame, memory))
+    def step(self, state: State, event: AbstractEvent) -> State:
+        memories, before, owed, begun, fired = state
+        frame = Frame(START, tuple(atom in event.true for atom in self.atoms), [], _frame(before))
+        for slot, memory in zip(self._builder.slots, memories, strict=True):
+            frame.memory.append(slot.update(frame, memory))
         owed = self._builder.move(owed, frame)
         for part, value, left in zip(self._parts, self._values, self._lefts, strict=True):
             if part.always or not begun:
                 owed = conj(owed, value(frame, ()))
                 fired = fired or left is None or left(frame, ()) is not False
-        now = (frame.letters, tuple(frame.kept), before)
-        return tuple(frame.kept), _cut(now, self._depth), owed, True, fired
+        now = (frame.atom_values, tuple(frame.memory), before)
+        return tuple(frame.memory), _cut(now, self._depth), owed, True, fired
 
     def is_broken(self, state: State) -> bool:
         return state[2] is False
@@ -95,8 +95,8 @@ class Automaton:
 def _frame(before: Any) -> Frame | None:
     if before is None:
         return None
-    letters, kept, earlier = before
-    return Frame(START, letters, list(kept), _frame(earlier))
+    values, memory, earlier = before
+    return Frame(START, values, list(memory), _frame(earlier))
 
 
 def _cut(frame: Any, depth: int) -> Any:
@@ -105,23 +105,23 @@ def _cut(frame: Any, depth: int) -> Any:
     return (frame[0], frame[1], _cut(frame[2], depth - 1))
 
 
-# -- letters ----------------------------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------------------------
 
 
-def letters_of(found: Iterable[Atom]) -> list[Letter]:
+def abstract_events(found: Iterable[Atom]) -> list[AbstractEvent]:
     """Every kind of position that the atoms can tell apart, and one that none is true at."""
     known = list(dict.fromkeys(found))
     calls = [atom for atom in known if isinstance(atom, ToolIs)]
     results = [atom for atom in known if isinstance(atom, ResultOf)]
     rest = [atom for atom in known if not isinstance(atom, ToolIs | ResultOf)]
-    letters = [*_tools("call", calls), *_tools("result of", results), *_responses(rest)]
-    letters = list(dict.fromkeys([*letters, Letter("some other event", frozenset())]))
-    if len(letters) > MOST_LETTERS:
+    events = [*_tools("call", calls), *_tools("result of", results), *_responses(rest)]
+    events = list(dict.fromkeys([*events, AbstractEvent("some other event", frozenset())]))
+    if len(events) > MOST_EVENTS:
         raise NotAnalysed("its atoms can be combined in too many ways")
-    return letters
+    return events
 
 
-def _tools(what: str, found: Sequence[ToolIs | ResultOf]) -> Iterator[Letter]:
+def _tools(what: str, found: Sequence[ToolIs | ResultOf]) -> Iterator[AbstractEvent]:
     names = list(dict.fromkeys(name for atom in found for name in atom.names if not is_glob(name)))
     for name in names:
         yield from _free(f"{what} {name}", [atom for atom in found if compile_names(Calls(atom.names))(name)])
@@ -131,19 +131,19 @@ def _tools(what: str, found: Sequence[ToolIs | ResultOf]) -> Iterator[Letter]:
         yield from _free(f"{what} a tool like {shown}", some)
 
 
-def _free(name: str, found: Sequence[Atom]) -> Iterator[Letter]:
+def _free(name: str, found: Sequence[Atom]) -> Iterator[AbstractEvent]:
     """Atoms that ask only for the name are true; the others may be."""
     certain = frozenset(atom for atom in found if not getattr(atom, "tests", ()))
     for some in _subsets([atom for atom in found if atom not in certain]):
         more = "".join(f" with {atom.tests[0].text}" for atom in some if isinstance(atom, ToolIs | ResultOf))
-        yield Letter(name + more, certain | frozenset(some))
+        yield AbstractEvent(name + more, certain | frozenset(some))
 
 
-def _responses(found: Sequence[Atom]) -> Iterator[Letter]:
+def _responses(found: Sequence[Atom]) -> Iterator[AbstractEvent]:
     for some in _subsets(found):
         reasons = [atom for atom in some if isinstance(atom, StopsFor)]
         if some and len(reasons) <= 1:
-            yield Letter("response with " + " and ".join(f"{atom.text}" for atom in some), frozenset(some))
+            yield AbstractEvent("response with " + " and ".join(f"{atom.text}" for atom in some), frozenset(some))
 
 
 def _subsets(found: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
@@ -160,23 +160,23 @@ Machines: TypeAlias = Sequence[Automaton]
 
 def shortest(machines: Machines, wanted: Callable[[tuple[State, ...]], bool]) -> list[str] | None:
     """The shortest trace, of one position at least, after which all is as wanted; None where there is none."""
-    letters = letters_of(atom for machine in machines for atom in machine.atoms)
+    events = abstract_events(atom for machine in machines for atom in machine.atoms)
     start = tuple(machine.initial for machine in machines)
     seen = {start}
     queue = deque([(start, ())])
     while queue:
         states, path = queue.popleft()
-        for letter in letters:
-            after = tuple(m.step(state, letter) for m, state in zip(machines, states, strict=True))
+        for event in events:
+            after = tuple(m.step(state, event) for m, state in zip(machines, states, strict=True))
             if after in seen:
                 continue
             if wanted(after):
-                return [*path, letter.name]
+                return [*path, event.name]
             seen.add(after)
             if len(seen) > MOST_STATES:
                 raise NotAnalysed("it has too many states")
             if not any(m.is_broken(s) for m, s in zip(machines, after, strict=True)):
-                queue.append((after, (*path, letter.name)))  # type: ignore[arg-type]
+                queue.append((after, (*path, event.name)))  # type: ignore[arg-type]
     return None
 
 

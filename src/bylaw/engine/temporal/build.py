@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bylaw.engine.temporal.compiled import Looking, Matches, Remembered, Settled, Slot, Value, false, negated, true
-from bylaw.engine.temporal.fixing import Found, fixed_by
+from bylaw.engine.temporal.compilation import Compilation, Lookahead, Matches, Value, false, negated, true
 from bylaw.engine.temporal.frame import UNTIMED, Frame, clock
-from bylaw.engine.temporal.letters import Hit, truth_of, variable_tests
-from bylaw.engine.temporal.looking_back import build_back
-from bylaw.engine.temporal.shape import atoms, denied, fixes, looks_ahead, variables
+from bylaw.engine.temporal.past import build_back
+from bylaw.engine.temporal.shape import denied, fixes, looks_ahead, variables
 from bylaw.engine.temporal.truth import Sigma, Truth, Wait, conj, disj, moved, negate
+from bylaw.engine.temporal.variables import Found, Hit, fixed_by, truth_of, variable_tests
 from bylaw.model.temporal import (
     Ahead,
     And,
@@ -34,22 +33,7 @@ from bylaw.model.temporal import (
 )
 
 
-class Builder:
-    def __init__(self, formula: Formula) -> None:
-        self.atoms = atoms(formula)
-        self.variables = variables(formula)
-        self.unset: Sigma = (None,) * len(self.variables)
-        self.slots: list[Slot] = []
-        self.ahead: list[Looking] = []
-        self.tables: dict[Formula, Remembered] = {}
-        """for messages: where an operator that looks back keeps what it saw"""
-        self.settlers: dict[Formula, Settled] = {}
-        self.values: dict[Formula, Value] = {}
-        self.matchers: dict[Formula, Matches] = {}
-        """for messages too: how each part was compiled"""
-        self._numbers = {atom: i for i, atom in enumerate(self.atoms)}
-        self.variable_numbers = {name: i for i, name in enumerate(self.variables)}
-
+class Builder(Compilation):
     # -- any formula ----------------------------------------------------------------------------------------------
 
     def build(self, formula: Formula, positive: bool = True, scope: frozenset[str] = frozenset()) -> Value:
@@ -88,8 +72,8 @@ class Builder:
         number = self._numbers[formula]  # type: ignore[index]
         tests = variable_tests(formula, self.variable_numbers)  # type: ignore[arg-type]
         if not tests:
-            return lambda frame, sigma: frame.letters[number]  # type: ignore[return-value]
-        return lambda frame, sigma: truth_of(frame.letters[number], tests, sigma)
+            return lambda frame, sigma: frame.atom_values[number]  # type: ignore[return-value]
+        return lambda frame, sigma: truth_of(frame.atom_values[number], tests, sigma)
 
     def _joined(
         self,
@@ -184,10 +168,10 @@ class Builder:
         tests = variable_tests(atom, self.variable_numbers)  # type: ignore[arg-type]
 
         def matches(frame: Frame, sigma: Sigma) -> list[Found]:
-            letter = frame.letters[number]
-            if letter is False:
+            value = frame.atom_values[number]
+            if value is False:
                 return []
-            return [(sigma, letter, ())] if not isinstance(letter, Hit) else fixed_by(letter, tests, sigma)
+            return [(sigma, value, ())] if not isinstance(value, Hit) else fixed_by(value, tests, sigma)
 
         return matches
 
@@ -198,7 +182,7 @@ class Builder:
         of = self.build(formula.of, positive, scope)
         left = {"F": true, "G": false}.get(op, of)
         kind = {"F": "U", "G": "R"}.get(op, op)
-        return self._looking(kind, left, of, formula, formula.window)
+        return self._look_ahead(kind, left, of, formula, formula.window)
 
     def _pair(self, formula: Pair, positive: bool, scope: frozenset[str]) -> Value:
         left, right, op = formula.left, formula.right, str(formula.op)
@@ -207,12 +191,12 @@ class Builder:
         if not positive:
             op = {"U": "R", "R": "U"}[op]
         one, two = self.build(left, positive, scope), self.build(right, positive, scope)
-        return self._looking(op, one, two, formula, formula.window)
+        return self._look_ahead(op, one, two, formula, formula.window)
 
-    def _looking(self, op: str, left: Value, right: Value, formula: Formula, window: Window | None) -> Value:
+    def _look_ahead(self, op: str, left: Value, right: Value, formula: Formula, window: Window | None) -> Value:
         number = len(self.ahead)
         mentions = frozenset(self.variable_numbers[name] for name in variables(formula))
-        self.ahead.append(Looking(op, left, right, window, op in "NR", mentions))
+        self.ahead.append(Lookahead(op, left, right, window, op in "NR", mentions))
         if op in "XN":
             return lambda frame, sigma: Wait(number, self._masked(sigma, mentions), 0)
 

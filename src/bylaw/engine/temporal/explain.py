@@ -4,31 +4,35 @@ from __future__ import annotations
 
 from bylaw.engine.temporal.build import Builder
 from bylaw.engine.temporal.frame import Frame, Position, elapsed
-from bylaw.engine.temporal.keys import show_key
-from bylaw.engine.temporal.shape import variables
+from bylaw.engine.temporal.shape import Part, variables
 from bylaw.engine.temporal.truth import Sigma
+from bylaw.engine.temporal.variables import show_key
 from bylaw.model.temporal import And, Back, Count, Formula, Implies, Not, Pair, Window
 from bylaw.model.verdict import EventRef
 
 
-def what_happened(event: EventRef) -> str:
+def describe_event(event: EventRef) -> str:
     tool = "a tool" if event.name is None else f"`{event.name}`"
     return {"tool_call": f"{tool} was called", "tool_result": f"{tool} returned"}.get(event.event, "the model answered")
 
 
-def why_here(body: Formula, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
+def explain_failure(part: Part, frame: Frame, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
     """The message where a position fails at once, and the earlier events that matter."""
     assert frame.position is not None
-    happened = what_happened(frame.position.place())
-    wanted, sigma = _wanted(body, frame, builder)
+    happened = describe_event(frame.position.place())
+    wanted, sigma = _wanted(part.body, frame, builder)
     reason, evidence = _reason(wanted, frame, sigma, builder)
-    values = _values(wanted, sigma, builder)
-    return f"{happened}, but `{wanted.text}` is not true there{values}{reason}", evidence
+    values = _values(wanted, sigma, builder, in_words=bool(part.words))
+    rule = part.words or f"`{wanted.text}` is not true there"
+    return f"{happened}, but {rule}{values}{reason}", evidence
 
 
-def why_later(body: Formula, origin: EventRef, late: str) -> str:
+def explain_unmet(part: Part, origin: EventRef, late: str) -> str:
+    body = part.body
     wanted = body.right if isinstance(body, Implies) else body
-    return f"{what_happened(origin)}, but `{wanted.text}` did not come true{late}"
+    if part.words:
+        return f"{describe_event(origin)}, but {part.words}{late if late.startswith(':') else f', and none came{late}'}"
+    return f"{describe_event(origin)}, but `{wanted.text}` did not come true{late}"
 
 
 def _wanted(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
@@ -69,10 +73,10 @@ def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builde
     nothing = ": nothing earlier matches" if isinstance(wanted, Back) else ": no match before is still in force"
     if at is None or at.window is None:
         return nothing, ()
-    cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
+    cell = frame.memory[at.slot].cells.get(at.key_of(sigma))
     if cell is None:
         return nothing, ()
-    last = cell.kept[-1]
+    last = cell.matches[-1]
     passed = elapsed(frame.clocks, last.clocks, at.window)
     if passed <= at.window.bound:
         return ": what matched earlier does not pass the comparison", _refs(last.place)
@@ -84,9 +88,9 @@ def _nothing_before(wanted: Formula, frame: Frame, sigma: Sigma, builder: Builde
 
 def _places(formula: Formula, frame: Frame, sigma: Sigma, builder: Builder) -> tuple[str, tuple[EventRef, ...]]:
     at = builder.tables[formula]
-    cell = frame.kept[at.slot].cells.get(at.key_of(sigma))
-    earlier = [kept for kept in cell.kept if kept.clocks.events < frame.clocks.events] if cell is not None else []
-    return "", tuple(place for kept in earlier[-8:] for place in _refs(kept.place))
+    cell = frame.memory[at.slot].cells.get(at.key_of(sigma))
+    earlier = [match for match in cell.matches if match.clocks.events < frame.clocks.events] if cell is not None else []
+    return "", tuple(place for match in earlier[-8:] for place in _refs(match.place))
 
 
 def _refs(place: EventRef | Position | None) -> tuple[EventRef, ...]:
@@ -95,9 +99,10 @@ def _refs(place: EventRef | Position | None) -> tuple[EventRef, ...]:
     return (place.place() if isinstance(place, Position) else place,)
 
 
-def _values(wanted: Formula, sigma: Sigma, builder: Builder) -> str:
+def _values(wanted: Formula, sigma: Sigma, builder: Builder, *, in_words: bool) -> str:
     names = [name for name in variables(wanted) if sigma[builder.variables.index(name)] is not None]
-    shown = [f"${name} = {show_key(sigma[builder.variables.index(name)])}" for name in names]
+    sign = "" if in_words else "$"
+    shown = [f"{sign}{name} = {show_key(sigma[builder.variables.index(name)])}" for name in names]
     return f" ({', '.join(shown)})" if shown else ""
 
 

@@ -1,4 +1,4 @@
-"""One position: its clocks, its letters, and what every operator that looks back remembers after it."""
+"""One position: its clocks, its atom_values, and what every operator that looks back remembers after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.engine.evidence import ref
-from bylaw.engine.temporal.letters import Letters
+from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.events import Event, Response
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
@@ -53,8 +53,8 @@ class Frame(Struct):
     """Filled while its position is judged, and not changed afterwards."""
 
     clocks: Clocks
-    letters: Letters
-    kept: list[Any]
+    atom_values: AtomValues
+    memory: list[Any]
     """the memory of each operator that looks back, in the order in which they are filled"""
     before: Frame | None = None
     """the position before, as far back as the formula looks with `Y`"""

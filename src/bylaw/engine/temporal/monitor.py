@@ -18,16 +18,16 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
 )
-from bylaw.engine.temporal.book import Alarms, Book, Origin
+from bylaw.engine.temporal.analysis import can_skip, watches
+from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.engine.temporal.build import Builder
-from bylaw.engine.temporal.ending import is_settled, what_is_owed, what_was_lost, why_undecided
-from bylaw.engine.temporal.explain import why_here
+from bylaw.engine.temporal.explain import explain_failure
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position, position_of
-from bylaw.engine.temporal.letters import Alphabet, Letters
-from bylaw.engine.temporal.routing import can_skip, watches
+from bylaw.engine.temporal.pending import Alarms, Origin, Pending
+from bylaw.engine.temporal.resolution import Resolver, is_settled, memory_notes, undecided_reason, unmet_obligations
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
-from bylaw.engine.temporal.state import BARE_CODEC, CODEC, Judged, OpenTurn, State
-from bylaw.engine.temporal.waiting import Waiting, doubt
+from bylaw.engine.temporal.state import OpenTurn, Progress, State, dump, load
+from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import Implies
@@ -44,12 +44,13 @@ class TemporalMonitor(Monitor):
 
     def __init__(self, demand: Temporal) -> None:
         formula = demand.formula
-        self.parts = parts_of(formula)
+        self.parts = parts_of(formula, demand.words)
         self.builder = builder = Builder(formula)
         self._values = [builder.build(part.body) for part in self.parts]
         self._triggers = [self._trigger(part) for part in self.parts]
-        self._alphabet = Alphabet(builder.atoms)
-        self._waiting = Waiting(self.parts, builder)
+        self._atoms = AtomReader(builder.atoms)
+        self._resolver = Resolver(self.parts, builder)
+        self._in_words = bool(demand.words)
         self._over_turns = demand.over == "turns"
         self._depth = yesterdays(formula)
         self._window = next((w for w in windows(formula) if w.unit == "seconds"), None)
@@ -60,38 +61,38 @@ class TemporalMonitor(Monitor):
         self._once = not all(part.always for part in self.parts)
         self._always_judged = not all(part.conditional for part in self.parts)
         self.watches = watches(formula, self.parts, demand.over)
-        self.initial = State(Book(alarms=(Alarms(),) * len(builder.ahead)))
+        self.initial = State(Pending(alarms=(Alarms(),) * len(builder.ahead)))
 
     # -- one event ------------------------------------------------------------------------------------------------
 
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         kind = type(event)
-        if state.untimed or kind not in _TOLD:
+        if state.untimed or kind not in _JUDGED_EVENTS:
             return state, NOTHING
         if kind is Message:
             return self._spoken(state, event), NOTHING
         if self._over_turns:
             return self._step_turn(state, event, applies)
         session = event.origin.session
-        letters = self._alphabet.at(event, state.said.get(session, ()) if state.said else ())
-        if letters == self._alphabet.nothing and self._can_skip(state, kind, applies):
+        atom_values = self._atoms.at(event, state.said.get(session, ()) if state.said else ())
+        if atom_values == self._atoms.all_false and self._can_skip(state, kind, applies):
             return state, NOTHING
         if kind is Response and session in state.said:
             state = replace(state, said=state.said.delete(session))
         if self._idle is not None and applies and state.begun and state.triggered and state.frame is not None:
-            return self._step_finite(state, letters, event, self._idle)
-        return self._judge(state, letters, position_of(event), applies)
+            return self._step_finite(state, atom_values, event, self._idle)
+        return self._judge(state, atom_values, position_of(event), applies)
 
-    def _step_finite(self, state: State, letters: Letters, event: Event, idle: dict[Any, bool]) -> Step:
-        """A formula that remembers only truth values has few states; where letters change nothing is soon known."""
+    def _step_finite(self, state: State, atom_values: AtomValues, event: Event, idle: dict[Any, bool]) -> Step:
+        """A formula that remembers only truth values has few states; where atom_values change nothing is soon known."""
         assert state.frame is not None
-        key = (letters, *state.frame.kept)
+        key = (atom_values, *state.frame.memory)
         if idle.get(key):
             return state, NOTHING
-        after, found = self._judge(state, letters, position_of(event), True)
+        after, found = self._judge(state, atom_values, position_of(event), True)
         if key not in idle and len(idle) < _MOST_IDLE:
             assert after.frame is not None
-            idle[key] = not found and after.frame.kept == state.frame.kept and after.undecided == state.undecided
+            idle[key] = not found and after.frame.memory == state.frame.memory and after.undecided == state.undecided
         return after, found
 
     def _can_skip(self, state: State, kind: type[Event], applies: bool) -> bool:
@@ -101,26 +102,26 @@ class TemporalMonitor(Monitor):
         return state.begun or not applies or not self._once
 
     def _spoken(self, state: State, message: Any) -> State:
-        if message.role != "user" or not self._alphabet.user_atoms or len(state.said) >= _MOST_SPEAKERS:
+        if message.role != "user" or not self._atoms.user_atoms or len(state.said) >= _MOST_SPEAKERS:
             return state
         session = message.origin.session
-        said = self._alphabet.said(message, state.said.get(session, ()))
+        said = self._atoms.said(message, state.said.get(session, ()))
         return replace(state, said=state.said.set(session, said))
 
     def _step_turn(self, state: State, event: Event, applies: bool) -> Step:
         open_turn = state.turn.turn if state.turn is not None else None
         if isinstance(event, ToolResult) and state.turn is not None and event.turn == open_turn is not None:
-            letters = self._alphabet.with_result(state.turn.letters, event)
-            return replace(state, turn=replace(state.turn, letters=letters)), NOTHING
+            atom_values = self._atoms.with_result(state.turn.atom_values, event)
+            return replace(state, turn=replace(state.turn, atom_values=atom_values)), NOTHING
         if isinstance(event, ToolResult):
             return self._too_late(state, event), NOTHING
         if not isinstance(event, Response):
             return state, NOTHING
         state, found = self._close_turn(state)
         session = event.origin.session
-        letters = self._alphabet.of_turn(event, state.said.get(session, ()))
+        atom_values = self._atoms.of_turn(event, state.said.get(session, ()))
         at = position_of(event)
-        opened = OpenTurn(letters, at.turn, at.run, session, at.place(), at.time, applies)
+        opened = OpenTurn(atom_values, at.turn, at.run, session, at.place(), at.time, applies)
         state = replace(state, turn=opened, said=state.said.delete(session) if session in state.said else state.said)
         if self.watches.results:
             return state, found
@@ -129,7 +130,7 @@ class TemporalMonitor(Monitor):
 
     def _too_late(self, state: State, result: ToolResult) -> State:
         """A result of a turn that is judged already. Where it could matter, nobody knows any more."""
-        if self._alphabet.with_result(self._alphabet.nothing, result) == self._alphabet.nothing:
+        if self._atoms.with_result(self._atoms.all_false, result) == self._atoms.all_false:
             return state
         first = state.first_undecided or ("" if result.turn is None else f", the first at turn {result.turn}")
         return replace(state, undecided=state.undecided + 1, first_undecided=first)
@@ -138,24 +139,26 @@ class TemporalMonitor(Monitor):
         turn = state.turn
         if turn is None or state.untimed:
             return state, NOTHING
-        return self._judge(replace(state, turn=None), turn.letters, turn.position(), turn.applies)
+        return self._judge(replace(state, turn=None), turn.atom_values, turn.position(), turn.applies)
 
-    def _judge(self, state: State, letters: Letters, at: Position, applies: bool) -> tuple[State, tuple[Found, ...]]:
-        if self._window is not None and at.time is None and letters != self._alphabet.nothing:
+    def _judge(
+        self, state: State, atom_values: AtomValues, at: Position, applies: bool
+    ) -> tuple[State, tuple[Found, ...]]:
+        if self._window is not None and at.time is None and atom_values != self._atoms.all_false:
             where = "" if at.turn is None else f" at turn {at.turn}"
             return replace(state, untimed=f"an event{where} carries no time"), NOTHING
-        frame = self._frame(state, letters, at)
-        now = Judged(frame, at, state.book, [], state.triggered, state.undecided, state.first_undecided)
-        if now.book.entries:
-            self._waiting.move_on(now)
+        frame = self._frame(state, atom_values, at)
+        now = Progress(frame, at, state.pending, [], state.triggered, state.undecided, state.first_undecided)
+        if now.pending.entries:
+            self._resolver.move_on(now)
         if applies:
             self._begin(now, state.begun)
         frame.position = None
         clocks = frame.clocks
-        if self._skips and letters == self._alphabet.nothing:  # a response that is only counted
+        if self._skips and atom_values == self._atoms.all_false:  # a response that is only counted
             clocks = Clocks(clocks.events, clocks.turns, state.clocks.seconds)
         after = State(
-            now.book,
+            now.pending,
             frame,
             clocks,
             state.begun or applies,
@@ -168,21 +171,20 @@ class TemporalMonitor(Monitor):
         )
         return after, tuple(now.found)
 
-    def _frame(self, state: State, letters: Letters, at: Position) -> Frame:
+    def _frame(self, state: State, atom_values: AtomValues, at: Position) -> Frame:
         old, time = state.clocks, at.time
         seconds = old.seconds if time is None or time < old.seconds else time
         clocks = Clocks(old.events + 1, old.turns + at.is_response, seconds)
         before = None if not self._depth or state.frame is None else _trimmed(state.frame, self._depth)
-        frame = Frame(clocks, letters, [], before, at.turn, at.run, at)
-        kept = frame.kept
+        frame = Frame(clocks, atom_values, [], before, at.turn, at.run, at)
         slots = self.builder.slots
         if slots:
-            remembered = [slot.initial for slot in slots] if state.frame is None else state.frame.kept
+            remembered = [slot.initial for slot in slots] if state.frame is None else state.frame.memory
             for slot, memory in zip(slots, remembered, strict=True):
-                kept.append(slot.update(frame, memory))
+                frame.memory.append(slot.update(frame, memory))
         return frame
 
-    def _begin(self, now: Judged, begun: bool) -> None:
+    def _begin(self, now: Progress, begun: bool) -> None:
         frame, unset = now.frame, self.builder.unset
         for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):
             if begun and not part.always:
@@ -193,14 +195,14 @@ class TemporalMonitor(Monitor):
                 continue
             at = now.at
             if truth is False:
-                message, earlier = why_here(part.body, frame, self.builder)
+                message, earlier = explain_failure(part, frame, self.builder)
                 now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
             elif truth is None:
-                doubt(now, at.turn, 1)
-                message = f"whether `{part.text}` holds cannot be told"
+                now.doubt(at.turn, 1)
+                message = f"cannot tell whether this holds: {part.shown}"
                 now.found.append(Found(message, at.session, at.turn, (at.place(),), doubtful=True))
             else:
-                now.book = self._waiting.enter(now.book, number, truth, Origin(at.session, at.turn, at.place()))
+                now.pending = self._resolver.enter(now.pending, number, truth, Origin(at.session, at.turn, at.place()))
 
     def _trigger(self, part: Part) -> Callable[[Frame], bool]:
         """Whether a position is one that the part has something to say about."""
@@ -221,21 +223,21 @@ class TemporalMonitor(Monitor):
         if state.turn is not None:
             state, found = self._close_turn(state if ended.complete else self._may_grow(state))
             found = tuple(one for one in found if not one.doubtful)
-        notes = what_was_lost(state)
+        notes = memory_notes(state)
         if state.untimed:
-            window = self._window.text if self._window else ""
-            return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so `[{window}]` cannot be measured")
+            window = "`within`" if self._in_words else f"`[{self._window.text if self._window else ''}]`"
+            return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so {window} cannot be measured")
         if not state.begun and ended.turns:
             state = self._begun_unnoticed(state)
         complete = ended.complete
         undecided = state.undecided
         if complete:
-            open_found, doubts = what_is_owed(state, self.parts, self.builder)
+            open_found, doubts = unmet_obligations(state, self.parts, self.builder)
             found, undecided = (*found, *open_found), undecided + doubts
         if found:
             return Conclusion(Outcome.VIOLATED, found, notes=notes)
-        if undecided or state.book.unfollowed:
-            return Conclusion(Outcome.INCONCLUSIVE, reason=why_undecided(state, undecided), notes=notes)
+        if undecided or state.pending.unfollowed:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=undecided_reason(state, undecided), notes=notes)
         judged = state.triggered or (self._always_judged and (state.begun or ended.turns > 0))
         if complete:
             return Conclusion((OK if judged else VACUOUS).outcome, notes=notes)
@@ -245,38 +247,38 @@ class TemporalMonitor(Monitor):
 
     def _begun_unnoticed(self, state: State) -> State:
         """What is judged once began at a position that was skipped, since every atom was false there."""
-        frame = Frame(START, self._alphabet.nothing, [slot.initial for slot in self.builder.slots])
-        book = state.book
+        frame = Frame(START, self._atoms.all_false, [slot.initial for slot in self.builder.slots])
+        pending = state.pending
         for number, (part, value) in enumerate(zip(self.parts, self._values, strict=True)):
             truth = True if part.always else value(frame, self.builder.unset)
             if not isinstance(truth, bool | None):
-                book = self._waiting.enter(book, number, truth, Origin("", None, EventRef("response")))
-        return replace(state, book=book)
+                pending = self._resolver.enter(pending, number, truth, Origin("", None, EventRef("response")))
+        return replace(state, pending=pending)
 
     def _may_grow(self, state: State) -> State:
         """The last turn of a recording that stopped early: results of it may be missing."""
         assert state.turn is not None
         turn, time = state.turn, state.turn.time
-        if time is None and turn.letters == self._alphabet.nothing:
+        if time is None and turn.atom_values == self._atoms.all_false:
             time = state.clocks.seconds  # it does not matter as far as it is known, so it needs no time either
-        letters = self._alphabet.awaiting_results(turn.letters)
-        return replace(state, turn=replace(turn, letters=letters, time=time))
+        atom_values = self._atoms.awaiting_results(turn.atom_values)
+        return replace(state, turn=replace(turn, atom_values=atom_values, time=time))
 
     # -- carrying states elsewhere --------------------------------------------------------------------------------
 
     def dump(self, state: State, excerpts: bool = True) -> Any:
-        return (CODEC if excerpts else BARE_CODEC).dump(state)
+        return dump(state, excerpts)
 
     def revive(self, data: Any) -> State:
-        state = CODEC.load(data)
+        state = load(data)
         assert isinstance(state, State)
         return state
 
 
-_TOLD = frozenset({ToolCall, ToolResult, Response, Message})
+_JUDGED_EVENTS = frozenset({ToolCall, ToolResult, Response, Message})
 
 
 def _trimmed(frame: Frame, depth: int) -> Frame:
     """The frame with no more of its past than `Y` reaches."""
     before = None if depth <= 1 or frame.before is None else _trimmed(frame.before, depth - 1)
-    return Frame(frame.clocks, frame.letters, frame.kept, before, frame.turn, frame.run)
+    return Frame(frame.clocks, frame.atom_values, frame.memory, before, frame.turn, frame.run)

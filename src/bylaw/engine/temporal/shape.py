@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
+from bylaw.engine.temporal.truth import all_of, any_of, negate
 from bylaw.model.temporal import (
     Ahead,
     And,
@@ -12,6 +15,7 @@ from bylaw.model.temporal import (
     Constant,
     Count,
     Formula,
+    Iff,
     Implies,
     Not,
     Or,
@@ -82,6 +86,26 @@ def denied(formula: Formula) -> Formula:
             return Not(formula, f"!{formula.text}" if not children(formula) else f"!({formula.text})")
 
 
+def evaluate(formula: Formula, leaf: Callable[[Formula], bool | None]) -> bool | None:
+    """Kleene's truth of the connectives over what `leaf` says of atoms and temporal operators."""
+    match formula:
+        case Constant(value=value):
+            return value
+        case Not(of=of):
+            return negate(evaluate(of, leaf))
+        case And(left=left, right=right):
+            return all_of((evaluate(left, leaf), evaluate(right, leaf)))
+        case Or(left=left, right=right):
+            return any_of((evaluate(left, leaf), evaluate(right, leaf)))
+        case Implies(left=left, right=right):
+            return any_of((negate(evaluate(left, leaf)), evaluate(right, leaf)))
+        case Iff(left=left, right=right):
+            one, two = evaluate(left, leaf), evaluate(right, leaf)
+            return None if one is None or two is None else one == two
+        case _:
+            return leaf(formula)
+
+
 def conjuncts(formula: Formula) -> list[Formula]:
     """`p & q & !(r | s)` as p, q, !r, !s."""
     match formula:
@@ -95,31 +119,34 @@ def conjuncts(formula: Formula) -> list[Formula]:
             return [formula]
 
 
-class Part:
+class Part(Struct, frozen=True):
     """One conjunct of a rule's formula: judged at every position, or once."""
 
-    __slots__ = ("always", "body", "conditional", "text")
+    body: Formula
+    always: bool
+    text: str
+    conditional: bool = False
+    """`G (p -> q)`: there are positions that it has nothing to say about"""
+    words: str = ""
+    """the rule as a sentence, where the user wrote it in words"""
 
-    def __init__(self, body: Formula, always: bool, text: str, conditional: bool = False) -> None:
-        self.body = body
-        self.always = always
-        self.text = text
-        self.conditional = conditional
-        """`G (p -> q)`: there are positions that it has nothing to say about"""
+    @property
+    def shown(self) -> str:
+        return self.words or f"`{self.text}`"
 
 
-def parts_of(formula: Formula) -> list[Part]:
-    return [_part(one) for one in conjuncts(formula)]
+def parts_of(formula: Formula, words: str = "") -> list[Part]:
+    return [_part(one, words) for one in conjuncts(formula)]
 
 
-def _part(formula: Formula) -> Part:
+def _part(formula: Formula, words: str) -> Part:
     match formula:
         case Ahead(op="G", window=None, of=of):
-            return Part(of, True, formula.text, isinstance(of, Implies) and not looks_ahead(of.left))
+            return Part(of, True, formula.text, isinstance(of, Implies) and not looks_ahead(of.left), words)
         case Not(of=Ahead(op="F", window=None, of=of)):
-            return Part(denied(of), True, formula.text)
+            return Part(denied(of), True, formula.text, False, words)
         case _:
-            return Part(formula, False, formula.text)
+            return Part(formula, False, formula.text, False, words)
 
 
 def yesterdays(formula: Formula) -> int:

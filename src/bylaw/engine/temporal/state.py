@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from immutables import Map
 from msgspec import Struct
+from msgspec.structs import astuple
 
+from bylaw.engine.evidence import bare
 from bylaw.engine.monitor import Found
-from bylaw.engine.temporal.book import Alarms, Book, Entry, Origin
-from bylaw.engine.temporal.codec import Codec
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position
-from bylaw.engine.temporal.letters import Hit, Letters
-from bylaw.engine.temporal.seen import Awaiting, Unseen
-from bylaw.engine.temporal.tables import Cell, Deferred, Kept, Table
+from bylaw.engine.temporal.pending import Alarms, Entry, Origin, Pending
+from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
 from bylaw.engine.temporal.truth import Open, Wait
+from bylaw.engine.temporal.variables import AtomValues, Deferred, Hit
 from bylaw.model.verdict import EventRef
 
 
 class OpenTurn(Struct, frozen=True, array_like=True):
     """With `over: turns`: a turn that results may still join."""
 
-    letters: Letters
+    atom_values: AtomValues
     turn: int | None
     run: str
     session: str
@@ -32,7 +34,7 @@ class OpenTurn(Struct, frozen=True, array_like=True):
 
 
 class State(Struct, frozen=True, array_like=True):
-    book: Book
+    pending: Pending
     frame: Frame | None = None
     clocks: Clocks = START
     begun: bool = False
@@ -48,19 +50,63 @@ class State(Struct, frozen=True, array_like=True):
     turn: OpenTurn | None = None
 
 
-_KEPT: tuple[type[Struct], ...] = (Frame, Clocks, Hit, Table, Cell, Kept, Deferred, Awaiting, Unseen, EventRef)
-_OPEN: tuple[type[Struct], ...] = (OpenTurn, Book, Alarms, Entry, Origin, Wait, Open)
-CODEC = Codec((State, *_KEPT, *_OPEN))
-BARE_CODEC = Codec((State, *_KEPT, *_OPEN), excerpts=False)
-
-
-class Judged(Struct):
+class Progress(Struct):
     """What one position is doing to a state."""
 
     frame: Frame
     at: Position
-    book: Book
+    pending: Pending
     found: list[Found]
     triggered: bool
     undecided: int
     first_undecided: str
+
+    def doubt(self, turn: int | None, positions: int) -> None:
+        if not self.undecided:
+            self.first_undecided = "" if turn is None else f", the first at turn {turn}"
+        self.undecided += positions
+
+
+# -- states as JSON and back ------------------------------------------------------------------------------------------
+
+_TAGS: dict[type[Struct], str] = {
+    **{one: one.__name__ for one in (State, Frame, Clocks, Hit, Table, Cell, Deferred, Awaiting, Unseen, EventRef)},
+    **{one: one.__name__ for one in (OpenTurn, Alarms, Entry, Origin, Wait, Open)},
+    Match: "Kept",
+    Pending: "Book",
+}
+"""how each struct is marked in a snapshot; snapshots outlive the names of classes"""
+_STRUCTS = {tag: struct for struct, tag in _TAGS.items()}
+_PLAIN = (type(None), bool, int, float, str)
+_INFINITIES = (float("inf"), float("-inf"))
+
+
+def dump(value: Any, excerpts: bool = True) -> Any:
+    """The state as JSON values; on request without excerpts of the events that it points at."""
+    if isinstance(value, Position):
+        value = value.place()
+    if isinstance(value, _PLAIN):  # JSON has no infinity
+        return ["inf", str(value)] if isinstance(value, float) and value in _INFINITIES else value
+    if isinstance(value, tuple | list):
+        return ["t" if isinstance(value, tuple) else "l", *(dump(one, excerpts) for one in value)]
+    if isinstance(value, frozenset):
+        return ["s", *(dump(one, excerpts) for one in value)]
+    if isinstance(value, Map):
+        return ["m", *([dump(key, excerpts), dump(one, excerpts)] for key, one in value.items())]
+    if type(value) is EventRef and not excerpts:
+        value = bare(value)
+    return [_TAGS[type(value)], *(dump(one, excerpts) for one in astuple(value))]
+
+
+def load(data: Any) -> Any:
+    if not isinstance(data, list):
+        return data
+    tag, *rest = data
+    if tag == "m":
+        return Map({load(key): load(value) for key, value in rest})
+    if tag == "inf":
+        return float(rest[0])
+    values = [load(one) for one in rest]
+    if tag in ("t", "l", "s"):
+        return {"t": tuple, "l": list, "s": frozenset}[tag](values)
+    return _STRUCTS[tag](*values)

@@ -3,6 +3,8 @@
 A cell holds the positions that matter for one combination of values: the latest, or a few where a comparison such as
 `>= $a` may need an older one. Cells are evicted in the order in which they came; a table knows that it lost something,
 and then answers unknown instead of false.
+
+`seen`: results wait until a response of their run had them in its input.
 """
 
 from __future__ import annotations
@@ -14,33 +16,26 @@ from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.engine.temporal.atom_values import result_ids
 from bylaw.engine.temporal.frame import Clocks, Frame, Position, elapsed
-from bylaw.engine.temporal.keys import UNKNOWN_KEY
-from bylaw.engine.temporal.letters import compare
 from bylaw.engine.temporal.truth import Key, Sigma
+from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
+from bylaw.model.events import Response
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
 
 MOST_VALUES = 10_000
-MOST_KEPT = 16
+MOST_MATCHES = 16
 
 
-class Deferred(Struct, frozen=True, array_like=True):
-    """A comparison with a variable that has no value yet: `result.amount >= $a`."""
-
-    op: str
-    variable: int
-    value: Key
-
-
-class Kept(Struct, frozen=True, array_like=True):
+class Match(Struct, frozen=True, array_like=True):
     """A position that is remembered."""
 
     clocks: Clocks
     sure: bool
     deferred: tuple[Deferred, ...] = ()
     place: EventRef | Position | None = None
-    """a whole position only where few are kept: it holds its event"""
+    """a whole position only where few are stored: it holds its event"""
     seen_by: int | None = None
     """for `seen`: the turn that had it in its input first"""
 
@@ -48,7 +43,7 @@ class Kept(Struct, frozen=True, array_like=True):
 class Cell(Struct, frozen=True, array_like=True):
     number: int
     """its place in the table's order"""
-    kept: tuple[Kept, ...]
+    matches: tuple[Match, ...]
     """oldest first"""
     lossy: bool = False
 
@@ -58,7 +53,7 @@ class Table(Struct, frozen=True, array_like=True):
     order: Map[int, tuple[Key, ...]] = Map()
     head: int = 0
     tail: int = 0
-    wild: tuple[tuple[tuple[Key, ...], Kept], ...] = ()
+    wild: tuple[tuple[tuple[Key, ...], Match], ...] = ()
     """positions with a value that could not be read: each may be about any value"""
     lost: Clocks | None = None
     """the latest position that was evicted"""
@@ -70,15 +65,16 @@ class Table(Struct, frozen=True, array_like=True):
 
 
 EMPTY = Table()
-Trim: TypeAlias = Callable[[tuple[Kept, ...]], tuple[tuple[Kept, ...], bool]]
+Matches: TypeAlias = tuple[Match, ...]
+Trim: TypeAlias = Callable[[Matches], tuple[Matches, bool]]
 """what a cell keeps, and whether it lost something that could still matter"""
 
 
-def remember(table: Table, key: tuple[Key, ...], kept: Kept, trim: Trim, window: Window | None) -> Table:
+def remember(table: Table, key: tuple[Key, ...], match: Match, trim: Trim, window: Window | None) -> Table:
     if UNKNOWN_KEY in key:
-        return remember_wild(table, key, kept)
+        return remember_wild(table, key, match)
     cell = table.cells.get(key)
-    held, lossy = trim((*(cell.kept if cell else ()), kept))
+    held, lossy = trim((*(cell.matches if cell else ()), match))
     if cell is not None:
         cells = table.cells.set(key, Cell(cell.number, held, cell.lossy or lossy))
         return replace(table, cells=cells, dropped=table.dropped + lossy)
@@ -89,7 +85,7 @@ def remember(table: Table, key: tuple[Key, ...], kept: Kept, trim: Trim, window:
         order=table.order.set(number, key),
         tail=number + 1,
     )
-    return _make_room(table, kept.clocks, window)
+    return _make_room(table, match.clocks, window)
 
 
 def _make_room(table: Table, now: Clocks, window: Window | None) -> Table:
@@ -111,11 +107,11 @@ def _drop_oldest(table: Table, now: Clocks, window: Window | None) -> Table:
     cell = table.cells.get(key)
     if cell is None or cell.number != number:
         return replace(table, **rest)
-    if window is not None and elapsed(now, cell.kept[-1].clocks, window) > window.bound:
+    if window is not None and elapsed(now, cell.matches[-1].clocks, window) > window.bound:
         return replace(table, cells=table.cells.delete(key), **rest)
     if len(table.cells) <= MOST_VALUES:
         return table
-    lost = cell.kept[-1].clocks
+    lost = cell.matches[-1].clocks
     return replace(
         table, cells=table.cells.delete(key), lost=_later(table.lost, lost), evicted=table.evicted + 1, **rest
     )
@@ -126,15 +122,15 @@ def _later(left: Clocks | None, right: Clocks) -> Clocks:
 
 
 def lose(table: Table, now: Clocks) -> Table:
-    """Something was not kept: from now on no is not certain."""
+    """Something was not stored: from now on no is not certain."""
     return replace(table, lost=_later(table.lost, now))
 
 
-def remember_wild(table: Table, key: tuple[Key, ...], kept: Kept) -> Table:
+def remember_wild(table: Table, key: tuple[Key, ...], match: Match) -> Table:
     """Something happened for a value that cannot be read."""
-    if len(table.wild) >= MOST_KEPT:
+    if len(table.wild) >= MOST_MATCHES:
         table = lose(replace(table, wild=table.wild[1:]), table.wild[0][1].clocks)
-    return replace(table, wild=(*table.wild, (key, replace(kept, sure=False))))
+    return replace(table, wild=(*table.wild, (key, replace(match, sure=False))))
 
 
 def forget(table: Table, key: tuple[Key, ...]) -> Table:
@@ -146,7 +142,7 @@ def doubt(table: Table, key: tuple[Key, ...]) -> Table:
     cell = table.cells.get(key)
     if cell is None:
         return table
-    unsure = tuple(replace(kept, sure=False) for kept in cell.kept)
+    unsure = tuple(replace(match, sure=False) for match in cell.matches)
     return replace(table, cells=table.cells.set(key, Cell(cell.number, unsure, cell.lossy)))
 
 
@@ -163,14 +159,14 @@ def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None
     if UNKNOWN_KEY in key:
         return _held_by_any(table, key, frame, window, sigma)
     cell = table.cells.get(key)
-    if cell is not None and _is_plain_yes(table, cell.kept[-1], frame, window):
+    if cell is not None and _is_plain_yes(table, cell.matches[-1], frame, window):
         return True
     answer: bool | None = False
-    for kept in _candidates(table, cell, key, frame, window):
-        if frame.turn is not None and kept.seen_by is not None and kept.seen_by > frame.turn:
+    for match in _candidates(table, cell, key, frame, window):
+        if frame.turn is not None and match.seen_by is not None and match.seen_by > frame.turn:
             continue  # a call of an earlier turn, recorded late
-        one = _passes(kept, sigma)
-        if one and kept.sure and kept.clocks.events > table.doubted:
+        one = _passes(match, sigma)
+        if one and match.sure and match.clocks.events > table.doubted:
             return True
         if one is not False:
             answer = None
@@ -179,7 +175,7 @@ def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None
     return answer
 
 
-def _is_plain_yes(table: Table, newest: Kept, frame: Frame, window: Window | None) -> bool:
+def _is_plain_yes(table: Table, newest: Match, frame: Frame, window: Window | None) -> bool:
     """The common case: the newest position is sure, and nothing about it is left to compare."""
     if not newest.sure or newest.deferred or newest.seen_by is not None or newest.clocks.events <= table.doubted:
         return False
@@ -190,20 +186,20 @@ def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | N
     """How many surely, and how many at most; None where nobody knows."""
     if UNKNOWN_KEY in key:
         cells = _alike(table, key)
-        near = [kept for cell in cells or () for kept in in_window(cell, frame, window)]
+        near = [match for cell in cells or () for match in in_window(cell, frame, window)]
         return 0, None if cells is None or _lost_in(table, frame, window) else len(near) + len(table.wild)
-    kept = list(_candidates(table, table.cells.get(key), key, frame, window))
-    sure = sum(one.sure for one in kept)
-    return sure, None if _lost_in(table, frame, window) else len(kept)
+    match = list(_candidates(table, table.cells.get(key), key, frame, window))
+    sure = sum(one.sure for one in match)
+    return sure, None if _lost_in(table, frame, window) else len(match)
 
 
 def _candidates(
     table: Table, cell: Cell | None, key: tuple[Key, ...], frame: Frame, window: Window | None
-) -> Iterator[Kept]:
+) -> Iterator[Match]:
     yield from in_window(cell, frame, window)
-    for other, kept in table.wild:
-        if _may_be(other, key) and (window is None or elapsed(frame.clocks, kept.clocks, window) <= window.bound):
-            yield kept
+    for other, match in table.wild:
+        if _may_be(other, key) and (window is None or elapsed(frame.clocks, match.clocks, window) <= window.bound):
+            yield match
 
 
 def _may_be(left: tuple[Key, ...], right: tuple[Key, ...]) -> bool:
@@ -215,9 +211,9 @@ def _held_by_any(table: Table, key: tuple[Key, ...], frame: Frame, window: Windo
     cells = _alike(table, key)
     if cells is None or _lost_in(table, frame, window) or any(cell.lossy for cell in cells):
         return None
-    near = [kept for cell in cells for kept in in_window(cell, frame, window)]
+    near = [match for cell in cells for match in in_window(cell, frame, window)]
     near += _candidates(table, None, key, frame, window)
-    return False if all(_passes(kept, sigma) is False for kept in near) else None
+    return False if all(_passes(match, sigma) is False for match in near) else None
 
 
 def _alike(table: Table, key: tuple[Key, ...]) -> list[Cell] | None:
@@ -230,21 +226,21 @@ def _alike(table: Table, key: tuple[Key, ...]) -> list[Cell] | None:
 _MOST_ALIKE = 64
 
 
-def in_window(cell: Cell | None, frame: Frame, window: Window | None) -> Iterator[Kept]:
+def in_window(cell: Cell | None, frame: Frame, window: Window | None) -> Iterator[Match]:
     """Newest first."""
-    for kept in reversed(cell.kept if cell is not None else ()):
+    for match in reversed(cell.matches if cell is not None else ()):
         if window is None:
-            yield kept
+            yield match
             continue
-        passed = elapsed(frame.clocks, kept.clocks, window)
+        passed = elapsed(frame.clocks, match.clocks, window)
         if passed > window.bound:
             return
-        yield kept if passed == passed else replace(kept, sure=False)
+        yield match if passed == passed else replace(match, sure=False)
 
 
-def _passes(kept: Kept, sigma: Sigma) -> bool | None:
+def _passes(match: Match, sigma: Sigma) -> bool | None:
     answer: bool | None = True
-    for deferred in kept.deferred:
+    for deferred in match.deferred:
         one = compare(deferred.op, deferred.value, sigma[deferred.variable])
         if one is False:
             return False
@@ -262,35 +258,35 @@ def _lost_in(table: Table, frame: Frame, window: Window | None) -> bool:
 # -- what a cell keeps ------------------------------------------------------------------------------------------------
 
 
-def keep_latest(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+def keep_latest(matches: Matches) -> tuple[Matches, bool]:
     """The newest that is sure and the newest at all: nothing older is ever a better answer."""
-    newest = kept[-1]
-    if newest.sure or len(kept) == 1:
+    newest = matches[-1]
+    if newest.sure or len(matches) == 1:
         return (newest,), False
-    sure = next((one for one in reversed(kept) if one.sure), None)
+    sure = next((one for one in reversed(matches) if one.sure), None)
     return ((newest,) if sure is None else (sure, newest)), False
 
 
-def keep_first(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+def keep_first(matches: Matches) -> tuple[Matches, bool]:
     """The first that is sure, and the first at all."""
-    sure = next((one for one in kept if one.sure), None)
-    return (kept[:1] if sure is None or sure is kept[0] else (kept[0], sure)), False
+    sure = next((one for one in matches if one.sure), None)
+    return (matches[:1] if sure is None or sure is matches[0] else (matches[0], sure)), False
 
 
-def keep_better(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+def keep_better(matches: Matches) -> tuple[Matches, bool]:
     """All that a later question could still need, up to a bound."""
-    newest = kept[-1]
+    newest = matches[-1]
     if newest.sure:
-        kept = (*(one for one in kept[:-1] if not _outdone(one, newest)), newest)
-    return kept[-MOST_KEPT:], len(kept) > MOST_KEPT
+        matches = (*(one for one in matches[:-1] if not _outdone(one, newest)), newest)
+    return matches[-MOST_MATCHES:], len(matches) > MOST_MATCHES
 
 
-def keep_best(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
+def keep_best(matches: Matches) -> tuple[Matches, bool]:
     """The same without a window: of two equally good ones the older will do."""
-    newest = kept[-1]
-    if any(one.sure and _outdone(newest, one) for one in kept[:-1]):
-        return kept[:-1], False
-    return keep_better(kept)
+    newest = matches[-1]
+    if any(one.sure and _outdone(newest, one) for one in matches[:-1]):
+        return matches[:-1], False
+    return keep_better(matches)
 
 
 _BETTER: dict[str, Callable[[Any, Any], bool]] = {
@@ -301,7 +297,7 @@ _BETTER: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def _outdone(old: Kept, new: Kept) -> bool:
+def _outdone(old: Match, new: Match) -> bool:
     """Whether every value of the variables that `old` passes with, `new` passes with too."""
     if old.seen_by is not None and new.seen_by is not None and new.seen_by > old.seen_by:
         return False
@@ -321,11 +317,11 @@ def _passes_more(old: Deferred, new: Deferred) -> bool:
 def keep_counted(number: int) -> Trim:
     """Enough to tell whether more than `number` are in any window."""
 
-    def trim(kept: tuple[Kept, ...]) -> tuple[tuple[Kept, ...], bool]:
-        if len(kept) <= number + 1:
-            return kept, False
-        recent = kept[-number - 1 :]
-        older_sure = [one for one in kept[: -number - 1] if one.sure]
+    def trim(matches: Matches) -> tuple[Matches, bool]:
+        if len(matches) <= number + 1:
+            return matches, False
+        recent = matches[-number - 1 :]
+        older_sure = [one for one in matches[: -number - 1] if one.sure]
         missing = number + 1 - sum(one.sure for one in recent)
         return (*(older_sure[-missing:] if missing > 0 else ()), *recent), False
 
@@ -351,3 +347,41 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
     "<": lambda count, number: count < number,
     "<=": lambda count, number: count <= number,
 }
+
+
+MOST_UNSEEN = 256
+"""results that wait to be seen"""
+
+
+class Unseen(Struct, frozen=True, array_like=True):
+    run: str
+    call_id: str | None
+    key: tuple[Any, ...]
+    match: Match
+
+
+class Awaiting(Struct, frozen=True, array_like=True):
+    unseen: tuple[Unseen, ...] = ()
+    seen: Table = EMPTY
+
+
+def await_answer(before: Awaiting, one: Unseen) -> Awaiting:
+    if len(before.unseen) < MOST_UNSEEN:
+        return Awaiting((*before.unseen, one), before.seen)
+    return Awaiting((*before.unseen[1:], one), lose(before.seen, before.unseen[0].match.clocks))
+
+
+def answered(before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: Trim) -> Awaiting:
+    """A response: what its run's results were, it has seen, unless its request shows that they were not in it."""
+    waiting = [one for one in before.unseen if one.run == frame.run]
+    if not waiting:
+        return before
+    ids = result_ids(response)
+    table, left = before.seen, tuple(one for one in before.unseen if one.run != frame.run)
+    for one in waiting:
+        if ids and one.call_id is not None and one.call_id not in ids:
+            left = (*left, one)
+        else:
+            match = Match(one.match.clocks, one.match.sure, one.match.deferred, one.match.place, frame.turn)
+            table = remember(table, (one.run, *one.key), match, trim, window)
+    return Awaiting(left, table)

@@ -15,16 +15,14 @@ from collections import ChainMap
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from bylaw.model.guarding import ExecutionMode, GuardSet
-from bylaw.rules.guard.guards import Guard
-from bylaw.rules.guard.section import MODES, read_guard_rules
-from bylaw.rules.guard.tools import read_tools
+from bylaw.model.guard_policy import ExecutionMode, GuardSet
+from bylaw.rules.guard.section import MODES, Guard, read_guard_rules, read_tools
 from bylaw.rules.kinds import KINDS
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.messages import listing, quote
 from bylaw.rules.params import Context
 from bylaw.rules.readers import read_flag, report_wrong_type
 from bylaw.rules.rule_fields import Ids
-from bylaw.rules.words import listing, quote
 
 _MODE_KEYS = ("executionMode", "execution_mode", "mode")
 _VERSION_KEYS = ("version", "name", "id", "label")

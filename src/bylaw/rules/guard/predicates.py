@@ -1,4 +1,8 @@
-"""`when` of a guard rule → a Predicate.
+"""`arg_*`: one comparison of what stands at a path in the call's arguments.
+
+`call_count_*`: how many attempts there were, the current one included.
+
+`when` of a guard rule → a Predicate.
 
     group     = mapping of predicates, all of which must hold
     predicate = "all_of": [group, …] | "any_of": [group, …] | "not": group
@@ -10,26 +14,299 @@ A group with nothing in it makes the whole rule match nothing: what is left afte
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.predicate import AllOf, AnyOf, Nothing, NotOf, Predicate, ToolIn, ToolMatches
-from bylaw.rules.fields import EXTENSION, Fields
-from bylaw.rules.guard.arguments import OPERATORS, read_argument
-from bylaw.rules.guard.counters import OVER, read_counter
-from bylaw.rules.guard.words import PREDICATE_WORDS
-from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node
-from bylaw.rules.problems import Problems
-from bylaw.rules.readers import read_text, read_texts, report_wrong_type
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
+from bylaw.model.temporal import TestOperator
+from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
+from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.paths import ArgumentPath, read_argument_path
+from bylaw.rules.readers import (
+    EXTENSION,
+    Fields,
+    read_count,
+    read_json,
+    read_text,
+    read_texts,
+    report_wrong_type,
+    warn_if_ambiguous,
+)
 from bylaw.rules.regexes import check_pattern
-from bylaw.rules.words import quote
+from bylaw.rules.source import Problems
+
+OPERATORS: dict[str, TestOperator] = {
+    "arg_eq": "=",
+    "arg_ne": "!=",
+    "arg_gt": ">",
+    "arg_gte": ">=",
+    "arg_lt": "<",
+    "arg_lte": "<=",
+    "arg_in": "in",
+    "arg_not_in": "not in",
+    "arg_regex": "matches",
+    "arg_contains": "contains",
+    "arg_missing": "missing",
+    "arg_present": "present",
+}
+PRESENCE = frozenset({"arg_missing", "arg_present"})
+BOUNDS = frozenset({"arg_gt", "arg_gte", "arg_lt", "arg_lte"})
+MEMBERSHIP = frozenset({"arg_in", "arg_not_in"})
+
+_Value: TypeAlias = tuple[Any]
+"""a value that was read, boxed: None says that there is none, `(None,)` is null"""
+
+_NUMERIC = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
+_PATH_SYNONYMS = synonyms(
+    {
+        "path": "field argument arg name key",
+    }
+)
+_VALUE_SYNONYMS = synonyms(
+    {
+        "value": "threshold val than to",
+    }
+)
+_PATTERN_SYNONYMS = synonyms(
+    {
+        "pattern": "regex value regexp match",
+    }
+)
+_VALUES_SYNONYMS = synonyms(
+    {
+        "values": "list options of",
+    }
+)
+
+
+def read_argument(key: str, node: Node, problems: Problems) -> ArgumentIs | None:
+    if key in PRESENCE and isinstance(node, ScalarNode):
+        path = read_argument_path(node, key, problems)
+        return _predicate(key, path, None) if path else None
+    if not isinstance(node, MapNode):
+        report_wrong_type(node, quote(key), "a mapping", problems, help=f"write it as `{key}: {form(key)}`")
+        return None
+    if _is_short(key, node):
+        _report_short(key, node, problems)
+        return None
+    return _read_mapping(key, node, problems)
+
+
+def form(key: str) -> str:
+    """How the predicate is written."""
+    rest = "".join(f", {name}: …" for name in _names(key)[1:])
+    return f"{{path: …{rest}}}"
+
+
+def _read_mapping(key: str, node: MapNode, problems: Problems) -> ArgumentIs | None:
+    fields = Fields(node, problems, what=quote(key))
+    path_node = fields.require("path", help="`path` leads to the argument, such as `amount` or `body.to`")
+    entry = _take_value(key, fields)
+    fields.finish(synonyms=_synonyms(key))
+    path = read_argument_path(path_node, "path", problems) if path_node else None
+    if key in PRESENCE:
+        return _predicate(key, path, None) if path else None
+    value = _read_value(key, entry.value, problems) if entry else None
+    return _predicate(key, path, value[0]) if path and value else None
+
+
+def _take_value(key: str, fields: Fields) -> Entry | None:
+    """The entry that holds what to compare with, under either of its names."""
+    names = [*_names(key)[1:], *(["value"] if key in MEMBERSHIP else [])]
+    found = [entry for name in names if (entry := fields.entry(name))]
+    if names and not found:
+        fields.missing(tuple(names[:1]), help=f"write it as `{key}: {form(key)}`")
+    for extra in found[1:]:
+        fields.problems.error(
+            code="duplicate-parameter",
+            message=f"{listing(names)} give the same parameter",
+            at=extra.key,
+            help="keep one of them",
+            related=(fields.problems.related(found[0].key, "the other one"),),
+        )
+    return found[0] if len(found) == 1 else None
+
+
+def _read_value(key: str, node: Node, problems: Problems) -> _Value | None:
+    if key in BOUNDS:
+        return _read_number(key, node, problems)
+    if key in MEMBERSHIP:
+        return _read_list(key, node, problems)
+    if key == "arg_regex":
+        pattern = read_text(node, "pattern", problems)
+        return (pattern,) if pattern is not None and check_pattern(pattern, node, problems) else None
+    if key == "arg_contains" and isinstance(node, ScalarNode) and node.value == "":
+        problems.warn(code="empty-value", message="every text contains the empty text", at=node)
+    return (read_json(node, problems),)
+
+
+def _read_number(key: str, node: Node, problems: Problems) -> _Value | None:
+    value = node.value if isinstance(node, ScalarNode) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        help = f"write {quote(value)}, without quotes" if isinstance(value, str) and _NUMERIC.fullmatch(value) else None
+        report_wrong_type(node, "`value`", f"a number with `{key}`", problems, help=help)
+        return None
+    warn_if_ambiguous(node, problems)
+    return (value,)
+
+
+def _read_list(key: str, node: Node, problems: Problems) -> _Value | None:
+    if not isinstance(node, ListNode):
+        other = "arg_eq" if key == "arg_in" else "arg_ne"
+        help = f"write the values in `[` and `]`, or use `{other}` for one value"
+        report_wrong_type(node, "`values`", f"a list with `{key}`", problems, help=help)
+        return None
+    if not node.items:
+        outcome = "never holds" if key == "arg_in" else "always holds"
+        problems.warn(code="empty-value", message=f"the list is empty, so `{key}` {outcome}", at=node)
+    return (read_json(node, problems),)
+
+
+def _is_short(key: str, node: MapNode) -> bool:
+    """`arg_gt: {amount: 10000}`."""
+    if len(node.entries) != 1 or key in PRESENCE:
+        return False
+    (name,) = node.entries
+    return name not in ("path", "value", *_names(key), *_synonyms(key)) and not name.startswith("x-")
+
+
+def _report_short(key: str, node: MapNode, problems: Problems) -> None:
+    ((name, entry),) = node.entries.items()
+    shown = json.dumps(plain(entry.value), ensure_ascii=False)
+    problems.error(
+        code="missing-key",
+        message=f"{quote(key)} needs the keys {listing(_names(key))}",
+        at=entry.key,
+        help=f"write {quote(f'{{path: {name}, {_names(key)[1]}: {shown}}}')}",
+    )
+
+
+def _predicate(key: str, path: ArgumentPath, value: Any) -> ArgumentIs:
+    shown = "" if key in PRESENCE else f" {value}" if key == "arg_regex" else f" {_shown(value)}"
+    return ArgumentIs(path=path.keys, op=OPERATORS[key], value=value, name=f"{key} {path.text}{shown}")
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _names(key: str) -> list[str]:
+    """The keys of the predicate, as they are best written."""
+    if key in PRESENCE:
+        return ["path"]
+    return ["path", "pattern" if key == "arg_regex" else "values" if key in MEMBERSHIP else "value"]
+
+
+def _synonyms(key: str) -> dict[str, str]:
+    words = {"pattern": _PATTERN_SYNONYMS, "values": _VALUES_SYNONYMS, "value": _VALUE_SYNONYMS}
+    return _PATH_SYNONYMS | words.get(_names(key)[-1], {})
+
+
+OVER: dict[str, Literal["run", "session", "window"]] = {
+    "call_count_in_run_gt": "run",
+    "call_count_in_session_gt": "session",
+    "call_count_in_window_gt": "window",
+}
+SECONDS = ("windowSeconds", "window_seconds")
+
+_COUNTER_SYNONYMS = synonyms(
+    {
+        "tool": "tool_name tools name",
+        "value": "count max limit threshold",
+    }
+)
+_WINDOW_SYNONYMS = synonyms(
+    {
+        "windowSeconds": "window seconds within",
+    }
+)
+
+
+def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
+    if not isinstance(node, MapNode):
+        report_wrong_type(
+            node, quote(key), "a mapping", problems, help=f"write it as `{key}: {form_counters(key, node)}`"
+        )
+        return None
+    fields = Fields(node, problems, what=quote(key))
+    tool_node = fields.take("tool")
+    value_node = fields.require("value", help="`value` is how many attempts are not yet too many")
+    seconds_node = _take_seconds(fields) if OVER[key] == "window" else None
+    fields.finish(synonyms=_COUNTER_SYNONYMS | (_WINDOW_SYNONYMS if OVER[key] == "window" else {}))
+    tool = read_text(tool_node, "tool", problems) if tool_node else None
+    value = read_count(value_node, "value", problems) if value_node else None
+    seconds = _read_seconds(seconds_node, problems) if seconds_node else None
+    unusable = (tool_node and tool is None) or (OVER[key] == "window" and seconds is None)
+    return None if value is None or unusable else CountOver(OVER[key], value, tool, seconds)
+
+
+def form_counters(key: str, node: Node | None = None) -> str:
+    """How the predicate is written."""
+    number = isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool)
+    value = node.raw if number and node else "…"
+    return f"{{value: {value}{', windowSeconds: …' if OVER[key] == 'window' else ''}}}"
+
+
+def _take_seconds(fields: Fields) -> Node | None:
+    found = [entry for name in SECONDS if (entry := fields.entry(name))]
+    if not found:
+        fields.missing(SECONDS[:1], help="`windowSeconds` is how far the window reaches back, such as `300`")
+        return None
+    for extra in found[1:]:
+        fields.problems.error(
+            code="duplicate-parameter",
+            message="`windowSeconds` and `window_seconds` give the same parameter",
+            at=extra.key,
+            help="keep one of them",
+            related=(fields.problems.related(found[0].key, "the other one"),),
+        )
+    return found[0].value if len(found) == 1 else None
+
+
+def _read_seconds(node: Node, problems: Problems) -> float | None:
+    value = node.value if isinstance(node, ScalarNode) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        help = f"write {quote(value)}, without quotes" if isinstance(value, str) and value.isdecimal() else None
+        report_wrong_type(node, "`windowSeconds`", "a number of seconds above 0", problems, help=help)
+        return None
+    return float(value)
+
 
 MAX_DEPTH = 32
 GROUPS = ("all_of", "any_of", "not")
 NAMES = ("tool_name_in", "tool_name_regex", *OPERATORS, *OVER, *GROUPS)
 
 _SHOWN = ("tool_name_in", "tool_name_regex", "arg_…", "call_count_…", *GROUPS)
+
+
+PREDICATE_SYNONYMS = synonyms(
+    {
+        "all_of": "all and every",
+        "any_of": "any one_of or",
+        "not": "none_of",
+        "tool_name_in": "tool tool_in tool_is tool_name tool_names tools",
+        "tool_name_regex": "tool_matches tool_name_matches tool_name_pattern tool_pattern tool_regex",
+        "arg_eq": "arg_equal arg_equals arg_is args_eq",
+        "arg_ne": "arg_neq arg_not_eq arg_not_equal arg_not_equals",
+        "arg_gt": "arg_above arg_greater arg_greater_than arg_over args_gt",
+        "arg_gte": "arg_at_least arg_ge arg_min args_gte",
+        "arg_lt": "arg_below arg_less arg_less_than arg_under args_lt",
+        "arg_lte": "arg_at_most arg_le arg_max args_lte",
+        "arg_in": "arg_one_of args_in",
+        "arg_not_in": "arg_nin arg_none_of",
+        "arg_regex": "arg_match arg_matches arg_pattern args_regex",
+        "arg_contains": "arg_has arg_includes",
+        "arg_missing": "arg_absent arg_not_exists arg_not_present args_missing",
+        "arg_present": "arg_exists arg_required args_present",
+        "call_count_in_run_gt": "call_count call_count_gt call_count_in_run call_count_run_gt max_calls",
+        "call_count_in_session_gt": "call_count_in_session call_count_session_gt",
+        "call_count_in_window_gt": "call_count_in_window call_count_window_gt rate_limit",
+    }
+)
 
 
 class Leaf(Struct, frozen=True):
@@ -149,7 +426,7 @@ class _Reader:
         if {"path", "op"} <= node.entries.keys():
             fields.take("path"), fields.take("op"), fields.take("value")
             self._report_condition(node)
-        fields.finish(synonyms=PREDICATE_WORDS, shown=_SHOWN)
+        fields.finish(synonyms=PREDICATE_SYNONYMS, shown=_SHOWN)
 
     def _report_condition(self, node: MapNode) -> None:
         self.problems.error(

@@ -1,34 +1,156 @@
-"""What stands under `guard:`: one guard, or a list of them, each for an agent."""
+"""The allowlist: names of tools, or mappings that have one under `id` or `name`.
+
+What a file says about the calls of its agents, put together: the guards it holds and the rules they share.
+
+What stands under `guard:`: one guard, or a list of them, each for an agent.
+"""
 
 from __future__ import annotations
 
 from collections import ChainMap
+from collections.abc import Sequence
+from typing import Any
 
-from bylaw.model.guarding import ExecutionMode
-from bylaw.rules.fields import Fields
-from bylaw.rules.guard.enforcement import MODES as RULE_MODES
-from bylaw.rules.guard.enforcement import Item
-from bylaw.rules.guard.guards import Guard
-from bylaw.rules.guard.tools import read_tools
-from bylaw.rules.guard.words import EXECUTION_MODE_WORDS
-from bylaw.rules.items import read_items
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy
+from bylaw.model.rule import Rule
+from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, plain
+from bylaw.rules.messages import did_you_mean, quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import read_text, report_wrong_type
-from bylaw.rules.rule_fields import Ids
-from bylaw.rules.words import did_you_mean, quote
+from bylaw.rules.readers import Fields, read_text, report_wrong_type
+from bylaw.rules.rule_fields import MODES as RULE_MODES
+from bylaw.rules.rule_fields import Ids, Item
+from bylaw.rules.source import Problems
+
+_NAMES = ("id", "name")
+"""a rule sees the operation's id as the tool's name, so that goes first"""
+
+
+def read_tools(node: Node, name: str, problems: Problems) -> tuple[str, ...] | None:
+    """The names; None where any is unusable."""
+    if not isinstance(node, ListNode):
+        help = f"write the names of the tools in `[` and `]`, or leave {quote(name)} out to allow every tool"
+        report_wrong_type(node, quote(name), "a list", problems, help=help)
+        return None
+    if not node.items:
+        help = f"name the tools that may be called, or leave {quote(name)} out to allow every tool"
+        problems.warn(code="no-tools", message=f"{quote(name)} is empty, so every call is refused", at=node, help=help)
+    read = [_read_tool(item, name, problems) for item in node.items]
+    good = tuple(tool for tool in read if tool is not None)
+    return good if len(good) == len(read) else None
+
+
+def _read_tool(node: Node, name: str, problems: Problems) -> str | None:
+    if not isinstance(node, MapNode):
+        return read_text(node, name, problems)
+    for key in _NAMES:
+        if key in node.entries:
+            return read_text(node.entries[key].value, key, problems)
+    problems.error(
+        code="missing-key", message=f"a tool in {quote(name)} needs the key `id` or `name`", at=node.first_key
+    )
+    return None
+
+
+class Guard(Struct, frozen=True, kw_only=True):
+    """One guard as it was read."""
+
+    items: list[Item]
+    agent: str | None = None
+    mode: ExecutionMode | None = None
+    tools: tuple[str, ...] | None = None
+    switched_off: bool = False
+    source: Any = None
+    label: str
+    """what it is called where two guards use the same id"""
+    ids: Ids
+    """the places of its own ids"""
+
+
+def policies(guards: Sequence[Guard], shared: Sequence[Item], source: Any) -> list[GuardPolicy]:
+    """A policy for each guard, and one for the agents that none of them is for.
+
+    `shared` are the rules beside the guards, which hold for every agent and come first.
+    """
+    made = [_policy(guard, shared) for guard in guards]
+    acting = any(item.enforcement for item in shared)
+    if not guards or (acting and all(guard.agent is not None for guard in guards)):
+        made.append(_policy(Guard(items=[], source=source, label="", ids={}), shared))
+    return made
+
+
+def refuse_pauses(guard: Guard, shared: Sequence[Item], problems: Problems) -> None:
+    """Nobody can be asked on behalf of an agent in request mode."""
+    if guard.mode != "request":
+        return
+    for item in (*shared, *guard.items):
+        if item.enforcement and item.enforcement.then is Action.PAUSE:
+            problems.error(
+                code="pause-in-request-mode",
+                message=f"the rule `{item.rule.id}` pauses, and a guard in the mode `request` has nobody to ask",
+                at=item.enforcement.at,
+                help="write `mode: hitl` or `mode: sub_agent` in the guard, or `then: block` here",
+            )
+
+
+def rules_of(guards: Sequence[Guard]) -> list[Rule]:
+    """Every rule once, with an id of its own: two guards may use one id, for the same rule or for two."""
+    found: dict[str, Rule] = {}
+    for number, guard in enumerate(guards, 1):
+        for item in guard.items:
+            id = _free_id(item.rule, guard.label, number, found)
+            if id is not None:
+                found[id] = replace(item.rule, id=id) if id != item.rule.id else item.rule
+    return list(found.values())
+
+
+def _free_id(rule: Rule, label: str, number: int, found: dict[str, Rule]) -> str | None:
+    """None where the rule is there already. `number` is the guard's own, so the last name is free but by design."""
+    for id in (rule.id, f"{label}/{rule.id}", f"{label}/{number}/{rule.id}"):
+        if id not in found:
+            return id
+        if _same(found[id], rule):
+            return None
+    return _free_id(rule, f"{label}/{number}", number, found)
+
+
+def _same(one: Rule, other: Rule) -> bool:
+    return replace(one, id="", span=None) == replace(other, id="", span=None)
+
+
+def _policy(guard: Guard, shared: Sequence[Item]) -> GuardPolicy:
+    rules = tuple(item.enforcement.of(item.rule) for item in (*shared, *guard.items) if item.enforcement)
+    return GuardPolicy(
+        rules=rules,
+        agent=guard.agent,
+        mode=guard.mode,
+        tools=guard.tools,
+        switched_off=guard.switched_off,
+        source=guard.source,
+    )
+
 
 MODES: tuple[ExecutionMode, ...] = ("request", "hitl", "sub_agent")
 
-_KEY_WORDS = {
-    "agent_name": "agent",
-    "allowed_tools": "tools",
-    "allowlist": "tools",
-    "execution_mode": "mode",
-    "executionmode": "mode",
-    "name": "agent",
-    "operations": "tools",
-}
+_KEY_SYNONYMS = synonyms(
+    {
+        "agent": "agent_name name",
+        "tools": "allowed_tools allowlist operations",
+        "mode": "execution_mode executionmode",
+    }
+)
+
+
+EXECUTION_MODE_SYNONYMS = synonyms(
+    {
+        "request": "auto autonomous",
+        "hitl": "human_in_the_loop interactive",
+        "sub_agent": "child subagent",
+    }
+)
 
 
 def read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:
@@ -51,7 +173,7 @@ def _read_guard(node: Node, number: int, context: Context, ids: Ids) -> Guard | 
     fields = Fields(node, problems, what="a guard")
     agent_node, mode_node, tools_node = fields.take("agent"), fields.take("mode"), fields.take("tools")
     rules = fields.require("rules", help="write the guard's rules as a list under it")
-    fields.finish(synonyms=_KEY_WORDS)
+    fields.finish(synonyms=_KEY_SYNONYMS)
     agent = read_text(agent_node, "agent", problems) if agent_node else None
     own: Ids = {}
     return Guard(
@@ -82,7 +204,7 @@ def _read_mode(node: Node, context: Context) -> ExecutionMode | None:
             return mode
     if text is not None:
         rule_mode = text in RULE_MODES
-        help = f"`mode: {text}` stands in a rule" if rule_mode else did_you_mean(text, MODES, EXECUTION_MODE_WORDS)
+        help = f"`mode: {text}` stands in a rule" if rule_mode else did_you_mean(text, MODES, EXECUTION_MODE_SYNONYMS)
         message = f"unknown mode {quote(text)} of a guard"
         context.problems.error(code="unknown-mode", message=message, at=node, help=help)
     return None

@@ -1,46 +1,106 @@
-"""The rule kinds, one file each: parameters, documentation, an example, and what the kind lowers to.
+"""The rule kinds, one file each: parameters, documentation, an example, and the demand that the kind lowers to.
 
-Adding one is a file here, its name in the two lists below, and a case file under `tests/cases`.
+A kind is found by its file. Its module has
+
+    a docstring          the kind's page: what it demands, when it is vacuous, what it reports, what `when` does to it
+    PARAMS               its parameters
+    EXAMPLE              one rule in YAML
+    lower(values)        the parameters → a demand
+
+and, where it needs them,
+
+    SYNONYMS             other words that people use for the kind, separated by blanks
+    complete(values, node, context)    checks all parameters together; reports what does not fit and then returns None
+    TOGETHER             what `complete` checks, in JSON Schema
+    DEFINITIONS          further definitions that the JSON Schemas of its parameters refer to
+
+A module is imported when a rule uses the kind: a rule file with two kinds does not pay for the others.
 """
 
 from __future__ import annotations
 
-from bylaw.rules.kind import Kind, KindModule
-from bylaw.rules.kinds import (
-    forbidden_text,
-    max_total_tokens,
-    max_turns,
-    must_be_grounded,
-    must_call_before,
-    must_call_once,
-    must_followup,
-    must_include_text,
-    must_match_json_schema,
-    must_remain_consistent,
-    no_call,
-    required_stop_reason,
-    temporal,
-)
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, TypeAlias
 
-_MODULES: tuple[KindModule, ...] = (
-    forbidden_text,
-    max_total_tokens,
-    max_turns,
-    must_be_grounded,
-    must_call_before,
-    must_call_once,
-    must_followup,
-    must_include_text,
-    must_match_json_schema,
-    must_remain_consistent,
-    no_call,
-    required_stop_reason,
-    temporal,
-)
+from bylaw.model.demand import Demand
+from bylaw.rules.located import MapNode
+from bylaw.rules.params import Context, Param, Values
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in map(Kind.of, _MODULES)}
+Complete: TypeAlias = Callable[[Values, MapNode, Context], Values | None]
 
 
-def kind_page(name: str) -> str:
-    """The page of one kind, in Markdown."""
-    return KINDS[name].page()
+@dataclass(frozen=True)
+class Kind:
+    name: str
+    doc: str
+    params: tuple[Param, ...]
+    example: str
+    lower: Callable[[Values], Demand]
+    complete: Complete = lambda values, node, context: values
+    together: Mapping[str, Any] = field(default_factory=dict)
+    definitions: Mapping[str, Any] = field(default_factory=dict)
+    synonyms: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        return self.doc.partition("\n")[0].rstrip(".")
+
+    def page(self) -> str:
+        """The kind's documentation in Markdown."""
+        rows = "\n".join(_row(param) for param in self.params)
+        table = f"| parameter | | is |\n|---|---|---|\n{rows}"
+        return f"# {self.name}\n\n{self.doc}\n\n{table}\n\n```yaml\n{self.example}```\n"
+
+
+class _Kinds(Mapping[str, Kind]):
+    """Name → kind, for every module of this package, sorted by name."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Kind | None] = dict.fromkeys(sorted(module.name for module in iter_modules(__path__)))
+
+    def __getitem__(self, name: str) -> Kind:
+        kind = self._loaded[name]
+        if kind is None:
+            kind = self._loaded[name] = _load(name)
+        return kind
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded
+
+
+KINDS: Mapping[str, Kind] = _Kinds()
+
+
+def kind_synonyms() -> dict[str, str]:
+    """Words that people use for a kind → the kind. Imports every kind."""
+    return {word: name for name, kind in KINDS.items() for word in kind.synonyms}
+
+
+def _load(name: str) -> Kind:
+    module = import_module(f"{__name__}.{name}")
+    return Kind(
+        name,
+        (module.__doc__ or "").strip(),
+        module.PARAMS,
+        module.EXAMPLE,
+        module.lower,
+        getattr(module, "complete", Kind.complete),
+        getattr(module, "TOGETHER", {}),
+        getattr(module, "DEFINITIONS", {}),
+        tuple(getattr(module, "SYNONYMS", "").split()),
+    )
+
+
+def _row(param: Param) -> str:
+    optional = "" if param.default is None else f"default `{str(param.default).lower()}`"
+    names = " or ".join(f"`{name}`" for name in param.spellings)
+    return f"| {names} | {'required' if param.required else optional} | {param.doc} |"

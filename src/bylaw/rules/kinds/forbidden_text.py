@@ -7,10 +7,11 @@ turns are searched.
 from __future__ import annotations
 
 from bylaw.model.demand import Never
-from bylaw.rules.params import Values
-from bylaw.rules.text_match import TEXT_PARAMS, text_has
+from bylaw.rules.params import TEXT_PARAMS, Values, text_has
 
 PARAMS = TEXT_PARAMS
+
+SYNONYMS = "banned_text must_not_contain must_not_include_text must_not_say no_text"
 
 EXAMPLE = """\
 - id: no-social-security-numbers

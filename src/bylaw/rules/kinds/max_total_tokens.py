@@ -8,10 +8,11 @@ matching turns count.
 from __future__ import annotations
 
 from bylaw.model.demand import Tally, Tokens
-from bylaw.rules.param_types import COUNT
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import COUNT, Param, Values
 
 PARAMS = (Param("n", COUNT, "the number of tokens that is still allowed", required=True, aliases=("limit",)),)
+
+SYNONYMS = "max_tokens token_budget token_limit"
 
 EXAMPLE = """\
 - id: token-budget

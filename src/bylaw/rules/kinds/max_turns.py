@@ -7,10 +7,11 @@ count.
 from __future__ import annotations
 
 from bylaw.model.demand import Tally, Turns
-from bylaw.rules.param_types import COUNT
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import COUNT, Param, Values
 
 PARAMS = (Param("n", COUNT, "the number of turns that is still allowed", required=True, aliases=("limit",)),)
+
+SYNONYMS = "turn_limit max_steps"
 
 EXAMPLE = """\
 - id: short-conversations

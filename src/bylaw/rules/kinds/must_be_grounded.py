@@ -12,13 +12,14 @@ judged.
 from __future__ import annotations
 
 from bylaw.model.demand import Always, Grounded
-from bylaw.rules.param_types import PATH, SHARE
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import PATH, SHARE, Param, Values
 
 PARAMS = (
     Param("retrieval_path", PATH, "the path of the chunks, such as `request.metadata.chunks`", required=True),
     Param("min_unigram_precision", SHARE, "the share of words that must be found, from 0 to 1", default=0.5),
 )
+
+SYNONYMS = "grounded grounding"
 
 EXAMPLE = """\
 - id: answers-from-the-documents

@@ -11,14 +11,15 @@ With `when`, only calls of `second` on matching turns are judged; `first` counts
 from __future__ import annotations
 
 from bylaw.model.demand import Before, Calls
-from bylaw.rules.param_types import FLAG, TOOLS
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import FLAG, TOOLS, Param, Values
 
 PARAMS = (
     Param("first", TOOLS, "the tool that comes first: a name, a glob, or a list", required=True),
     Param("second", TOOLS, "the tool that needs it: a name, a glob, or a list", required=True, aliases=("then",)),
     Param("only_if_both", FLAG, "whether to judge only scopes in which both are called", default=False),
 )
+
+SYNONYMS = "before call_before must_precede must_call_first must_happen_before order precedes requires"
 
 EXAMPLE = """\
 - id: confirm-before-refund

@@ -7,10 +7,11 @@ first. With `when`, only calls on matching turns count.
 from __future__ import annotations
 
 from bylaw.model.demand import Calls, Tally
-from bylaw.rules.param_types import TOOLS
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import TOOLS, Param, Values
 
 PARAMS = (Param("tool", TOOLS, "the tool to call once: a name, a glob, or a list", required=True),)
+
+SYNONYMS = "call_once exactly_once only_once"
 
 EXAMPLE = """\
 - id: charge-once

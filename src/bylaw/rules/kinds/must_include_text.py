@@ -7,10 +7,11 @@ searched.
 from __future__ import annotations
 
 from bylaw.model.demand import Sometime
-from bylaw.rules.params import Values
-from bylaw.rules.text_match import TEXT_PARAMS, text_has
+from bylaw.rules.params import TEXT_PARAMS, Values, text_has
 
 PARAMS = TEXT_PARAMS
+
+SYNONYMS = "must_contain must_contain_text must_say required_text"
 
 EXAMPLE = """\
 - id: says-it-is-an-assistant

@@ -10,8 +10,7 @@ matching turns are judged.
 from __future__ import annotations
 
 from bylaw.model.demand import Always, FitsSchema
-from bylaw.rules.param_types import SCHEMA, SCHEMA_PATH
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import SCHEMA, SCHEMA_PATH, Param, Values
 
 PARAMS = (
     Param(
@@ -22,6 +21,8 @@ PARAMS = (
         instead={"schema_path": SCHEMA_PATH},
     ),
 )
+
+SYNONYMS = "json_schema must_match_schema output_schema"
 
 EXAMPLE = """\
 - id: structured-decision

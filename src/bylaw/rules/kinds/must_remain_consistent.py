@@ -10,10 +10,11 @@ at, the first value included.
 from __future__ import annotations
 
 from bylaw.model.demand import Constant
-from bylaw.rules.param_types import PATH
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import PATH, Param, Values
 
 PARAMS = (Param("path", PATH, "the path of the value, such as `request.params.amount`", required=True),)
+
+SYNONYMS = "consistent must_be_consistent must_not_change"
 
 EXAMPLE = """\
 - id: amount-does-not-change

@@ -6,10 +6,11 @@ Vacuous when no turn matches `when`. One finding per call. With `when`, calls on
 from __future__ import annotations
 
 from bylaw.model.demand import Calls, Never
-from bylaw.rules.param_types import TOOLS
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import TOOLS, Param, Values
 
 PARAMS = (Param("tool", TOOLS, "the tool that is forbidden: a name, a glob, or a list", required=True),)
+
+SYNONYMS = "deny_call forbidden_call forbidden_tool must_not_call never_call no_tool"
 
 EXAMPLE = """\
 - id: no-deletions

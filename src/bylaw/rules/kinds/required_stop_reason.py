@@ -7,10 +7,11 @@ are judged.
 from __future__ import annotations
 
 from bylaw.model.demand import Always, StopReasonIn
-from bylaw.rules.param_types import NAMES
-from bylaw.rules.params import Param, Values
+from bylaw.rules.params import NAMES, Param, Values
 
 PARAMS = (Param("allowed", NAMES, "the stop reason that is allowed, or a list of them", required=True),)
+
+SYNONYMS = "stop_reason"
 
 EXAMPLE = """\
 - id: no-cut-off-answers

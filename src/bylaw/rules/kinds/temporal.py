@@ -40,16 +40,11 @@ from __future__ import annotations
 
 from bylaw.model.demand import Temporal
 from bylaw.rules.located import MapNode
-from bylaw.rules.param_types import COUNT, FLAG, choice
-from bylaw.rules.params import Context, Param, Values
-from bylaw.rules.temporal.combine import combine
-from bylaw.rules.temporal.events import EVENT
-from bylaw.rules.temporal.forms import forms_schema
-from bylaw.rules.temporal.formula import FORMULA
-from bylaw.rules.temporal.same import SAME
-from bylaw.rules.temporal.scopes import SCOPE
-from bylaw.rules.temporal.templates import EVENTS
-from bylaw.rules.temporal.within import WITHIN
+from bylaw.rules.params import COUNT, FLAG, Context, Param, Values, choice
+from bylaw.rules.temporal.events import EVENT, event_schema
+from bylaw.rules.temporal.formula import FORMULA, combine
+from bylaw.rules.temporal.patterns import EVENTS, SCOPE
+from bylaw.rules.temporal.readable import SAME, WITHIN, forms_schema
 
 PARAMS = (
     Param("formula", FORMULA, "the formula, such as `G (tool(a) -> O tool(b))`"),
@@ -75,6 +70,10 @@ PARAMS = (
 
 TOGETHER = forms_schema()
 
+DEFINITIONS = {"event": event_schema()}
+
+SYNONYMS = "formula ltl mtl precedence response temporal_logic within"
+
 EXAMPLE = """\
 - id: verified-refunds
   kind: temporal
@@ -86,9 +85,10 @@ EXAMPLE = """\
 
 
 def complete(values: Values, node: MapNode, context: Context) -> Values | None:
-    parsed = combine(values, node, context)
-    return None if parsed is None else {**values, "combined": parsed.formula}
+    demand = combine(values, node, context)
+    return None if demand is None else {**values, "demand": demand}
 
 
 def lower(params: Values) -> Temporal:
-    return Temporal(params["combined"], over=params["over"])
+    demand: Temporal = params["demand"]
+    return demand

@@ -14,14 +14,11 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
-from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays
-from bylaw.model.texts import TextHas
-from bylaw.rules.temporal.nodes import Nodes
-from bylaw.rules.temporal.report import Report
-from bylaw.rules.temporal.strings import take_pattern, take_string
-from bylaw.rules.temporal.tests import Tests
-from bylaw.rules.temporal.tokens import PIECE, Scanner, Spot, Token
-from bylaw.rules.words import as_json, quote
+from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, TextHas, ToolIs, UserSays
+from bylaw.rules.messages import as_json, quote
+from bylaw.rules.temporal.comparisons import Tests
+from bylaw.rules.temporal.literals import take_pattern, take_string
+from bylaw.rules.temporal.scanner import PIECE, Nodes, Report, Scanner, Spot, Token
 
 ATOMS = ("tool", "result", "stop_reason", "text", "user", "agent")
 

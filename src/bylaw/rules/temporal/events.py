@@ -20,17 +20,25 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.rules.fields import Fields
 from bylaw.rules.located import Entry, MapNode, Node, plain
-from bylaw.rules.param_types import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, TOOLS
-from bylaw.rules.params import Context, Param, ParamType, Values, read_params
-from bylaw.rules.readers import read_json, read_map, report_wrong_type
+from bylaw.rules.messages import did_you_mean, listing, quote
+from bylaw.rules.params import (
+    FLAG,
+    TEXT_PARAMS,
+    TEXT_SCHEMA,
+    TEXTS_SCHEMA,
+    TOOLS,
+    Context,
+    Param,
+    ParamType,
+    Values,
+    read_params,
+)
+from bylaw.rules.readers import Fields, read_json, read_map, report_wrong_type
 from bylaw.rules.temporal.atoms import NAME
+from bylaw.rules.temporal.comparisons import OPERATOR_SYNONYMS, OPERATORS, PATH
 from bylaw.rules.temporal.parser import parse_formula
-from bylaw.rules.temporal.report import Report
-from bylaw.rules.temporal.tests import OPERATOR_WORDS, OPERATORS, PATH
-from bylaw.rules.text_match import TEXT_PARAMS
-from bylaw.rules.words import did_you_mean, listing, quote
+from bylaw.rules.temporal.scanner import Report
 
 _SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 
@@ -45,6 +53,8 @@ class Event(Struct, frozen=True):
     """the atom of a response, which has no names"""
     plain: Any
     """as JSON"""
+    phrase: str = ""
+    """a response in words"""
 
     def written(self, *more: str, sort: Sort | None = None) -> str:
         """The atom, with further tests."""
@@ -55,6 +65,15 @@ class Event(Struct, frozen=True):
     def inside(self, *more: str) -> str:
         names = " | ".join(write_name(name) for name in self.names)
         return ", ".join([names, *self.tests, *more])
+
+    @property
+    def words(self) -> str:
+        """The event in a sentence, without its article: "call of `refund`"."""
+        if self.sort == "response":
+            return self.phrase
+        tests = " and ".join(f"`{test.removeprefix('args.')}`" for test in self.tests)
+        noun = "call" if self.sort == "tool" else "result"
+        return f"{noun} of {listing(self.names, last='or')}{f' with {tests}' if tests else ''}"
 
     def meets(self, other: Event) -> bool:
         """Whether one position can be both."""
@@ -93,8 +112,10 @@ def _event(sort: str, values: Values, written: Any) -> Event:
     if sort == "stop_reason":
         reasons = [f"stop_reason({write_name(reason)})" for reason in values[sort]]
         text = reasons[0] if len(reasons) == 1 else f"({' | '.join(reasons)})"
-        return Event("response", (), (), text, written)
-    return Event("response", (), (), f"{sort}({_write_text(values[sort], values)})", written)
+        return Event("response", (), (), text, written, f"response with stop reason {listing(values[sort], last='or')}")
+    phrase = "response with the text" if sort == "text" else "response to a user message with the text"
+    text = f"{sort}({_write_text(values[sort], values)})"
+    return Event("response", (), (), text, written, f"{phrase} {quote(values[sort])}")
 
 
 def _write_text(text: str, values: Values) -> str:
@@ -151,7 +172,7 @@ def _comparisons(entry: Entry, context: Context) -> Iterator[tuple[str, Node]]:
                 code="unknown-operator",
                 message=f"unknown operator {quote(op)}",
                 at=one.key,
-                help=did_you_mean(op, OPERATORS, OPERATOR_WORDS),
+                help=did_you_mean(op, OPERATORS, OPERATOR_SYNONYMS),
             )
             yield "", one.value
 

@@ -1,14 +1,149 @@
-"""The parameter `formula`: text → a formula."""
+"""What parses and still cannot be judged. Every such problem of a formula is reported, not only the first.
+
+The parameter `formula`: text → a formula.
+
+The parameters of one rule, whichever form they are in → one formula.
+"""
 
 from __future__ import annotations
 
-from bylaw.rules.located import Node, ScalarNode
-from bylaw.rules.param_types import TEXT_SCHEMA
-from bylaw.rules.params import Context, ParamType
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec.structs import replace
+
+from bylaw.model.demand import Temporal
+from bylaw.model.temporal import Formula, ResultOf, Seen, Test, ToolIs, Variable, children
+from bylaw.rules.located import MapNode, Node, ScalarNode
+from bylaw.rules.params import TEXT_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import read_text
+from bylaw.rules.source import Place, Problems
+from bylaw.rules.temporal.boundedness import check_kept
 from bylaw.rules.temporal.parser import Parsed, parse_formula
+from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
 from bylaw.rules.temporal.places import Places
-from bylaw.rules.temporal.report import Report
+from bylaw.rules.temporal.readable import Form, choose_form, write_formula, write_sentence
+from bylaw.rules.temporal.scanner import Report
+from bylaw.rules.temporal.variables import Fixing, survey, variables
+
+
+def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
+    """Whether the formula can be judged over these positions; if not, why."""
+    for part in _parts(parsed.formula):
+        if isinstance(part, ToolIs | ResultOf):
+            _check_atom(part, parsed)
+        elif isinstance(part, Seen) and over == "turns":
+            _refuse_seen(part, parsed)
+    if over == "turns":
+        _refuse_variables(parsed)
+    elif _check_variables(parsed):
+        check_kept(parsed, survey(parsed))
+    return not parsed.report.failed
+
+
+def _parts(formula: Formula) -> Iterator[Formula]:
+    yield formula
+    for child in children(formula):
+        yield from _parts(child)
+
+
+# atoms
+
+
+def _check_atom(atom: ToolIs | ResultOf, parsed: Parsed) -> None:
+    for test in atom.tests:
+        if isinstance(atom, ToolIs) and test.root != "args":
+            _refuse_result(test, atom, parsed)
+        if isinstance(test.value, Variable) and None in test.path:
+            _refuse_wildcard(test, test.value, parsed)
+
+
+def _refuse_result(test: Test, atom: ToolIs, parsed: Parsed) -> None:
+    name = atom.names[0]
+    parsed.report.error(
+        parsed.nodes.spot(test),
+        code="result-in-call",
+        message=f"a call has no `{test.root}` yet",
+        help=f"test it where the result is: `result({name}, {test.text})`",
+    )
+
+
+def _refuse_wildcard(test: Test, variable: Variable, parsed: Parsed) -> None:
+    parsed.report.error(
+        parsed.nodes.spot(test),
+        code="variable-wildcard",
+        message=f"`*` names many values, and `${variable.name}` is one",
+        help="name one value, such as `args.items.0.id`",
+    )
+
+
+def _refuse_seen(seen: Seen, parsed: Parsed) -> None:
+    parsed.report.error(
+        parsed.nodes.spot(seen),
+        code="seen-over-turns",
+        message="`seen` needs positions that are events",
+        help="leave `over: turns` out, or look back at the turns before: `Y O result(…)`",
+    )
+
+
+# variables
+
+
+def _refuse_variables(parsed: Parsed) -> None:
+    for variable in variables(parsed.formula):
+        parsed.report.error(
+            parsed.nodes.spot(variable),
+            code="variable-over-turns",
+            message=f"`${variable.name}` needs positions that are events",
+            help="a turn has many calls, so no one value; leave `over: turns` out",
+        )
+
+
+def _check_variables(parsed: Parsed) -> bool:
+    scopes = survey(parsed)
+    fixings: dict[str, list[Fixing]] = {}
+    for fixing in scopes.fixings:
+        fixings.setdefault(fixing.name, []).append(fixing)
+    for variable in scopes.loose:
+        _refuse_unbound(variable, variable.name in fixings, parsed)
+    loose = {variable.name for variable in scopes.loose}
+    for name, places in fixings.items():
+        if len(places) > 1:
+            _refuse_rebound(places, parsed)
+        elif not places[0].used and name not in loose:
+            _refuse_unused(places[0], parsed)
+    return not parsed.report.failed
+
+
+def _refuse_unbound(variable: Variable, elsewhere: bool, parsed: Parsed) -> None:
+    way = f"fix it further left, with `args.path = ${variable.name}` before `->`, `&` or `,`"
+    parsed.report.error(
+        parsed.nodes.spot(variable),
+        code="unbound-variable",
+        message=f"nothing fixes `${variable.name}` {'where this can see it' if elsewhere else 'before it is compared'}",
+        help=way,
+    )
+
+
+def _refuse_rebound(places: list[Fixing], parsed: Parsed) -> None:
+    name = places[0].name
+    for place in places[1:]:
+        parsed.report.error(
+            place.spots[0],
+            code="rebound-variable",
+            message=f"`${name}` is fixed here once more",
+            help="only the right side of `->` and `&` sees what the left side fixes; otherwise take another name",
+            first=places[0].spots[0],
+        )
+
+
+def _refuse_unused(fixing: Fixing, parsed: Parsed) -> None:
+    parsed.report.error(
+        fixing.spots[0],
+        code="unused-variable",
+        message=f"`${fixing.name}` is fixed and never used",
+        help=f"compare something with it, or test with `present` instead of `= ${fixing.name}`",
+    )
 
 
 def _read(node: Node, name: str, context: Context) -> Parsed | None:
@@ -19,3 +154,49 @@ def _read(node: Node, name: str, context: Context) -> Parsed | None:
 
 
 FORMULA = ParamType(_read, TEXT_SCHEMA, plain=lambda parsed: parsed.text)
+
+
+def combine(values: Values, node: MapNode, context: Context) -> Temporal | None:
+    """What the parameters demand together; None where they make no rule, which is then reported."""
+    form = choose_form(node, values.get("pattern"), context)
+    if form is None:
+        return None
+    words = ""
+    if form.needs == ("formula",):
+        parsed = values["formula"]
+    else:
+        written = _write_pattern(values, node, context) if form.pattern else _write_words(form, values, node, context)
+        if written is None:
+            return None
+        text, words = written
+        parsed = _parse(text, node.entries[form.needs[0]].key, context)
+    over = values["over"]
+    return Temporal(parsed.formula, over, words) if parsed and check_formula(parsed, over=over) else None
+
+
+def _write_words(form: Form, values: Values, node: MapNode, context: Context) -> tuple[str, str] | None:
+    text = write_formula(form, values, node, context)
+    return None if text is None else (text, write_sentence(form, values))
+
+
+def _write_pattern(values: Values, node: MapNode, context: Context) -> tuple[str, str] | None:
+    pattern, count = values["pattern"], values.get("n", 0)
+    scope: Scope = values.get("scope", GLOBAL)
+    if scope.name in ("between", "after-until") and count > MOST_IN_STRETCH:
+        context.problems.error(
+            code="formula-too-deep",
+            message=f"between two events `n` goes up to {MOST_IN_STRETCH}",
+            at=node.entries["n"].value,
+            help="write the rule with a smaller `n`, or with another scope",
+        )
+        return None
+    events = {letter: values[letter] for letter in ("p", "s", "t") if letter in values} | scope.events
+    sentence = write_pattern_sentence(pattern, scope.name, events, count=count)
+    return write_pattern_formula(pattern, scope.name, events, count=count), sentence
+
+
+def _parse(text: str, at: Place, context: Context) -> Parsed | None:
+    """Problems of an event were reported where the event is written, so only new ones are reported here."""
+    quiet = parse_formula(text, Report(Problems(context.problems.source), lambda spot: at))
+    report = Report(context.problems, lambda spot: at)
+    return replace(quiet, report=report) if quiet else parse_formula(text, report)

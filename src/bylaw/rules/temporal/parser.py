@@ -23,13 +23,11 @@ from typing import Literal, NoReturn, TypeVar, cast
 from msgspec import Struct
 
 from bylaw.model.temporal import Ahead, And, Back, Constant, Count, Formula, Iff, Implies, Not, Or, Pair, Seen
+from bylaw.rules.messages import quote
 from bylaw.rules.temporal.atoms import ATOMS, Atoms
-from bylaw.rules.temporal.mistakes import refuse_operand, refuse_stray
-from bylaw.rules.temporal.nodes import Nodes
-from bylaw.rules.temporal.report import Report, Stop
-from bylaw.rules.temporal.tokens import Scanner, Spot, Token
-from bylaw.rules.temporal.windows import refuse_window, take_window
-from bylaw.rules.words import quote
+from bylaw.rules.temporal.literals import refuse_window, take_window
+from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token
+from bylaw.rules.temporal.syntax_errors import refuse_operand, refuse_stray
 
 MAX_LENGTH = 20_000
 

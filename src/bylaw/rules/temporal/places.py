@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from bylaw.rules.located import Located, ScalarNode
-from bylaw.rules.temporal.tokens import Spot
+from bylaw.rules.temporal.scanner import Spot
 
 _Unit: TypeAlias = tuple[str, int, int]
 """a character, and the offsets in the file between which it is written"""

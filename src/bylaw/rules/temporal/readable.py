@@ -1,4 +1,10 @@
-"""Rules in words, written as formulas.
+"""Which parameters of `temporal` make a rule together: one form, and nothing of another.
+
+How far a readable rule looks: `10m`, `10 minutes`, `3 turns`, `5 events`.
+
+`same`: the arguments that two events must have in common.
+
+Rules in words, written as formulas.
 
 | given                     | formula                  | with `same: [x]`                         |
 |---------------------------|--------------------------|------------------------------------------|
@@ -18,13 +24,151 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from bylaw.rules.located import MapNode
-from bylaw.rules.params import Context, Values
+from msgspec import Struct
+
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.messages import listing, quote
+from bylaw.rules.params import TEXTS_SCHEMA, Context, ParamType, Values
+from bylaw.rules.readers import EXTENSION, read_texts, report_wrong_type
+from bylaw.rules.temporal.comparisons import PATH
 from bylaw.rules.temporal.events import Event
-from bylaw.rules.temporal.forms import Form
-from bylaw.rules.words import listing
+from bylaw.rules.temporal.literals import SECONDS, UNIT_SYNONYMS, measure
+from bylaw.rules.temporal.patterns import EVENTS
+
+_ALWAYS = ("over",)
+
+
+class Form(Struct, frozen=True):
+    needs: tuple[str, ...]
+    takes: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset((*self.needs, *self.takes))
+
+
+READABLE = (
+    Form(("before", "require"), ("within", "same", "seen")),
+    Form(("after", "require"), ("within", "same")),
+    Form(("never",)),
+    Form(("never", "unless"), ("within", "same", "seen")),
+    Form(("never", "after"), ("within", "same", "seen")),
+    Form(("never", "until"), ("same",)),
+    Form(("at_most", "of"), ("within", "same")),
+)
+PATTERNS = tuple(Form(("pattern", *events), ("scope",), name) for name, events in EVENTS.items())
+FORMS = (Form(("formula",)), *READABLE, *PATTERNS)
+
+_KNOWN = frozenset[str]().union(*(form.keys for form in FORMS))
+_COMBINATIONS = "; ".join(
+    ["`formula`", *(" + ".join(f"`{key}`" for key in form.needs) for form in READABLE), "or `pattern` with its events"]
+)
+
+
+def choose_form(node: MapNode, pattern: str | None, context: Context) -> Form | None:
+    """The form that the given keys make; where they make none, one problem that says so."""
+    given = frozenset(key for key in node.entries if not key.startswith(EXTENSION) and key not in _ALWAYS)
+    if given - _KNOWN:
+        return None  # reported where the keys were read; what they should be is not known
+    fitting = [form for form in FORMS if form.pattern in (None, pattern)]
+    for form in fitting:
+        if given >= frozenset(form.needs) and given <= form.keys:
+            return form
+    nearest = max(fitting, key=lambda form: _likeness(form, given))
+    _refuse(node, given, nearest, context)
+    return None
+
+
+def _likeness(form: Form, given: frozenset[str]) -> tuple[int, int, int]:
+    needs = frozenset(form.needs)
+    return len(needs & given), -len(given - form.keys), -len(needs - given)
+
+
+def _refuse(node: MapNode, given: frozenset[str], form: Form, context: Context) -> None:
+    needs = [key for key in form.needs if key in given]
+    extra = [key for key in node.entries if key in given - form.keys]
+    missing = [key for key in form.needs if key not in given]
+    if extra:
+        others = needs or [key for key in given if key != extra[0]]
+        message = f"`{extra[0]}` does not go with {listing(others)}" if others else f"`{extra[0]}` alone says nothing"
+    elif needs:
+        message = f"{listing(needs)} {'needs' if len(needs) == 1 else 'need'} {listing(missing)}"
+    else:
+        message = "`temporal` needs a formula, a rule in words or a pattern"
+    at = node.entries[extra[0]].key if extra else node.entries[needs[0]].key if needs else node.first_key
+    context.problems.error(code="unclear-temporal", message=message, at=at, help=f"write {_COMBINATIONS}")
+
+
+def forms_schema() -> dict[str, Any]:
+    """Exactly one form, in JSON Schema."""
+    return {"oneOf": [_form_schema(form) for form in FORMS]}
+
+
+def _form_schema(form: Form) -> dict[str, Any]:
+    names = {"anyOf": [{"enum": [*form.needs, *form.takes, *_ALWAYS]}, {"pattern": f"^{EXTENSION}"}]}
+    which = {"properties": {"pattern": {"const": form.pattern}}} if form.pattern else {}
+    return {"required": list(form.needs), "propertyNames": names, **which}
+
+
+_AMOUNT = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([A-Za-z]+)\s*")
+_UNITS = {**{unit: unit for unit in ("e", "t", *SECONDS)}, **UNIT_SYNONYMS}
+_FORM = "write a number and a unit, such as `10m`, `2 hours`, `3 turns` or `5 events`"
+
+
+class Within(Struct, frozen=True):
+    bound: str
+    """as a formula has it"""
+    given: str
+    """as the user wrote it"""
+
+
+def _read(node: Node, name: str, context: Context) -> Within | None:
+    text = node.value if isinstance(node, ScalarNode) else None
+    found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    unit = _UNITS.get(found[2]) or _UNITS.get(found[2].lower()) if found else None
+    if not found or not unit or not measure(found[1], unit):
+        report_wrong_type(node, quote(name), "a stretch of time, turns or events", context.problems, help=_FORM)
+        return None
+    return Within(f"{found[1]}{unit}", found[0].strip())
+
+
+WITHIN = ParamType(
+    _read,
+    {"type": "string", "pattern": r"^\s*[0-9]{1,18}(\.[0-9]{1,18})?\s*[A-Za-z]+\s*$"},
+    plain=lambda within: within.given,
+)
+
+
+def _read_same(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
+    paths = read_texts(node, name, context.problems)
+    if paths is None:
+        return None
+    items = node.items if isinstance(node, ListNode) else [node]
+    good = [_check(path, item, context) for path, item in zip(paths, items, strict=True)]
+    return tuple(dict.fromkeys(paths)) if all(good) else None
+
+
+def _check(path: str, node: Node, context: Context) -> bool:
+    if path.startswith("args."):
+        help = f"write {quote(path.removeprefix('args.'))}: `same` always speaks of arguments"
+        context.problems.error(code="bad-path", message=f"{quote(path)} begins with `args`", at=node, help=help)
+        return False
+    if not PATH.fullmatch(f"args.{path}"):
+        help = "parts stand between single dots; a part with blanks stands in double quotes"
+        context.problems.error(code="bad-path", message=f"{quote(path)} is no path", at=node, help=help)
+        return False
+    if "*" in path.split("."):
+        help = "name one value, such as `items.0.id`"
+        message = "`*` names many values, and `same` compares one"
+        context.problems.error(code="variable-wildcard", message=message, at=node, help=help)
+        return False
+    return True
+
+
+SAME = ParamType(_read_same, TEXTS_SCHEMA, plain=list)
 
 
 class _Refused(Exception):
@@ -37,6 +181,26 @@ def write_formula(form: Form, values: Values, node: MapNode, context: Context) -
         return _Writer(values, node, context).write(form.needs)
     except _Refused:
         return None
+
+
+def write_sentence(form: Form, values: Values) -> str:
+    """The same rule as a sentence, for messages."""
+    words = {key: values[key].words for key in form.needs if isinstance(values[key], Event)}
+    within = f" within {values['within'].given}" if "within" in values else ""
+    same = f" with the same {listing(values['same'])}" if "same" in values else ""
+    seen = " whose result the model had seen" if values.get("seen") else ""
+    return _SENTENCES[form.needs].format(n=values.get("at_most"), **words) + seen + within + same
+
+
+_SENTENCES = {
+    ("before", "require"): "every {before} needs an earlier {require}",
+    ("after", "require"): "every {after} needs a later {require}",
+    ("never",): "no {never} is allowed",
+    ("never", "unless"): "no {never} is allowed without an earlier {unless}",
+    ("never", "after"): "no {never} is allowed after a {after}",
+    ("never", "until"): "no {never} is allowed until a {until}",
+    ("at_most", "of"): "no more than {n} times is a {of} allowed",
+}
 
 
 class _Writer:

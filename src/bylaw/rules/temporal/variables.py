@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from bylaw.model.temporal import And, Formula, Implies, Or, ResultOf, ToolIs, Variable, children
 from bylaw.rules.temporal.parser import Parsed
-from bylaw.rules.temporal.tokens import Spot
+from bylaw.rules.temporal.scanner import Spot
 
 
 class Fixing(Struct):

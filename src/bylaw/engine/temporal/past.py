@@ -1,0 +1,205 @@
+"""Operators that look back: each has a slot in every frame's memory, filled from the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bylaw.engine.temporal import tables
+from bylaw.engine.temporal.compilation import Compilation, TableSlot, Value, negated
+from bylaw.engine.temporal.frame import Frame
+from bylaw.engine.temporal.shape import atoms, conjuncts, denied, fixes, looks_ahead, variables
+from bylaw.engine.temporal.tables import EMPTY, Awaiting, Match, Table, Unseen, answered, await_answer
+from bylaw.engine.temporal.truth import Sigma, Truth, conj, disj
+from bylaw.engine.temporal.variables import UNKNOWN_KEY
+from bylaw.model.events import Response
+from bylaw.model.temporal import Back, Constant, Count, Formula, Pair, Seen, Variable, Window
+
+
+def build_back(builder: Compilation, formula: Formula, positive: bool, scope: frozenset[str]) -> Value:
+    outer = [name for name in variables(formula) if name in scope]
+    match formula:
+        case Back(op="Y", of=of):
+            return _yesterday(builder, of, positive, scope)
+        case Seen():
+            return _seen(builder, formula, outer)
+        case Count():
+            return _count(builder, formula, outer)
+        case Back(op="H", of=of, window=window) if outer or window:
+            return negated(build_back(builder, Back("O", denied(of), window), True, scope))
+        case Back(op="O", of=of, window=window) if outer or window:
+            return _since(builder, formula, Constant(True), of, window, outer)
+        case Pair(left=left, right=right, window=window) if outer or window:
+            return _since(builder, formula, left, right, window, outer)
+        case Back():
+            return _so_far(builder, formula, positive, scope)
+        case Pair():
+            return _plain_since(builder, formula, positive, scope)
+    raise AssertionError(formula)
+
+
+def _yesterday(builder: Compilation, of: Formula, positive: bool, scope: frozenset[str]) -> Value:
+    value = builder.build(of, positive, scope)
+    if not looks_ahead(of):
+        return lambda frame, sigma: not positive if frame.before is None else value(frame.before, sigma)
+
+    def update(frame: Frame, before: tuple[Truth, Truth]) -> tuple[Truth, Truth]:
+        return builder.move(before[1], frame), value(frame, builder.unset)
+
+    slot = builder.add_slot((not positive, not positive), update)
+    return lambda frame, sigma: frame.memory[slot][0]
+
+
+def _so_far(builder: Compilation, formula: Back, positive: bool, scope: frozenset[str]) -> Value:
+    """`O` and `H` without window and without variables of others: one truth value."""
+    value = builder.build(formula.of, positive, scope)
+    once = (formula.op == "O") is positive
+    join, certain = (disj, True) if once else (conj, False)
+
+    def update(frame: Frame, before: Truth) -> Truth:
+        if before is certain:
+            return before
+        return join(value(frame, builder.unset), builder.move(before, frame))
+
+    slot = builder.add_slot(not once, update)
+    builder.settlers[formula] = lambda frame: certain is positive if frame.memory[slot] is certain else None
+    return lambda frame, sigma: frame.memory[slot]
+
+
+def _plain_since(builder: Compilation, formula: Pair, positive: bool, scope: frozenset[str]) -> Value:
+    one, two = builder.build(formula.left, positive, scope), builder.build(formula.right, positive, scope)
+    outer, inner = (disj, conj) if positive else (conj, disj)
+
+    def update(frame: Frame, before: Truth) -> Truth:
+        rest = inner(one(frame, builder.unset), builder.move(before, frame))
+        return outer(two(frame, builder.unset), rest)
+
+    slot = builder.add_slot(not positive, update)
+    builder.settlers[formula] = lambda frame: frame.memory[slot] is positive or None
+    return lambda frame, sigma: frame.memory[slot]
+
+
+def _since(
+    builder: Compilation, formula: Formula, left: Formula, right: Formula, window: Window | None, outer: list[str]
+) -> Value:
+    """`left S right`, remembered per value of the outer variables."""
+    said = fixes(right)
+    key_of = _key(builder, [name for name in outer if name in said])
+    matches = builder.matches(right, frozenset())
+    clears = _clearing(builder, left, outer, key_of)
+    trim = tables.keep_latest
+    if set(outer) - said or _defers(right):
+        trim = tables.keep_better if window else tables.keep_best
+
+    def update(frame: Frame, table: Table) -> Table:
+        for clear in clears:
+            table = clear(frame, table)
+        for fixed, truth, deferred in matches(frame, builder.unset):
+            match = Match(frame.clocks, truth is True, deferred, frame.place() if outer else frame.position)
+            table = tables.remember(table, key_of(fixed), match, trim, window)
+        return table
+
+    slot = builder.add_slot(EMPTY, update)
+    builder.tables[formula] = TableSlot(slot, key_of, window)
+
+    def value(frame: Frame, sigma: Sigma) -> Truth:
+        return tables.held(frame.memory[slot], key_of(sigma), frame, window, sigma)
+
+    return value
+
+
+def _key(builder: Compilation, names: list[str]) -> Callable[[Sigma], tuple[Any, ...]]:
+    numbers = [builder.variable_numbers[name] for name in names]
+    if len(numbers) == 1:
+        number = numbers[0]
+        return lambda sigma: (sigma[number],)
+    return lambda sigma: tuple(sigma[number] for number in numbers)
+
+
+def _clearing(
+    builder: Compilation, left: Formula, outer: list[str], key_of: Callable[[Sigma], tuple[Any, ...]]
+) -> list[Callable[[Frame, Table], Table]]:
+    """What the left side of `S` does to the table at each position."""
+    return [_clear(builder, one, outer, key_of) for one in conjuncts(left) if one != Constant(True)]
+
+
+def _clear(
+    builder: Compilation, part: Formula, outer: list[str], key_of: Callable[[Sigma], tuple[Any, ...]]
+) -> Callable[[Frame, Table], Table]:
+    if not set(variables(part)) & set(outer):
+        value = builder.build(part)
+
+        def clear_all(frame: Frame, table: Table) -> Table:
+            truth = value(frame, builder.unset)
+            if truth is False:
+                return EMPTY
+            return tables.doubt_all(table, frame.clocks) if truth is None else table
+
+        return clear_all
+    matches = builder.matches(denied(part), frozenset())
+
+    def clear_one(frame: Frame, table: Table) -> Table:
+        for fixed, truth, _ in matches(frame, builder.unset):
+            key = key_of(fixed)
+            if UNKNOWN_KEY in key:
+                table = tables.doubt_all(table, frame.clocks)
+            else:
+                table = tables.forget(table, key) if truth is True else tables.doubt(table, key)
+        return table
+
+    return clear_one
+
+
+def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
+    matches, key_of = builder.matches(formula.of, frozenset()), _key(builder, outer)
+    window, trim = formula.window, tables.keep_counted(formula.number)
+
+    def update(frame: Frame, table: Table) -> Table:
+        sure: dict[tuple[Any, ...], bool] = {}  # a position counts once, in however many ways it matches
+        for fixed, truth, _ in matches(frame, builder.unset):
+            key = key_of(fixed)
+            sure[key] = sure.get(key, False) or truth is True
+        for key, is_sure in sure.items():
+            table = tables.remember(table, key, Match(frame.clocks, is_sure, (), frame.place()), trim, window)
+        return table
+
+    slot = builder.add_slot(EMPTY, update)
+    builder.tables[formula] = TableSlot(slot, key_of, window)
+
+    def value(frame: Frame, sigma: Sigma) -> Truth:
+        sure, most = tables.counted(frame.memory[slot], key_of(sigma), frame, window)
+        return tables.compare_count(formula.op, sure, most, formula.number)
+
+    return value
+
+
+def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
+    said = fixes(formula.of)
+    variables_key, window = _key(builder, [name for name in outer if name in said]), formula.window
+    matches = builder.matches(formula.of, frozenset())
+    trim = tables.keep_better if window or _defers(formula.of) else tables.keep_first
+
+    def update(frame: Frame, before: Awaiting) -> Awaiting:
+        event = frame.position.event if frame.position is not None else None
+        if isinstance(event, Response):
+            return answered(before, frame, event, window, trim)
+        for fixed, truth, deferred in matches(frame, builder.unset):
+            match = Match(frame.clocks, truth is True, deferred, frame.place())
+            before = await_answer(
+                before, Unseen(frame.run, getattr(event, "call_id", None), variables_key(fixed), match)
+            )
+        return before
+
+    slot = builder.add_slot(Awaiting(), update)
+
+    def value(frame: Frame, sigma: Sigma) -> Truth:
+        key = (frame.run, *variables_key(sigma))
+        return tables.held(frame.memory[slot].seen, key, frame, window, sigma)
+
+    return value
+
+
+def _defers(formula: Formula) -> bool:
+    """Whether an atom compares with a variable other than by `=`."""
+    tests = (test for atom in atoms(formula) for test in getattr(atom, "tests", ()))
+    return any(test.op != "=" for test in tests if isinstance(test.value, Variable))

@@ -1,0 +1,119 @@
+"""Whatever the bytes: a diagnostic, soon, and nothing worse. `tests/fuzz` feeds many more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylaw.errors import InputError
+from bylaw.lint.files import lint_files
+from bylaw.rules import load_rules, parse_rules
+
+MIB = 1024**2
+SECONDS = 20
+"""generous: what is caught here takes minutes or never ends"""
+
+
+def _schema_with_references() -> str:
+    parts = [f"d{n}: {{allOf: [{{$ref: '#/$defs/d{n + 1}'}}, {{$ref: '#/$defs/d{n + 1}'}}]}}" for n in range(1000)]
+    schema = f"{{$ref: '#/$defs/d0', $defs: {{{', '.join(parts)}, d1000: {{}}}}}}"
+    return f"- {{id: a, kind: must_match_json_schema, params: {{schema: {schema}}}}}"
+
+
+BOMBS: dict[str, Callable[[], str]] = {
+    "aliases": lambda: "\n".join(
+        [f"a{0}: &a0 [x,x,x,x,x,x,x,x,x]", *(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40))]
+    ),
+    "alias depth": lambda: "\n".join(["- &a0 x", *(f"- &a{n} [*a{n - 1}]" for n in range(1, 200))]),
+    "brackets": lambda: "[" * MIB,
+    "dashes": lambda: "- " * MIB,
+    "flow mappings": lambda: "{a: " * MIB,
+    "complex keys": lambda: "? " * MIB,
+    "commas": lambda: "[" + "a," * (2 * MIB),
+    "tag directives": lambda: "".join(f"%TAG !a{n}! b\n" for n in range(300_000)),
+    "documents": lambda: "---\n" * MIB,
+    "blank lines": lambda: "\n" * (8 * MIB),
+    "one long key": lambda: "a" * (8 * MIB - 4) + ": x",
+    "one long text": lambda: f"- id: {'a' * (7 * MIB)}\n  kind: no_call\n  params: {{tool: x}}\n",
+    "long unknown keys": lambda: "- {" + ", ".join(f"{'k' * 2000}{n}: 1" for n in range(2000)) + "}",
+    "many duplicate keys": lambda: "- {" + "a: 1, " * 200_000 + "}",
+    "many unknown keys": lambda: "- {" + ", ".join(f"k{n}: 1" for n in range(240_000)) + "}",
+    "many unknown kinds": lambda: "\n".join(f"- {{id: a{n}, kind: nocal{n}, params: {{}}}}" for n in range(80_000)),
+    "many unknown paths": lambda: (
+        "- {id: a, kind: no_call, params: {tool: x}, when: ["
+        + ", ".join(f"{{path: reqest.p{n}, op: in, value: [x]}}" for n in range(60_000))
+        + "]}"
+    ),
+    "digits": lambda: f"- {'9' * MIB}",
+    "dots": lambda: f"- {{id: a, kind: must_remain_consistent, params: {{path: request{'.' * MIB}}}}}",
+    "backslashes": lambda: (
+        rf"- {{id: a, kind: must_remain_consistent, params: {{path: 'request.params.{chr(92) * MIB}'}}}}"
+    ),
+    "pattern": lambda: f"- {{id: a, kind: forbidden_text, params: {{regex: true, text: '{'(a{1000}' * 1000}'}}}}",
+    "large pattern": lambda: f"- {{id: a, kind: forbidden_text, params: {{regex: true, text: '{'a' * (4 * MIB)}'}}}}",
+    "open groups": lambda: f"- {{id: a, kind: forbidden_text, params: {{regex: true, text: '{'(' * MIB}'}}}}",
+    "schema references": _schema_with_references,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_go_off_quietly(name: str) -> None:
+    text = BOMBS[name]()
+    started = time.process_time()
+    ruleset = parse_rules(text)
+    assert time.process_time() - started < SECONDS
+    assert len(ruleset.diagnostics) <= 1001
+    assert all(len(d.message) < 500 and len(d.excerpt or "") <= 400 for d in ruleset.diagnostics)
+
+
+@pytest.mark.parametrize("text", ["[" * MIB, '{"a":' * MIB, "[" + "1," * (3 * MIB), '"' + "a" * MIB, "9" * MIB])
+def test_json_bombs_too(text: str) -> None:
+    started = time.process_time()
+    assert not parse_rules(text, format="json").ok
+    assert time.process_time() - started < SECONDS
+
+
+SEED = Path(__file__).parents[2] / "mistakes"
+TEXTS = [path.read_text("utf-8") for path in sorted(SEED.glob("*.yaml"))]
+edits = st.lists(
+    st.tuples(
+        st.integers(0, 400), st.integers(0, 20), st.binary(max_size=4) | st.sampled_from([b"*", b"&a", b"\t", b"- "])
+    ),
+    max_size=6,
+)
+
+
+@given(st.sampled_from(TEXTS), edits, st.sampled_from([".yaml", ".json"]))
+def test_mutated_files_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, text: str, changes: list[tuple[int, int, bytes]], suffix: str
+) -> None:
+    data = text.encode()
+    for at, cut, put in changes:
+        data = data[:at] + put + data[at + cut :]
+    path = tmp_path_factory.getbasetemp() / f"mutated{suffix}"
+    path.write_bytes(data)
+    found = lint_files([path])
+    try:
+        load_rules(path)
+    except InputError as problem:
+        assert list(problem.diagnostics) == found
+    for diagnostic in found:
+        assert diagnostic.span is None or diagnostic.excerpt is not None
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "bytes.yaml"
+    path.write_bytes(data)
+    lint_files([path])
+
+
+@given(st.text(max_size=60))
+def test_any_text(text: str) -> None:
+    parse_rules(text)
+    parse_rules(text, format="json")
