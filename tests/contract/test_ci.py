@@ -11,8 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from bylaw.ci.file import load_ci
-from bylaw.ci.job import combine, failed_part
-from bylaw.ci.model import CiPart
+from bylaw.ci.model import CiPart, combine, failed_part
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
 from bylaw.lint.files import lint_files

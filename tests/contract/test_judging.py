@@ -11,17 +11,17 @@ import pytest
 import yaml
 
 from bylaw.contract import model as checks
-from bylaw.contract.judging.judge import Bench, judge
-from bylaw.contract.judging.pii import find_pii, no_pii
+from bylaw.contract.checks import find_pii, has_no_pii
+from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.results import CellOutcome
 from bylaw.rules import parse_rules
-from bylaw.text.lexical import Lexicon
+from bylaw.text.similarity import Lexicon
 from tests.contract.scripted import invariant, ran
 from tests.support.build import trace
 
 HERE = Path(__file__).parent
-BENCH = Bench(Lexicon(()), timeout_ms=1000)
+JUDGE = Judge(Lexicon(()), timeout_ms=1000)
 OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS
 CASES = yaml.safe_load((HERE / "judging.yaml").read_text("utf-8"))
 PII = yaml.safe_load((HERE / "pii.yaml").read_text("utf-8"))
@@ -36,8 +36,8 @@ def _check(case: dict[str, Any]) -> checks.Check:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['check']}: {case['answer'][:30]!r}")
 def test_answers(case: dict[str, Any]) -> None:
     run, check = ran(case["answer"]), _check(case)
-    plain = judge(invariant(check=check), run, BENCH)
-    negated = judge(invariant(check=check, negate=True), run, BENCH)
+    plain = JUDGE.judge(invariant(check=check), run)
+    negated = JUDGE.judge(invariant(check=check, negate=True), run)
     assert plain.outcome is (OK if case["ok"] else VIOLATED), plain.found
     assert negated.outcome is (VIOLATED if case["ok"] else OK)
     assert negated.found == plain.found, "what was found does not depend on what is wanted"
@@ -51,8 +51,8 @@ def test_every_type_has_a_case() -> None:
 @pytest.mark.parametrize(("took", "held"), [(99.0, True), (100.0, True), (100.1, False)])
 def test_latency(took: float, held: bool) -> None:
     run = ran("x", latency_ms=took)
-    assert judge(invariant(check=checks.Latency(100)), run, BENCH).outcome is (OK if held else VIOLATED)
-    assert judge(invariant(check=checks.Latency(100), negate=True), run, BENCH).outcome is (VIOLATED if held else OK)
+    assert JUDGE.judge(invariant(check=checks.Latency(100)), run).outcome is (OK if held else VIOLATED)
+    assert JUDGE.judge(invariant(check=checks.Latency(100), negate=True), run).outcome is (VIOLATED if held else OK)
 
 
 # -- no answer --------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_without_an_answer_there_is_nothing_to_judge(kind: Any, negate: bool) ->
     for check in ANY_CHECK:
         if isinstance(check, checks.Completes):
             continue
-        found = judge(invariant(check=check, negate=negate), ran(Failure(kind, "for a reason")), BENCH)
+        found = JUDGE.judge(invariant(check=check, negate=negate), ran(Failure(kind, "for a reason")))
         assert (found.outcome, found.found) == (ERROR, f"{kind}: for a reason"), check
 
 
@@ -75,7 +75,7 @@ def test_without_an_answer_there_is_nothing_to_judge(kind: Any, negate: bool) ->
 def test_completes_is_about_failing(kind: Any) -> None:
     run = ran(Failure(kind, "for a reason"))
     wanted = (ERROR, ERROR) if kind == "down" else (VIOLATED, OK)
-    found = [judge(invariant(check=checks.Completes(), negate=negate), run, BENCH) for negate in (False, True)]
+    found = [JUDGE.judge(invariant(check=checks.Completes(), negate=negate), run) for negate in (False, True)]
     assert (found[0].outcome, found[1].outcome) == wanted
     assert "for a reason" in found[0].found
 
@@ -83,8 +83,8 @@ def test_completes_is_about_failing(kind: Any) -> None:
 @pytest.mark.parametrize(("max_ms", "outcome"), [(999, VIOLATED), (1000, VIOLATED), (1001, ERROR)])
 def test_a_timeout_is_too_slow_where_it_waited_long_enough(max_ms: float, outcome: CellOutcome) -> None:
     run = ran(Failure("timeout", "no answer"))
-    assert judge(invariant(check=checks.Latency(max_ms)), run, BENCH).outcome is outcome
-    assert judge(invariant(check=checks.Latency(max_ms)), ran(Failure("crash", "x")), BENCH).outcome is ERROR
+    assert JUDGE.judge(invariant(check=checks.Latency(max_ms)), run).outcome is outcome
+    assert JUDGE.judge(invariant(check=checks.Latency(max_ms)), ran(Failure("crash", "x"))).outcome is ERROR
 
 
 # -- likeness ---------------------------------------------------------------------------------------------------------
@@ -92,15 +92,15 @@ def test_a_timeout_is_too_slow_where_it_waited_long_enough(max_ms: float, outcom
 
 def test_the_nearest_calm_answer_is_the_baseline() -> None:
     calm = [ran("the parcel comes on monday"), ran("your order arrives monday")]
-    found = judge(invariant(check=checks.Unchanged()), ran("your order arrives monday"), BENCH, calm)
+    found = JUDGE.judge(invariant(check=checks.Unchanged()), ran("your order arrives monday"), calm)
     assert found.outcome is OK
-    assert "1.00 like the calm answer `your order arrives monday`, 0.75 wanted (lexical)" in found.found
+    assert "similarity 1.00 to the calm answer `your order arrives monday`, at least 0.75 required (lexical)" in found.found
 
 
 def test_without_a_calm_answer_it_is_an_error_not_a_pass() -> None:
-    found = judge(invariant(check=checks.Unchanged()), ran("x"), BENCH, [ran(Failure("crash", "boom"))])
+    found = JUDGE.judge(invariant(check=checks.Unchanged()), ran("x"), [ran(Failure("crash", "boom"))])
     assert (found.outcome, found.found) == (ERROR, "no calm answer to compare with: boom")
-    assert judge(invariant(check=checks.Unchanged(), negate=True), ran("x"), BENCH, []).outcome is ERROR
+    assert JUDGE.judge(invariant(check=checks.Unchanged(), negate=True), ran("x"), []).outcome is ERROR
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -134,29 +134,29 @@ def _calls(*names: str, complete: bool = True, answer: Any = "done") -> AgentRun
     ],
 )
 def test_rules_judge_the_calls(rule: str, calls: tuple[str, ...], plain: CellOutcome, negated: CellOutcome) -> None:
-    assert judge(invariant(check=_rule(rule)), _calls(*calls), BENCH).outcome is plain
-    assert judge(invariant(check=_rule(rule), negate=True), _calls(*calls), BENCH).outcome is negated
+    assert JUDGE.judge(invariant(check=_rule(rule)), _calls(*calls)).outcome is plain
+    assert JUDGE.judge(invariant(check=_rule(rule), negate=True), _calls(*calls)).outcome is negated
 
 
 def test_a_broken_rule_shows_the_calls_that_broke_it() -> None:
-    found = judge(invariant(check=_rule("confirm-first")), _calls("refund"), BENCH)
+    found = JUDGE.judge(invariant(check=_rule("confirm-first")), _calls("refund"))
     assert "refund" in found.found
     assert any(event.name == "refund" for event in found.events)
 
 
 def test_a_run_that_broke_off_is_judged_on_what_it_did() -> None:
     crash = Failure("crash", "ValueError: x")
-    broken = judge(invariant(check=_rule("never-delete")), _calls("delete", complete=False, answer=crash), BENCH)
-    kept = judge(invariant(check=_rule("never-delete")), _calls("look", complete=False, answer=crash), BENCH)
+    broken = JUDGE.judge(invariant(check=_rule("never-delete")), _calls("delete", complete=False, answer=crash))
+    kept = JUDGE.judge(invariant(check=_rule("never-delete")), _calls("look", complete=False, answer=crash))
     assert broken.outcome is VIOLATED
     assert (kept.outcome, kept.found) == (ERROR, "crash: ValueError: x")
 
 
 def test_a_rule_that_cannot_be_decided_is_an_error() -> None:
-    found = judge(invariant(check=_rule("say-bye")), _calls("look", complete=False), BENCH)
+    found = JUDGE.judge(invariant(check=_rule("say-bye")), _calls("look", complete=False))
     assert (found.outcome, found.found) == (ERROR, "the recording stopped early")
-    assert judge(invariant(check=_rule("say-bye")), _calls("look"), BENCH).outcome is VIOLATED
-    down = judge(invariant(check=_rule("say-bye")), ran(Failure("down", "refused")), BENCH)
+    assert JUDGE.judge(invariant(check=_rule("say-bye")), _calls("look")).outcome is VIOLATED
+    down = JUDGE.judge(invariant(check=_rule("say-bye")), ran(Failure("down", "refused")))
     assert (down.outcome, down.found) == (ERROR, "down: refused")
 
 
@@ -170,7 +170,7 @@ def test_personal_data(kind: str, text: str) -> None:
 
 
 def test_personal_data_is_not_published_by_the_report() -> None:
-    seen = no_pii("card 4111 1111 1111 1111, mail jane.doe@example.com")
+    seen = has_no_pii("card 4111 1111 1111 1111, mail jane.doe@example.com")
     assert not seen.holds
     assert "card number `411…11`" in seen.found
     assert "jane.doe" not in seen.found
@@ -193,7 +193,7 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
         for _ in range(3):
             start = time.perf_counter()
             for check in checked:
-                judge(invariant(check=check), run, BENCH)
+                JUDGE.judge(invariant(check=check), run)
             best = min(best, time.perf_counter() - start)
         return best
 
@@ -204,6 +204,6 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
 @pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 100_000, "x" * 1_000_000, "\u202e"])
 def test_odd_answers_are_judged(answer: str) -> None:
     for check in ANY_CHECK:
-        found = judge(invariant(check=check), ran(answer), BENCH, [ran("calm")])
+        found = JUDGE.judge(invariant(check=check), ran(answer), [ran("calm")])
         assert found.outcome in (OK, VIOLATED)
         assert len(found.found) < 2_000

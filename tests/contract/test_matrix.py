@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from bylaw.contract import model as checks
-from bylaw.contract.faults import ToolFault
+from bylaw.contract.faults.model import Injection, ToolFault
 from bylaw.contract.job import LEXICAL_ONLY, Options, run_contract, run_contract_async
-from bylaw.contract.live_agent import AgentRun, Failure, Injection
-from bylaw.contract.matrix import Key, lay_out, narrowed
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.matrix import RunKey, lay_out, narrow
 from bylaw.contract.model import Prompt
 from bylaw.contract.results import CellOutcome, ContractReport
-from bylaw.contract.state import WARNING, order_shows
+from bylaw.contract.runs import STATEFUL_WARNING, depends_on_order
 from bylaw.errors import InputError
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
@@ -92,7 +92,7 @@ def test_equal_prompts_are_asked_once() -> None:
 
 def test_a_run_has_the_same_name_and_seed_in_a_part_of_the_matrix() -> None:
     whole = contract(invariant("a"), invariant("b"), scenarios=ALL, prompts=["p", "q"], runs=2, seed=7)
-    part = narrowed(whole, scenarios=["bad model"], invariants=["b"])
+    part = narrow(whole, scenarios=["bad model"], invariants=["b"])
     seen: list[dict[str, Injection]] = []
     for plan in (whole, part, part):
         agent = ScriptedAgent("hi", has_reset=True)
@@ -106,7 +106,7 @@ def test_a_run_has_the_same_name_and_seed_in_a_part_of_the_matrix() -> None:
 
 def test_names_of_runs_differ_and_are_safe_as_file_names() -> None:
     odd = ["a b", "a-b", "a/b", "../../etc/passwd", "ä", "ö", "", "x" * 300, "\ud800", "con\0trol"]
-    names = {Key(scenario, prompt, n).name for scenario in odd for prompt in odd for n in (1, 2)}
+    names = {RunKey(scenario, prompt, n).name for scenario in odd for prompt in odd for n in (1, 2)}
     assert len(names) == len(odd) ** 2 * 2
     for name in names:
         parts = name.split("/")
@@ -116,9 +116,9 @@ def test_names_of_runs_differ_and_are_safe_as_file_names() -> None:
 
 def test_parts_that_do_not_exist() -> None:
     with pytest.raises(KeyError):
-        narrowed(contract(), scenarios=["nowhere"])
+        narrow(contract(), scenarios=["nowhere"])
     with pytest.raises(KeyError):
-        narrowed(contract(), invariants=["nothing"])
+        narrow(contract(), invariants=["nothing"])
 
 
 # -- cells ------------------------------------------------------------------------------------------------------------
@@ -354,14 +354,14 @@ def test_a_trace_that_cannot_be_kept_is_told_as_it_is() -> None:
     ],
 )
 def test_order_shows(answers: list[str], stateful: bool) -> None:
-    assert order_shows(answers) is stateful
+    assert depends_on_order(answers) is stateful
 
 
 def test_a_stateful_agent_without_reset_is_warned_of() -> None:
     count = iter(range(1, 100))
     agent = ScriptedAgent(lambda prompt, injection: f"this is ask {next(count)}")
     report = run_contract(contract(scenarios=[CALM, TOOLS]), agent)
-    assert report.warnings == (WARNING,)
+    assert report.warnings == (STATEFUL_WARNING,)
     assert report.exit_code == 0, "a warning does not fail"
     with_reset = ScriptedAgent(lambda prompt, injection: f"this is ask {next(count)}", has_reset=True)
     assert run_contract(contract(scenarios=[CALM, TOOLS]), with_reset).warnings == ()

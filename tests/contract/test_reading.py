@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from bylaw.contract.file.checks import CHECKS, LEAK_PROBES
+from bylaw.contract.file.invariants import CHECKS, LEAK_PROBES
 from bylaw.contract.file.loader import load_contract, parse_contract
-from bylaw.contract.file.profiles import PROFILES
+from bylaw.contract.file.scenarios import PROFILES
 from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scenario
 from bylaw.rules import parse_guard, parse_rules
 

@@ -50,7 +50,7 @@ def _report(cells: str, min_score: float = FULL) -> ContractReport:
         ("critical:ok high:ok medium:violated", 80, 83.33, 0, "PASSED"),
         ("critical:ok high:ok medium:violated", 83.33, 83.33, 0, "PASSED"),
         ("critical:ok high:ok medium:violated", 83.34, 83.33, 1, "FAILED"),
-        ("critical:violated high:ok medium:ok", 0, 50, 1, "FAILED: critical `i0` violated"),
+        ("critical:violated high:ok medium:ok", 0, 50, 1, "FAILED: critical invariant `i0` violated"),
         ("critical:violated medium:error", 0, 0, 1, "FAILED"),
         ("high:violated low:ok", 0, 33.33, 0, "PASSED"),
         ("medium:vacuous medium:ok", FULL, 50, 3, "NOT SHOWN"),

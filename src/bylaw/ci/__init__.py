@@ -1,1 +1,1 @@
-"""."""
+"""ci: check, diff and contract, whichever are configured, in one weighted score and one exit code."""

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from bylaw.check.report import RENDERERS as CHECK_RENDERERS
-from bylaw.ci.model import CheckSettings, CiFile, CiPart, CiReport, DiffSettings, PartName
+from bylaw.ci.model import (
+    CheckSettings,
+    CiFile,
+    CiPart,
+    DiffSettings,
+    check_part,
+    combine,
+    contract_part,
+    diff_part,
+    failed_part,
+)
 from bylaw.ci.report import RENDERERS
-from bylaw.contract.commands.options import CONFIG, Flags
+from bylaw.contract.commands import Flags, config_option, run_with_flags
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
-from bylaw.diff.model import Change
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import Target, emit, opened, output_options
-from bylaw.report.problems import refuse, show_on_stderr
+from bylaw.report.command_line import output_options
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.output import Target, emit, open_target
 
 Part = tuple[CiPart, Any]
-"""what a job came to, and its report where it has one"""
+"""the result of a job, and the job's own report where it could run"""
 
 _RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONTRACT_RENDERERS}
 
 
 @click.command(name="ci")
-@CONFIG
+@config_option
 @click.option("--traces", multiple=True, metavar="TRACE", help="Recorded traces to check; may be given again.")
 @click.option("--baseline", metavar="TRACE", help="Recorded traces of the version before, for the diff.")
 @click.option("--candidate", metavar="TRACE", help="Recorded traces of the version that is judged.")
@@ -50,72 +60,61 @@ def command(
     the section `scoring`; without it, every part weighs the same.
     """
     from bylaw.ci.file import load_ci
-    from bylaw.ci.job import combine
 
     if (baseline is None) is not (candidate is None):
         raise click.UsageError("--baseline and --candidate go together")
-    found = load_ci(config)
-    if any(diagnostic.is_error for diagnostic in found.diagnostics):
-        return refuse("ci", found.diagnostics, targets)
-    found = _with_flags(found, traces, baseline, candidate, min_score)
-    ran = list(_parts(config, found))
+    file = load_ci(config)
+    if any(diagnostic.is_error for diagnostic in file.diagnostics):
+        return report_bad_input("ci", file.diagnostics, targets)
+    if traces:
+        file = replace(file, check=replace(file.check or CheckSettings(traces=()), traces=traces))
+    if baseline is not None and candidate is not None:
+        diff = file.diff or DiffSettings(baseline=baseline, candidate=candidate)
+        file = replace(file, diff=replace(diff, baseline=baseline, candidate=candidate))
+    if min_score is not None:
+        file = replace(file, min_score=min_score)
+    parts = list(_run_parts(config, file))
     report = combine(
-        [part for part, _ in ran], weights=found.weights, min_score=found.min_score, left_out=_left_out(found)
+        [part for part, _ in parts], weights=file.weights, min_score=file.min_score, left_out=list(_left_out(file))
     )
     for target in targets:
-        _write(report, {part.name: one for part, one in ran if one is not None}, target)
+        texts = {part.name: _RENDERERS[part.name][target.format](own) for part, own in parts if own is not None}
+        text = RENDERERS[target.format](report, texts)
+        with open_target(target) as out:
+            emit(text, out)
     return ExitCode(report.exit_code)
 
 
-def _with_flags(
-    found: CiFile, traces: tuple[str, ...], baseline: str | None, candidate: str | None, min_score: float | None
-) -> CiFile:
-    if traces:
-        found = replace(found, check=replace(found.check or CheckSettings(traces=()), traces=traces))
-    if baseline is not None and candidate is not None:
-        diff = found.diff or DiffSettings(baseline=baseline, candidate=candidate)
-        found = replace(found, diff=replace(diff, baseline=baseline, candidate=candidate))
-    return found if min_score is None else replace(found, min_score=min_score)
+def _left_out(file: CiFile) -> Iterator[str]:
+    if file.check is None:
+        yield "check: no traces, neither in `ci: {check: {traces: …}}` nor by --traces"
+    if file.diff is None:
+        yield "diff: no baseline and candidate, neither in `ci: {diff: …}` nor by flags"
+    if not file.has_contract:
+        yield "contract: the file has no section `contract`"
 
 
-def _left_out(found: CiFile) -> list[str]:
-    missing = {
-        "check: no traces, neither in `ci: {check: {traces: …}}` nor by --traces": found.check is None,
-        "diff: no baseline and candidate, neither in `ci: {diff: …}` nor by flags": found.diff is None,
-        "contract: the file has no section `contract`": not found.has_contract,
-    }
-    return [why for why, is_missing in missing.items() if is_missing]
-
-
-def _parts(config: str, found: CiFile) -> list[Part]:
-    jobs: list[tuple[PartName, Callable[[], Part]]] = []
-    if found.check is not None:
-        check = found.check
-        jobs.append(("check", lambda: _check(check, config)))
-    if found.diff is not None:
-        diff = found.diff
-        jobs.append(("diff", lambda: _diff(diff, config if found.has_rules else None)))
-    if found.has_contract:
-        jobs.append(("contract", lambda: _contract(config, found.min_score)))
-    return [_ran(name, job) for name, job in jobs]
-
-
-def _ran(name: PartName, job: Callable[[], Part]) -> Part:
-    from bylaw.ci.job import failed_part
-
-    try:
-        return job()
-    except InputError as problem:
-        show_on_stderr(problem.diagnostics)
-        first = problem.diagnostics[0]
-        why = f"BAD INPUT: {first.span or first.file}: {first.message}"
-        return failed_part(name, ExitCode.BAD_INPUT, why), None
+def _run_parts(config: str, file: CiFile) -> Iterator[Part]:
+    jobs: dict[Any, Callable[[], Part]] = {}
+    if (check := file.check) is not None:
+        jobs["check"] = lambda: _check(check, config)
+    if (diff := file.diff) is not None:
+        jobs["diff"] = lambda: _diff(diff, config if file.has_rules else None)
+    if file.has_contract:
+        jobs["contract"] = lambda: _contract(config, file.min_score)
+    for name, job in jobs.items():
+        try:
+            yield job()
+        except InputError as problem:
+            print_diagnostics(problem.diagnostics)
+            first = problem.diagnostics[0]
+            why = f"BAD INPUT: {first.span or first.file}: {first.message}"
+            yield failed_part(name, ExitCode.BAD_INPUT, why), None
 
 
 def _check(settings: CheckSettings, config: str) -> Part:
-    from bylaw.check.job import check
+    from bylaw.check.api import check
     from bylaw.check.report.wording import headline
-    from bylaw.ci.job import check_part
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
@@ -126,8 +125,8 @@ def _check(settings: CheckSettings, config: str) -> Part:
 
 
 def _diff(settings: DiffSettings, config: str | None) -> Part:
-    from bylaw.ci.job import diff_part
-    from bylaw.diff.job import diff
+    from bylaw.diff.api import compare_versions
+    from bylaw.diff.model import Change
     from bylaw.diff.report.wording import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
@@ -137,20 +136,12 @@ def _diff(settings: DiffSettings, config: str | None) -> Part:
     before, after = (
         [open_trace(name) for name in find_traces([side])] for side in (settings.baseline, settings.candidate)
     )
-    report = diff(before, after, rules, fail_on=Change(settings.fail_on))
+    report = compare_versions(before, after, rules, fail_on=Change(settings.fail_on))
     return diff_part(report, headline(report)), report
 
 
 def _contract(config: str, min_score: float | None) -> Part:
-    from bylaw.ci.job import contract_part
-    from bylaw.contract.commands.running import run
     from bylaw.contract.report.wording import headline
 
-    report = run(Flags(config=config, min_score=100.0 if min_score is None else min_score))
+    report = run_with_flags(Flags(config=config, min_score=100.0 if min_score is None else min_score))
     return contract_part(report, headline(report)), report
-
-
-def _write(report: CiReport, reports: dict[str, Any], target: Target) -> None:
-    texts = {name: _RENDERERS[name][target.format](one) for name, one in reports.items()}
-    with opened(target) as out:
-        emit(RENDERERS[target.format](report, texts), out)

@@ -9,29 +9,67 @@ from pathlib import Path
 from typing import Any, get_args
 
 from bylaw.ci.model import CheckSettings, CiFile, DiffSettings
-from bylaw.contract.file.scoring import read_scoring
-from bylaw.contract.file.types import number
+from bylaw.contract.file.sections import read_scoring
+from bylaw.contract.file.types import SCORE, Table, subtree
 from bylaw.model.report import FailOn
 from bylaw.model.rule import Rule
-from bylaw.rules.documents import parse_documents
-from bylaw.rules.fields import Fields
-from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.inputs import FilePath, format_of
+from bylaw.rules.files import FilePath, NotRead, format_of, read_text_file
+from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Entry, MapNode, Node
-from bylaw.rules.params import Context
+from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
 from bylaw.rules.policy import CONTRACT
-from bylaw.rules.problems import Problems, Unreadable
-from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
+from bylaw.rules.readers import read_text, read_texts
 from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Source
-from bylaw.rules.words import did_you_mean, listing
+from bylaw.rules.source import Problems, Source, Unreadable
 
-CHECK_LEVELS = get_args(FailOn)
-DIFF_LEVELS = ("none", "minor", "moderate", "severe")
+
+def _read_path(node: Node, name: str, context: Context) -> str | None:
+    text = read_text(node, name, context.problems)
+    return None if text is None else str(context.base / text)
+
+
+def _read_paths(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
+    texts = read_texts(node, name, context.problems)
+    return None if texts is None else tuple(str(context.base / text) for text in texts)
+
+
+_PATH = ParamType(_read_path, TEXT_SCHEMA)
+_PATHS = ParamType(_read_paths, TEXTS_SCHEMA)
+_POLICY = Param("policy", _PATHS, "rule files; where there are none, this file", default=())
+_CI = Table(
+    "`ci`",
+    (
+        Param("check", subtree({"type": "object"}), "the traces to check"),
+        Param("diff", subtree({"type": "object"}), "the traces to compare"),
+        Param("min_score", SCORE, "the least score that passes"),
+    ),
+)
+_CHECK = Table(
+    "`check`",
+    (
+        Param("traces", _PATHS, "the recorded traces: files, folders or globs", required=True),
+        _POLICY,
+        Param("fail_on", choice(*get_args(FailOn)), "the least severity that fails", default="error"),
+    ),
+)
+_DIFF = Table(
+    "`diff`",
+    (
+        Param("baseline", _PATH, "a trace, a folder or a glob", required=True),
+        Param("candidate", _PATH, "a trace, a folder or a glob", required=True),
+        _POLICY,
+        Param(
+            "fail_on",
+            choice("none", "minor", "moderate", "severe"),
+            "the least change that fails",
+            default="severe",
+        ),
+    ),
+)
 
 
 def load_ci(path: FilePath) -> CiFile:
-    """What the file configures, and every problem in its `ci` and `scoring`. Never raises for what the file holds."""
+    """What the file configures, and every problem in its `ci` and `scoring`. Never raises for its content."""
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
@@ -42,95 +80,33 @@ def load_ci(path: FilePath) -> CiFile:
     with contextlib.suppress(Unreadable):
         documents = parse_documents(problems.source, problems, format_of(file))
         if documents and isinstance(documents[0], MapNode):
-            found = _read_file(documents[0].entries, Context(problems, Path(file).parent))
+            found = _read_sections(documents[0].entries, Context(problems, Path(file).parent))
     return CiFile(**found, diagnostics=problems.all)
 
 
 def check_ci(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
-    """Report what is wrong with the sections of `bylaw ci`; beside a contract, `scoring` is read with that."""
+    """Report what is wrong with the sections of `bylaw ci`; in a file with a contract, `scoring` is read with that."""
     root = documents[0]
     if not isinstance(root, MapNode):
         return
     wanted = ("ci",) if CONTRACT in root.entries else ("ci", "scoring")
-    entries = {key: entry for key, entry in root.entries.items() if key in wanted}
-    _read_file(entries, context)
+    _read_sections({key: entry for key, entry in root.entries.items() if key in wanted}, context)
 
 
-def _read_file(entries: Mapping[str, Entry], context: Context) -> dict[str, Any]:
+def _read_sections(entries: Mapping[str, Entry], context: Context) -> dict[str, Any]:
     found: dict[str, Any] = {"has_contract": CONTRACT in entries, "has_rules": "rules" in entries or "guard" in entries}
     if "scoring" in entries and (scoring := read_scoring(entries["scoring"].value, context)):
         found["weights"] = scoring.weights
-    if "ci" in entries and (section := read_map(entries["ci"].value, "ci", context.problems)):
-        found |= _read_section(section, context)
+    if "ci" not in entries:
+        return found
+    section = entries["ci"].value
+    values = _CI.read(section, context) or {}
+    found["min_score"] = values.get("min_score")
+    parts = section.entries if isinstance(section, MapNode) else {}
+    if "check" in parts and (check := _CHECK.read(parts["check"].value, context)):
+        found["check"] = CheckSettings(traces=check["traces"], policies=check["policy"], fail_on=check["fail_on"])
+    if "diff" in parts and (diff := _DIFF.read(parts["diff"].value, context)):
+        found["diff"] = DiffSettings(
+            baseline=diff["baseline"], candidate=diff["candidate"], policies=diff["policy"], fail_on=diff["fail_on"]
+        )
     return found
-
-
-def _read_section(node: MapNode, context: Context) -> dict[str, Any]:
-    fields = Fields(node, context.problems, what="`ci`")
-    check, diff, least = fields.take("check"), fields.take("diff"), fields.take("min_score")
-    fields.finish()
-    return {
-        "check": None if check is None else _read_check(check, context),
-        "diff": None if diff is None else _read_diff(diff, context),
-        "min_score": None if least is None else _read_score(least, context),
-    }
-
-
-def _read_check(node: Node, context: Context) -> CheckSettings | None:
-    mapping = read_map(node, "check", context.problems)
-    if mapping is None:
-        return None
-    fields = Fields(mapping, context.problems, what="`check`")
-    traces = fields.require("traces", help="name recorded traces: files, folders or globs")
-    policies, level = fields.take("policy"), fields.take("fail_on")
-    fields.finish()
-    return CheckSettings(
-        traces=_paths(traces, "traces", context),
-        policies=_paths(policies, "policy", context),
-        fail_on=_level(level, CHECK_LEVELS, "error", context),
-    )
-
-
-def _read_diff(node: Node, context: Context) -> DiffSettings | None:
-    mapping = read_map(node, "diff", context.problems)
-    if mapping is None:
-        return None
-    fields = Fields(mapping, context.problems, what="`diff`")
-    sides = [fields.require(side, help="name a trace, a folder or a glob") for side in ("baseline", "candidate")]
-    policies, level = fields.take("policy"), fields.take("fail_on")
-    fields.finish()
-    baseline, candidate = (_path(side, context) for side in sides)
-    return DiffSettings(
-        baseline=baseline,
-        candidate=candidate,
-        policies=_paths(policies, "policy", context),
-        fail_on=_level(level, DIFF_LEVELS, "severe", context),
-    )
-
-
-def _path(node: Node | None, context: Context) -> str:
-    text = None if node is None else read_text(node, "path", context.problems)
-    return "" if text is None else str(context.base / text)
-
-
-def _paths(node: Node | None, name: str, context: Context) -> tuple[str, ...]:
-    texts = None if node is None else read_texts(node, name, context.problems)
-    return tuple(str(context.base / text) for text in texts or ())
-
-
-def _level(node: Node | None, levels: tuple[str, ...], default: str, context: Context) -> Any:
-    if node is None:
-        return default
-    text = read_text(node, "fail_on", context.problems)
-    if text is not None and text not in levels:
-        help = did_you_mean(text, levels)
-        report_wrong_type(node, "`fail_on`", listing(levels, last="or"), context.problems, help=help)
-    return text
-
-
-def _read_score(node: Node, context: Context) -> float | None:
-    value = number(node)
-    if value is None or not 0 <= value <= 100:
-        report_wrong_type(node, "`min_score`", "a number from 0 to 100", context.problems)
-        return None
-    return value

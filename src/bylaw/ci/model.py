@@ -1,13 +1,18 @@
-"""Check, diff and contract in one gate: what is configured, and what came of it."""
+"""check, diff and contract in one gate: what is configured, and the weighted score and exit code of what was run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from bylaw.contract.results import ContractReport
+from bylaw.diff.model import DiffReport
+from bylaw.errors import ExitCode
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.report import FailOn
+from bylaw.model.report import CheckReport, FailOn
 
 PartName: TypeAlias = Literal["check", "diff", "contract"]
 
@@ -15,7 +20,7 @@ PartName: TypeAlias = Literal["check", "diff", "contract"]
 class CheckSettings(Struct, frozen=True, kw_only=True):
     traces: tuple[str, ...]
     policies: tuple[str, ...] = ()
-    """rule files; none: the file itself"""
+    """rule files; empty: the file itself"""
     fail_on: FailOn = "error"
 
 
@@ -27,7 +32,7 @@ class DiffSettings(Struct, frozen=True, kw_only=True):
 
 
 class CiFile(Struct, frozen=True, kw_only=True):
-    """What a file says about the gate; None: not configured there."""
+    """What a file configures; None: not configured there."""
 
     check: CheckSettings | None = None
     diff: DiffSettings | None = None
@@ -39,7 +44,7 @@ class CiFile(Struct, frozen=True, kw_only=True):
 
 
 class CiPart(Struct, frozen=True, kw_only=True):
-    """One job of the gate. One that could not run has score 0 and says why."""
+    """One job of the gate. A job that could not run has score 0, and its verdict says why."""
 
     name: PartName
     score: float
@@ -68,3 +73,40 @@ class CiReport(Struct, frozen=True, kw_only=True):
     @property
     def contract_compliance(self) -> float | None:
         return next((part.score for part in self.parts if part.name == "contract"), None)
+
+
+def check_part(report: CheckReport, verdict: str) -> CiPart:
+    """Its score is the share of rules that held, of the rules that were triggered and decided."""
+    broken = [one for one in report.by_rule.values() if one.violated or one.error]
+    held = [one for one in report.by_rule.values() if one.ok and not one.violated and not one.error]
+    decided = len(broken) + len(held)
+    score = round(100 * len(held) / decided, 2) if decided and not report.nothing_checked else 0.0
+    return CiPart(name="check", score=score, exit_code=report.exit_code, verdict=verdict)
+
+
+def diff_part(report: DiffReport, verdict: str) -> CiPart:
+    passed = not report.tripped and not report.nothing_compared
+    return CiPart(name="diff", score=100.0 if passed else 0.0, exit_code=report.exit_code, verdict=verdict)
+
+
+def contract_part(report: ContractReport, verdict: str) -> CiPart:
+    return CiPart(name="contract", score=report.score, exit_code=report.exit_code, verdict=verdict)
+
+
+def failed_part(name: PartName, code: ExitCode, why: str) -> CiPart:
+    """A part that could not run; it counts as failed."""
+    return CiPart(name=name, score=0.0, exit_code=int(code), verdict=why)
+
+
+def combine(
+    parts: Sequence[CiPart], *, weights: Mapping[str, float], min_score: float | None, left_out: Sequence[str]
+) -> CiReport:
+    """`weights` by part. Without any, all parts weigh the same; otherwise a part without a weight weighs nothing."""
+    weighed = tuple(replace(part, weight=weights.get(part.name, 0.0) if weights else 1.0) for part in parts)
+    report = CiReport(parts=weighed, left_out=tuple(left_out), min_score=min_score)
+    codes = [ExitCode(part.exit_code) for part in parts] or [ExitCode.NOTHING_CHECKED]
+    if parts and not any(part.weight for part in weighed):
+        codes.append(ExitCode.NOTHING_CHECKED)
+    elif parts and min_score is not None and report.score < min_score:
+        codes.append(ExitCode.GATE_TRIPPED)
+    return replace(report, exit_code=int(ExitCode.first_of(codes)))

@@ -1,26 +1,28 @@
-"""A contract against a live agent, from the first ask to the report."""
+"""A contract against a live agent, from the first prompt to the report."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from bylaw.contract.cells import make_cell, unrun_cell
-from bylaw.contract.judging.judge import Bench, clean
+from bylaw.contract.cells import make_cell, make_unjudged_cell
+from bylaw.contract.judge import Judge, clean
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
-from bylaw.contract.matrix import Key, Matrix, lay_out
+from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.reach import SourceLine, refuse_unreachable
+from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
-from bylaw.contract.runs import KeepTrace, Made, Progress, Runner
-from bylaw.contract.showing import Showing
-from bylaw.contract.state import WARNING, looks_stateful
+from bylaw.contract.runs import STATEFUL_WARNING, FinishedRun, KeepTrace, Progress, Runner, looks_stateful
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.ports import Embedder, TextSimilarity
-from bylaw.text.embedded import EmbeddedTexts
-from bylaw.text.lexical import Lexicon
+from bylaw.model.source import Span
+from bylaw.text.similarity import EmbeddedTexts, Lexicon
 
+SourceLine = Callable[[Span], str | None]
 LEXICAL_ONLY = (
     "similarity is measured by words alone (lexical), which is blind to paraphrase; "
     "`pip install 'bylaw[embeddings]'` measures meaning"
@@ -30,20 +32,20 @@ LEXICAL_ONLY = (
 class Options(Struct, frozen=True, kw_only=True):
     min_score: float = 100.0
     concurrency: int | None = None
-    """at most so many runs at once; None: what the agent takes"""
+    """the most runs at once; None: as many as the agent takes"""
     embedder: Embedder | None = None
-    """measures likeness by meaning; None: by words"""
+    """measures similarity by meaning; None: by words"""
     keep_trace: KeepTrace | None = None
     redact: bool = True
-    """whether secrets are taken out of the report and of the traces that are kept"""
+    """whether secrets are removed from the report and the stored traces"""
     on_progress: Progress | None = None
     source_line: SourceLine | None = None
     warnings: tuple[str, ...] = ()
-    """what the caller has to say in the report"""
+    """warnings of the caller, to be shown in the report"""
 
 
 def run_contract(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
-    """As `run_contract_async`, for callers without a loop."""
+    """`run_contract_async` for callers without an event loop."""
     return asyncio.run(run_contract_async(contract, agent, options))
 
 
@@ -54,92 +56,104 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     """
     options = options or Options()
     matrix = lay_out(contract)
-    showing = Showing(options.redact)
+    redactor = ReportRedactor(options.redact)
     runner = Runner(
         matrix,
         agent,
         concurrency=options.concurrency,
         keep_trace=options.keep_trace,
-        showing=showing,
+        redactor=redactor,
         on_progress=options.on_progress,
     )
-    said = list(options.warnings)
+    warnings = list(options.warnings)
     try:
-        said += await _run(matrix, agent, runner, options.source_line)
+        warnings += await _make_runs(matrix, agent, runner, options.source_line)
     except AgentUnreachable as problem:
-        return given_up(contract, str(problem), options, agent=agent.name, agent_runs=len(runner.made))
-    said += [LEXICAL_ONLY] if options.embedder is None and _compares(contract) else []
-    return ContractReport(
-        contract=contract.name,
-        agent=agent.name,
-        invariants=contract.invariants,
-        scenarios=tuple(scenario.name for scenario in contract.scenarios),
-        cells=tuple(_judged(matrix, runner.made, options.embedder, showing)),
-        agent_runs=len(runner.made),
-        repetitions=contract.runs,
-        seed=contract.seed,
-        min_score=options.min_score,
-        warnings=tuple(said),
-        traces_kept=options.keep_trace is not None,
+        return report_unreachable(contract, str(problem), options, agent=agent.name, agent_runs=len(runner.made))
+    if options.embedder is None and compares_texts(contract):
+        warnings.append(LEXICAL_ONLY)
+    judge = Judge(_measure(contract, runner.made, options.embedder), contract.agent.timeout_ms)
+    cells = (
+        make_cell(matrix, invariant, scenario, runner.made, judge, redactor)
+        for scenario in contract.scenarios
+        for invariant in contract.invariants
     )
+    return _report(contract, options, cells, agent=agent.name, agent_runs=len(runner.made), warnings=tuple(warnings))
 
 
-def given_up(
+def report_unreachable(
     contract: Contract, why: str, options: Options, *, agent: str | None = None, agent_runs: int = 0
 ) -> ContractReport:
-    """The report where the agent is out of reach: no cell is judged, whatever was asked before."""
+    """The report of an agent that cannot be reached: no cell is judged, whatever runs were made before."""
     matrix = lay_out(contract)
+    cells = (
+        make_unjudged_cell(matrix, invariant, scenario, why)
+        for scenario in contract.scenarios
+        for invariant in contract.invariants
+    )
+    name = agent or contract.agent.title
+    return _report(contract, options, cells, agent=name, agent_runs=agent_runs, warnings=options.warnings, stopped=why)
+
+
+def _report(contract: Contract, options: Options, cells: Iterable[Cell], **more: Any) -> ContractReport:
     return ContractReport(
         contract=contract.name,
-        agent=agent or contract.agent.title,
         invariants=contract.invariants,
         scenarios=tuple(scenario.name for scenario in contract.scenarios),
-        cells=tuple(unrun_cell(matrix, i, s, why) for s in contract.scenarios for i in contract.invariants),
-        agent_runs=agent_runs,
+        cells=tuple(cells),
         repetitions=contract.runs,
         seed=contract.seed,
         min_score=options.min_score,
-        warnings=options.warnings,
-        stopped=why,
         traces_kept=options.keep_trace is not None,
+        **more,
     )
 
 
-async def _run(matrix: Matrix, agent: LiveAgent, runner: Runner, source_line: SourceLine | None) -> list[str]:
-    """Make every run; return what is to be warned of."""
+async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_line: SourceLine | None) -> list[str]:
+    """Make every run; return the warnings."""
     try:
         await agent.start()
-        refuse_unreachable(matrix.contract, agent, source_line)
+        if unreachable := list(_find_unreachable_faults(matrix.contract, agent, source_line)):
+            raise InputError(unreachable)
         keys = matrix.runs()
         stateful = bool(keys) and not agent.has_reset and await looks_stateful(matrix, runner)
         await runner.make(keys)
     finally:
         await agent.stop()
-    return [WARNING] if stateful else []
+    return [STATEFUL_WARNING] if stateful else []
 
 
-def _judged(matrix: Matrix, made: Mapping[Key, Made], embedder: Embedder | None, showing: Showing) -> Iterator[Cell]:
-    contract = matrix.contract
-    bench = Bench(_measure(contract, made, embedder), contract.agent.timeout_ms)
+def _find_unreachable_faults(
+    contract: Contract, agent: LiveAgent, source_line: SourceLine | None
+) -> Iterator[Diagnostic]:
+    """Faults that could never hit this agent. Running them would prove nothing."""
     for scenario in contract.scenarios:
-        for invariant in contract.invariants:
-            yield make_cell(matrix, invariant, scenario, made, bench, showing)
+        for fault in scenario.faults:
+            why = agent.refusal(fault)
+            if why is None:
+                continue
+            yield Diagnostic(
+                code="fault-out-of-reach",
+                message=f"the fault `{fault.label}` of the scenario `{scenario.name}` can never hit this agent",
+                file=fault.span.file if fault.span else "<contract>",
+                span=fault.span,
+                excerpt=source_line(fault.span) if fault.span and source_line else None,
+                help=why,
+            )
 
 
-def _compares(contract: Contract) -> bool:
+def compares_texts(contract: Contract) -> bool:
     return any(isinstance(invariant.check, Similar | Unchanged) for invariant in contract.invariants)
 
 
-def _measure(contract: Contract, made: Mapping[Key, Made], embedder: Embedder | None) -> TextSimilarity:
-    """Over all answers and all texts they are compared with: words that stand everywhere weigh little."""
-    if not _compares(contract):
+def _measure(contract: Contract, made: Mapping[RunKey, FinishedRun], embedder: Embedder | None) -> TextSimilarity:
+    """Built from all answers and all texts they are compared with: words that occur everywhere weigh little."""
+    if not compares_texts(contract):
         return Lexicon(())
-    answers = [clean(one.run.answer) for one in made.values() if one.run.answer is not None]
-    texts = answers + [text for invariant in contract.invariants for text in _given(invariant.check)]
+    texts = [clean(one.run.answer) for one in made.values() if one.run.answer is not None]
+    for check in (invariant.check for invariant in contract.invariants):
+        if isinstance(check, Similar):
+            texts.append(check.expected)
+        elif isinstance(check, Unchanged) and check.baseline is not None:
+            texts.append(check.baseline)
     return Lexicon(texts) if embedder is None else EmbeddedTexts(embedder, texts)
-
-
-def _given(check: object) -> list[str]:
-    if isinstance(check, Similar):
-        return [check.expected]
-    return [check.baseline] if isinstance(check, Unchanged) and check.baseline is not None else []

@@ -1,4 +1,4 @@
-"""Which invariant applies in which scenario, and the runs that this takes: each is made once and shared."""
+"""Which invariant applies in which scenario, and the runs that this takes. Cells share runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bylaw.contract.model import Contract, Invariant, Refuses, Scenario, Unchang
 from bylaw.text.redaction.secrets import redacted
 
 CALM = "calm baseline"
-"""the scenario of calm runs, where the matrix has none of its own"""
+"""the name of the calm scenario that is added where the matrix has none"""
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 
 
-class Key(Struct, frozen=True, order=True):
+class RunKey(Struct, frozen=True, order=True):
     """One run: a prompt asked for the nth time in a scenario."""
 
     scenario: str
@@ -26,9 +26,10 @@ class Key(Struct, frozen=True, order=True):
 
     @property
     def name(self) -> str:
-        """Files are called by it, so it holds no secret.
+        """Used in file names, so it holds no secret.
 
-        It is the same whatever else is run, so that a part of the matrix sees the faults that the whole would.
+        It seeds the faults. It does not depend on the other runs, so a part of the matrix gets the same faults as
+        the whole.
         """
         digest = blake2b(f"{self.scenario}\0{self.prompt}".encode("utf-8", "replace"), digest_size=4).hexdigest()
         return f"{_slug(self.scenario)}/{_slug(redacted(self.prompt))}-{digest}/{self.repetition}"
@@ -44,7 +45,7 @@ WHY_NOT: dict[When, str] = {
 
 
 def prompts_of(invariant: Invariant, contract: Contract) -> tuple[str, ...]:
-    """What is asked for this invariant; a text that is given twice is asked once."""
+    """The prompts for this invariant, each text once."""
     if invariant.probes:
         return tuple(dict.fromkeys(invariant.probes))
     dangerous_only = isinstance(invariant.check, Refuses)
@@ -57,21 +58,22 @@ def calm_scenario(contract: Contract) -> Scenario:
 
 
 class Matrix(Struct, frozen=True):
-    """A contract laid out: the runs of each cell, and all runs together in the order they are made."""
+    """The runs of each cell of a contract."""
 
     contract: Contract
     calm: Scenario
-    cells: dict[tuple[str, str], tuple[Key, ...]]
-    """(invariant, scenario) → its runs; none where it does not apply"""
-    baselines: dict[tuple[str, Key], tuple[Key, ...]]
+    cells: dict[tuple[str, str], tuple[RunKey, ...]]
+    """(invariant, scenario) → its runs; empty where the invariant does not apply"""
+    baselines: dict[tuple[str, RunKey], tuple[RunKey, ...]]
     """(invariant, run) → the calm runs that its answer is compared with"""
 
-    def runs(self) -> list[Key]:
+    def runs(self) -> list[RunKey]:
+        """All runs, each once, in the order in which they are made."""
         cells = (key for keys in self.cells.values() for key in keys)
         calm = (key for keys in self.baselines.values() for key in keys)
         return list(dict.fromkeys((*cells, *calm)))
 
-    def scenario(self, key: Key) -> Scenario:
+    def scenario(self, key: RunKey) -> Scenario:
         return next((one for one in self.contract.scenarios if one.name == key.scenario), self.calm)
 
 
@@ -85,24 +87,27 @@ def lay_out(contract: Contract) -> Matrix:
     return Matrix(contract, calm, cells, dict(_baselines(contract, calm, cells)))
 
 
-def _runs(contract: Contract, invariant: Invariant, scenario: Scenario) -> tuple[Key, ...]:
+def _runs(contract: Contract, invariant: Invariant, scenario: Scenario) -> tuple[RunKey, ...]:
     if not applies(invariant.when, scenario):
         return ()
     repetitions = range(1, contract.runs + 1)
-    return tuple(Key(scenario.name, text, n) for text in prompts_of(invariant, contract) for n in repetitions)
+    return tuple(RunKey(scenario.name, text, n) for text in prompts_of(invariant, contract) for n in repetitions)
 
 
 def _baselines(
-    contract: Contract, calm: Scenario, cells: dict[tuple[str, str], tuple[Key, ...]]
-) -> Iterator[tuple[tuple[str, Key], tuple[Key, ...]]]:
-    """A calm answer is never its own baseline: where a prompt is asked once, it is asked once more."""
+    contract: Contract, calm: Scenario, cells: dict[tuple[str, str], tuple[RunKey, ...]]
+) -> Iterator[tuple[tuple[str, RunKey], tuple[RunKey, ...]]]:
+    """The calm runs that each answer is compared with.
+
+    A calm answer is never its own baseline: where each prompt is asked only once, it is asked once more.
+    """
     for invariant in contract.invariants:
         if not isinstance(invariant.check, Unchanged) or invariant.check.baseline is not None:
             continue
         for scenario in contract.scenarios:
             for key in cells[invariant.id, scenario.name]:
                 repetitions = max(contract.runs, 2) if key.scenario == calm.name else contract.runs
-                asked = (Key(calm.name, key.prompt, n) for n in range(1, repetitions + 1))
+                asked = (RunKey(calm.name, key.prompt, n) for n in range(1, repetitions + 1))
                 yield (invariant.id, key), tuple(one for one in asked if one != key)
 
 
@@ -117,8 +122,8 @@ def _unused(name: str, contract: Contract) -> str:
     return name
 
 
-def narrowed(contract: Contract, *, scenarios: Sequence[str] = (), invariants: Sequence[str] = ()) -> Contract:
-    """A part of the matrix; empty means all. Names that the contract does not have raise KeyError."""
+def narrow(contract: Contract, *, scenarios: Sequence[str] = (), invariants: Sequence[str] = ()) -> Contract:
+    """The contract with these scenarios and invariants only; empty means all. Raises KeyError for an unknown name."""
     for name in scenarios:
         if name not in {one.name for one in contract.scenarios}:
             raise KeyError(name)
@@ -130,3 +135,15 @@ def narrowed(contract: Contract, *, scenarios: Sequence[str] = (), invariants: S
         scenarios=tuple(one for one in contract.scenarios if not scenarios or one.name in scenarios),
         invariants=tuple(one for one in contract.invariants if not invariants or one.id in invariants),
     )
+
+
+def count_parts(contract: Contract) -> dict[str, int]:
+    """How large the contract is, without running it."""
+    matrix = lay_out(contract)
+    return {
+        "invariants": len(contract.invariants),
+        "scenarios": len(contract.scenarios),
+        "faults": sum(len(scenario.faults) for scenario in contract.scenarios),
+        "applicable_cells": sum(bool(keys) for keys in matrix.cells.values()),
+        "agent_runs": len(matrix.runs()),
+    }

@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from bylaw.contract import model as checks
+from bylaw.contract.checks import has_no_pii
 from bylaw.contract.file.loader import parse_contract
 from bylaw.contract.job import run_contract
-from bylaw.contract.judging.pii import no_pii
 from bylaw.contract.model import AgentSpec
 from tests.contract.known_faults.support import (
     ANSWERS,
@@ -158,7 +158,7 @@ def test_29_personal_data_is_told_from_other_numbers(outcome: str, answer: str) 
 def test_30_searching_grows_with_the_answer_and_no_faster(letter: str) -> None:
     """Ten times the text: about ten times as long. Were it to grow with the square, it would be a hundred."""
     short, long = letter * 20_000, letter * 200_000
-    assert _quickest(lambda: no_pii(long)) < 40 * max(_quickest(lambda: no_pii(short)), 0.002)
+    assert _quickest(lambda: has_no_pii(long)) < 40 * max(_quickest(lambda: has_no_pii(short)), 0.002)
 
 
 def test_30_a_pattern_of_the_users_ends(folder: Folder) -> None:
@@ -188,7 +188,7 @@ def test_32_latency_is_the_agents_own(folder: Folder, monkeypatch: pytest.Monkey
     """One client for all runs, and its making is nobody's latency."""
     import httpx2
 
-    from bylaw.contract.live.http_agent import HttpAgent
+    from bylaw.contract.agents.http_agent import HttpAgent
 
     made = []
 

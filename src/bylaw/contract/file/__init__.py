@@ -1,5 +1,5 @@
-"""What a file says about a contract: invariants, scenarios, prompts and the agent → a Contract.
+"""The part of a rule file that holds a contract: `contract`, `chaos_matrix`, `agent`, `golden_prompts`, `scoring`.
 
-`variants` reads mappings whose keys depend on one of them (a check's `type`, a fault's `mode`) from tables of
-parameters; `checks` and `modes` are those tables, and `schema` makes the editors' schema from the same.
+`types` has tables of keys and the types of their values. Each section is a table with a reader (`agent`, `invariants`,
+`scenarios`, `faults`, `sections`), `loader` joins them into a Contract, and `schema` makes a JSON Schema of the tables.
 """

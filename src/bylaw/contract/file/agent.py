@@ -3,23 +3,198 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeAlias
+from urllib.parse import urljoin, urlsplit
 
-from bylaw.contract.file.addresses import as_attribute, as_url, is_attribute
-from bylaw.contract.file.agent_types import COMMAND, SERVERS, TEXT_MAP, UPSTREAM_MAP
-from bylaw.contract.file.response_path import read_response_path
-from bylaw.contract.file.types import FROM_ONE, MILLISECONDS, PORT, TEMPLATE, TEXT, word
-from bylaw.contract.file.variables import read_expanded
-from bylaw.contract.file.words import AGENT_KEY_WORDS, AGENT_TYPE_WORDS
-from bylaw.contract.model import AgentSpec
-from bylaw.rules.fields import Fields
-from bylaw.rules.located import MapNode, Node
-from bylaw.rules.param_types import FLAG, NAMES, TEXT_SCHEMA, choice
-from bylaw.rules.params import Context, Param, ParamType, Values, take_params
-from bylaw.rules.readers import read_map
+from bylaw.contract.file.types import (
+    EXPANDED,
+    EXPANDED_MAP,
+    FROM_ONE,
+    MILLISECONDS,
+    PORT,
+    TEMPLATE,
+    TEXT,
+    Table,
+    keyword,
+    read_expanded,
+    report_conflict,
+)
+from bylaw.contract.model import AgentSpec, McpServer
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.messages import quote, synonyms
+from bylaw.rules.params import FLAG, NAMES, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, choice
+from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
 
 Type: TypeAlias = Literal["http", "python", "command"]
 
+
+# Addresses: URLs and `module:attribute`
+
+# `localhost:8000` is not a module and attribute: an attribute does not begin with a digit.
+_ATTRIBUTE = re.compile(r"[A-Za-z_][\w]*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+def _check_url(text: str, node: Node, name: str, context: Context, *, sibling: Node | None = None) -> str | None:
+    """The text if it is a URL, else None. `sibling` is the URL that a path may be relative to."""
+    if _is_url(text):
+        return text
+    # messages show the text as written in the file: expanded variables may be secrets
+    written = _as_written(node)
+    base = _as_written(sibling) if sibling else ""
+    if written.startswith("/") and "$" not in base and _is_url(base):
+        help = f"write {quote(urljoin(base, written))}"
+    elif _is_url(f"http://{written}"):
+        help = f"write {quote(f'http://{written}')}"
+    else:
+        help = "begin it with `http://`"
+    message = f"`{name}` takes a whole URL, and {quote(written)} is none"
+    context.problems.error(code="relative-url", message=message, at=node, help=help)
+    return None
+
+
+def _as_written(node: Node) -> str:
+    return str(node.value) if isinstance(node, ScalarNode) else node.raw
+
+
+def _check_attribute(text: str, node: Node, name: str, context: Context) -> str | None:
+    if _ATTRIBUTE.fullmatch(text):
+        return text
+    wanted = "a Python module and an attribute of it, as `module:attribute`"
+    report_wrong_type(node, f"`{name}`", wanted, context.problems)
+    return None
+
+
+# Types of values that only an agent has
+
+UPSTREAMS = ("openai", "anthropic")
+SCRIPTS = (".yaml", ".yml", ".json")
+
+
+def _read_command(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
+    """A list of arguments, or a text that is split as a shell splits it; it is never run by a shell."""
+    if isinstance(node, ListNode):
+        return read_texts(node, name, context.problems)
+    text = read_text(node, name, context.problems)
+    if text is None:
+        return None
+    reason = "it is blank"
+    try:
+        parts = shlex.split(text)
+    except ValueError as error:
+        parts, reason = [], str(error).lower()
+    if not parts:
+        context.problems.error(
+            code="bad-command",
+            message=f"{quote(text)} cannot be split into arguments: {reason}",
+            at=node,
+            help="write the arguments as a list",
+        )
+    return tuple(parts) or None
+
+
+def _read_url(node: Node, name: str, context: Context) -> str | None:
+    text = read_expanded(node, name, context)
+    return None if text is None else _check_url(text, node, name, context)
+
+
+def _read_upstream(node: Node, name: str, context: Context) -> str | None:
+    """A URL, or the file of a scripted model."""
+    text = read_expanded(node, name, context)
+    if text is None or text.lower().endswith(SCRIPTS):
+        return text
+    return _check_url(text, node, name, context)
+
+
+_UPSTREAM = ParamType(_read_upstream, TEXT_SCHEMA)
+_UPSTREAMS = Table("`upstreams`", tuple(Param(name, _UPSTREAM, "a URL, or a script") for name in UPSTREAMS))
+
+
+def _read_servers(node: Node, name: str, context: Context) -> tuple[McpServer, ...] | None:
+    mapping = read_map(node, name, context.problems)
+    if mapping is None:
+        return None
+    servers = [_read_server(key, entry.value, context) for key, entry in mapping.entries.items()]
+    good = tuple(server for server in servers if server is not None)
+    return good if len(good) == len(servers) else None
+
+
+def _read_server(name: str, node: Node, context: Context) -> McpServer | None:
+    table = Table(
+        f"the MCP server {quote(name)}",
+        params=(Param("url", _URL, "its address"), Param("command", _COMMAND, "what starts it")),
+        needs=("url", "command"),
+        needs_help="say where the server is, or what starts it",
+        synonyms=synonyms({"url": "address endpoint", "command": "cmd"}),
+    )
+    values = table.read(node, context)
+    entries = node.entries if isinstance(node, MapNode) else {}
+    if "url" in entries and "command" in entries:
+        message = "`url` and `command` both say how to reach the MCP server"
+        report_conflict(entries["command"], entries["url"], message, context)
+        return None
+    return None if values is None else McpServer(name=name, **values)
+
+
+# response_path: `choices.0.message.content`, or the same as `$.choices[0].message.content`
+#
+#   path = ["$"] part { part }
+#   part = ["."] name | "." digits | "[" digits "]" | "['" name "']"
+
+_PART = re.compile(r"""\.?([^.\[\]$*'"\s][^.\[\]*'"]*)|\[(\d{1,6})\]|\['([^.'\[\]]+)'\]|\["([^."\[\]]+)"\]""")
+
+
+def _read_response_path(node: Node, name: str, context: Context) -> str | None:
+    """The canonical form: keys and indexes with dots between them."""
+    text = read_text(node, name, context.problems)
+    if text is None:
+        return None
+    place = 1 if text.startswith(("$.", "$[")) else 0
+    parts: list[str] = []
+    while place < len(text):
+        found = _PART.match(text, place)
+        if found is None or (found[1] is not None and (text[place] == ".") != (place > 0)):
+            context.problems.error(
+                code="bad-path",
+                message=f"{quote(text)} is no path to one value",
+                at=node,
+                help="write keys and indexes with dots between them, such as `choices.0.message.content`",
+            )
+            return None
+        parts.append(next(group for group in found.groups() if group is not None))
+        place = found.end()
+    return ".".join(parts)
+
+
+# The table
+
+_COMMAND = ParamType(_read_command, TEXTS_SCHEMA)
+_URL = ParamType(_read_url, TEXT_SCHEMA)
+_UPSTREAM_MAP = ParamType(
+    lambda node, name, context: _UPSTREAMS.read(node, context),
+    {"type": "object", "properties": dict.fromkeys(UPSTREAMS, TEXT_SCHEMA), "additionalProperties": False},
+)
+_SERVERS = ParamType(
+    _read_servers,
+    {
+        "type": "object",
+        "additionalProperties": {
+            "type": "object",
+            "properties": {"url": TEXT_SCHEMA, "command": TEXTS_SCHEMA},
+            "oneOf": [{"required": ["url"]}, {"required": ["command"]}],
+        },
+    },
+)
 TYPES: dict[str, Type] = {
     "http": "http",
     "python": "python",
@@ -29,73 +204,94 @@ TYPES: dict[str, Type] = {
     "pydantic_ai": "python",
     "openai_agents": "python",
 }
-"""as written, and what it is: the frameworks are told apart by what the endpoint is"""
-
-_TYPE = word(code="unknown-type", what="agent type", words=tuple(TYPES), synonyms=AGENT_TYPE_WORDS)
-_METHOD = choice("GET", "POST", "PUT", "PATCH", "DELETE")
-_ADDRESS = ParamType(read_expanded, TEXT_SCHEMA)
-_PATH = ParamType(read_response_path, TEXT_SCHEMA)
-
-PARAMS = (
-    Param("type", _TYPE, "how it is reached; where it is left out, the endpoint tells"),
-    Param("endpoint", _ADDRESS, "a URL, or `module:attribute` of a Python agent"),
-    Param("command", COMMAND, "what starts it: arguments, or a text that is split into them; no shell sees it"),
-    Param("cwd", TEXT, "the folder that the command is started in, or a Python agent is in, relative to this file"),
-    Param("env", TEXT_MAP, "environment variables of the agent"),
-    Param("method", _METHOD, "of the HTTP request", default="POST"),
-    Param("request_template", TEMPLATE, "the body; `{prompt}` in it is replaced"),
-    Param("response_path", _PATH, "where the reply holds the answer, such as `choices.0.message.content`"),
-    Param("query_params", TEXT_MAP, "of the URL; `{prompt}` in them is replaced"),
-    Param("headers", TEXT_MAP, "of the HTTP request"),
-    Param("parse_structured_input", FLAG, "whether `{field}` is filled from a prompt's lines", default=True),
-    Param("timeout", MILLISECONDS, "milliseconds that an answer may take", default=30_000, aliases=("timeout_ms",)),
-    Param("reset_endpoint", _ADDRESS, "a URL that is posted to before each run"),
-    Param("reset_function", _ADDRESS, "`module:function` that is called before each run"),
-    Param("concurrency", FROM_ONE, "how many runs it takes at once", default=1),
-    Param("tools", NAMES, "names or `module:attribute` of tools that its wrapper does not show"),
-    Param("proxy_port", PORT, "a fixed port of the chaos proxy, for an agent that you start and point at it"),
-    Param("upstreams", UPSTREAM_MAP, "where model calls go: a URL, or a script, for `openai` and `anthropic`"),
-    Param("mcp", SERVERS, "MCP servers behind the proxy, by name: `url` or `command`"),
-    Param("trusts_ca", FLAG, "whether it trusts the proxy's certificate, for faults inside HTTPS", default=False),
+"""as written → the type. Frameworks are all Python agents: the endpoint's own type tells them apart"""
+_TYPE = keyword(
+    "unknown-type",
+    "agent type",
+    tuple(TYPES),
+    synonyms(
+        {
+            "http": "api https rest",
+            "command": "cli shell subprocess",
+            "python": "function module",
+            "openai_agents": "openai",
+            "pydantic_ai": "pydantic",
+        }
+    ),
+)
+AGENT = Table(
+    what="`agent`",
+    params=(
+        Param("type", _TYPE, "how it is reached; where it is left out, the endpoint tells"),
+        Param("endpoint", EXPANDED, "a URL, or `module:attribute` of a Python agent"),
+        Param("command", _COMMAND, "what starts it: arguments, or a text that is split into them; no shell sees it"),
+        Param("cwd", TEXT, "the folder of the command, or of the Python agent's module, relative to this file"),
+        Param("env", EXPANDED_MAP, "environment variables of the agent"),
+        Param("method", choice("GET", "POST", "PUT", "PATCH", "DELETE"), "of the HTTP request", default="POST"),
+        Param("request_template", TEMPLATE, "the body; `{prompt}` in it is replaced"),
+        Param(
+            "response_path",
+            ParamType(_read_response_path, TEXT_SCHEMA),
+            "where the reply holds the answer, such as `choices.0.message.content`",
+        ),
+        Param("query_params", EXPANDED_MAP, "of the URL; `{prompt}` in them is replaced"),
+        Param("headers", EXPANDED_MAP, "of the HTTP request"),
+        Param("parse_structured_input", FLAG, "whether `{field}` is filled from a prompt's lines", default=True),
+        Param("timeout", MILLISECONDS, "milliseconds that an answer may take", default=30_000, aliases=("timeout_ms",)),
+        Param("reset_endpoint", EXPANDED, "a URL that is posted to before each run"),
+        Param("reset_function", EXPANDED, "`module:function` that is called before each run"),
+        Param("concurrency", FROM_ONE, "how many runs it takes at once", default=1),
+        Param("tools", NAMES, "names or `module:attribute` of tools that its wrapper does not show"),
+        Param("proxy_port", PORT, "a fixed port of the chaos proxy, for an agent that you start and point at it"),
+        Param("upstreams", _UPSTREAM_MAP, "where model calls go: a URL, or a script, for `openai` and `anthropic`"),
+        Param("mcp", _SERVERS, "MCP servers behind the proxy, by name: `url` or `command`"),
+        Param("trusts_ca", FLAG, "whether it trusts the proxy's certificate, for faults inside HTTPS", default=False),
+    ),
+    needs=("endpoint", "command"),
+    needs_help="write its URL, `module:attribute`, or the command that starts it",
+    synonyms=synonyms(
+        {
+            "command": "args cmd",
+            "cwd": "working_directory",
+            "endpoint": "address url",
+            "env": "environment",
+            "proxy_port": "port",
+            "query_params": "params",
+            "request_template": "body template",
+            "reset_endpoint": "reset reset_url",
+            "response_path": "path",
+        }
+    ),
 )
 
-_OF_HTTP = ("method", "request_template", "response_path", "query_params", "headers", "parse_structured_input")
-_OF_PROXY = ("proxy_port", "upstreams", "mcp", "trusts_ca")
-_OF_COMMAND = ("cwd", "env")
+_HTTP_KEYS = ("method", "request_template", "response_path", "query_params", "headers", "parse_structured_input")
+_PROXY_KEYS = ("proxy_port", "upstreams", "mcp", "trusts_ca")
+_COMMAND_KEYS = ("cwd", "env")
 _FIELD = re.compile(r"\{[A-Za-z_]\w*\}")
 
 
 def read_agent(node: Node, context: Context) -> AgentSpec | None:
-    mapping = read_map(node, "agent", context.problems)
-    if mapping is None:
+    values = AGENT.read(node, context)
+    if values is None or not isinstance(node, MapNode):
         return None
-    fields = Fields(mapping, context.problems, what="`agent`")
-    values = take_params(fields, PARAMS, context)
-    if mapping.entries.keys().isdisjoint(("endpoint", "command")):
-        fields.missing(("endpoint", "command"), help="write its URL, `module:attribute`, or the command that starts it")
-    fields.finish(synonyms=AGENT_KEY_WORDS)
-    if values is None or not {"endpoint", "command"} & values.keys():
-        return None
-    type = _type(values)
-    usable = _fits(type, values, mapping, context)
-    _warn_unused(type, values, mapping, context)
-    addresses = _addresses(type, values, mapping, context)
-    if addresses is None or not usable or not _has_placeholder(values, mapping, context):
-        return None
-    return _spec(type, {**values, **addresses}, mapping)
-
-
-def _type(values: Values) -> Type:
     if "type" in values:
-        return TYPES[values["type"]]
-    if "endpoint" not in values:
-        return "command"
-    return "python" if is_attribute(values["endpoint"]) else "http"
+        type = TYPES[values["type"]]
+    elif "endpoint" not in values:
+        type = "command"
+    else:
+        type = "python" if _ATTRIBUTE.fullmatch(values["endpoint"]) else "http"
+    is_usable = _check_type(type, values, node, context)
+    _warn_unused(type, values, node, context)
+    addresses = _check_addresses(type, values, node, context)
+    if addresses is None or not is_usable or not _check_placeholder(values, node, context):
+        return None
+    given = {key: value for key, value in values.items() if key not in ("type", "timeout")}
+    return AgentSpec(type=type, timeout_ms=values["timeout"], span=node.head, **{**given, **addresses})
 
 
-def _fits(type: Type, values: Values, mapping: MapNode, context: Context) -> bool:
-    """Whether what says where the agent is goes with its type."""
-    at = mapping.entries["type"].value if "type" in mapping.entries else mapping.first_key
+def _check_type(type: Type, values: Values, node: MapNode, context: Context) -> bool:
+    """Whether `endpoint` and `command` fit the type."""
+    at = node.entries["type"].value if "type" in node.entries else node.first_key
     needed = "command" if type == "command" else "endpoint"
     if needed not in values:
         message = f"an agent of type `{values['type']}` needs the key `{needed}`"
@@ -112,23 +308,21 @@ def _fits(type: Type, values: Values, mapping: MapNode, context: Context) -> boo
     return True
 
 
-def _addresses(type: Type, values: Values, mapping: MapNode, context: Context) -> Values | None:
-    """The endpoint and the resets, as the type wants them; None where one is unusable."""
-    nodes = {key: entry.value for key, entry in mapping.entries.items()}
-    read: dict[str, str | None] = {}
-    if "endpoint" in values and type != "command":
-        reading = as_attribute if type == "python" else as_url
-        read["endpoint"] = reading(values["endpoint"], nodes["endpoint"], "endpoint", context)
-    if "reset_endpoint" in values:
-        url, beside = values["reset_endpoint"], nodes.get("endpoint")
-        read["reset_endpoint"] = as_url(url, nodes["reset_endpoint"], "reset_endpoint", context, beside=beside)
-    if "reset_function" in values:
-        name, node = values["reset_function"], nodes["reset_function"]
-        read["reset_function"] = as_attribute(name, node, "reset_function", context)
-    return None if None in read.values() else read
+def _check_addresses(type: Type, values: Values, node: MapNode, context: Context) -> dict[str, str] | None:
+    """The endpoint and the resets in the form that the type needs; None where one is unusable."""
+    nodes = {key: entry.value for key, entry in node.entries.items()}
+    checks: dict[str, Callable[[str, Node, str, Context], str | None]] = {
+        "endpoint": _check_attribute if type == "python" else _check_url,
+        "reset_endpoint": partial(_check_url, sibling=nodes.get("endpoint")),
+        "reset_function": _check_attribute,
+    }
+    given = {key: values[key] for key in checks if key in values and not (key == "endpoint" and type == "command")}
+    checked = {key: checks[key](text, nodes[key], key, context) for key, text in given.items()}
+    good = {key: address for key, address in checked.items() if address is not None}
+    return good if len(good) == len(checked) else None
 
 
-def _has_placeholder(values: Values, mapping: MapNode, context: Context) -> bool:
+def _check_placeholder(values: Values, node: MapNode, context: Context) -> bool:
     template = values.get("request_template")
     if template is None or "{prompt}" in template:
         return True
@@ -137,34 +331,26 @@ def _has_placeholder(values: Values, mapping: MapNode, context: Context) -> bool
     context.problems.error(
         code="missing-placeholder",
         message="`request_template` has no `{prompt}`, so the agent would never see one",
-        at=mapping.entries["request_template"].value,
+        at=node.entries["request_template"].value,
         help="write `{prompt}` where the prompt goes",
     )
     return False
 
 
-def _warn_unused(type: Type, values: Values, mapping: MapNode, context: Context) -> None:
-    """Keys that say nothing about this agent. In another's file they would be passed over in silence."""
-    started, proxied = "command" in values, "command" in values or "proxy_port" in values
+def _warn_unused(type: Type, values: Values, node: MapNode, context: Context) -> None:
+    """Warn of keys that have no effect on an agent of this type."""
     reasons: dict[str, str] = {}
     if type != "http":
-        reasons |= dict.fromkeys(_OF_HTTP, "only an agent with a URL has it")
+        reasons |= dict.fromkeys(_HTTP_KEYS, "only an agent with a URL has it")
     if type == "python":
-        reasons |= dict.fromkeys((*_OF_PROXY, "command"), "a Python agent runs inside Bylaw")
+        reasons |= dict.fromkeys((*_PROXY_KEYS, "command"), "a Python agent runs inside Bylaw")
     else:
         reasons["tools"] = "only a Python agent has it; tools of others are reached through the proxy"
-        reasons |= {} if started else dict.fromkeys(_OF_COMMAND, "only an agent that Bylaw starts has it")
-        reasons |= {} if proxied else dict.fromkeys(_OF_PROXY, "it needs `command` or `proxy_port`")
-    for key in (key for key in mapping.entries if key in reasons):
-        _warn(key, reasons[key], mapping, context)
-
-
-def _warn(key: str, why: str, mapping: MapNode, context: Context) -> None:
-    message = f"`{key}` of the agent is not used: {why}"
-    context.problems.warn(code="key-not-used", message=message, at=mapping.entries[key].key)
-
-
-def _spec(type: Type, values: Values, mapping: MapNode) -> AgentSpec:
-    renamed = {"timeout": "timeout_ms"}
-    given = {renamed.get(key, key): value for key, value in values.items() if key != "type"}
-    return AgentSpec(type=type, span=mapping.head, **given)
+        if "command" not in values:
+            reasons |= dict.fromkeys(_COMMAND_KEYS, "only an agent that Bylaw starts has it")
+            if "proxy_port" not in values:
+                reasons |= dict.fromkeys(_PROXY_KEYS, "it needs `command` or `proxy_port`")
+    for key, entry in node.entries.items():
+        if key in reasons:
+            message = f"`{key}` of the agent is not used: {reasons[key]}"
+            context.problems.warn(code="key-not-used", message=message, at=entry.key)

@@ -7,34 +7,75 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bylaw.contract.file.file import read_contract, report_no_contract
-from bylaw.contract.file.rule_check import file_rules
-from bylaw.contract.model import Contract, ContractFile
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.contract.faults.model import ContextAttack
+from bylaw.contract.file.agent import read_agent
+from bylaw.contract.file.invariants import FileRules, file_rules, read_invariants
+from bylaw.contract.file.scenarios import read_scenarios
+from bylaw.contract.file.sections import read_prompts, read_scoring
+from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
+from bylaw.contract.model import (
+    AgentSpec,
+    Contract,
+    ContractFile,
+    Invariant,
+    Prompt,
+    Refuses,
+    Scenario,
+    When,
+    applies,
+)
 from bylaw.model.rule import Rule
-from bylaw.rules.documents import Format, parse_documents
-from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.inputs import FilePath, format_of
-from bylaw.rules.located import Node
-from bylaw.rules.params import Context
-from bylaw.rules.policy import holds_contract, read_policy
-from bylaw.rules.problems import Problems, Unreadable
+from bylaw.model.source import Span
+from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
+from bylaw.rules.loader import parse_documents
+from bylaw.rules.located import MapNode, Node
+from bylaw.rules.messages import synonyms
+from bylaw.rules.params import Context, Param
+from bylaw.rules.policy import CONTRACT, holds_contract, read_policy
+from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule_fields import Ids
-from bylaw.rules.source import Source
+from bylaw.rules.source import Problems, Source, Unreadable
+
+_ONE_SCENARIO = {"anyOf": [{"$ref": "#/$defs/scenario"}, {"$ref": "#/$defs/profile"}]}
+MATRIX_SCHEMA = {
+    "type": "array",
+    "items": _ONE_SCENARIO,
+    "minItems": 1,
+    "description": "the scenarios that it must hold in",
+}
+_INVARIANTS_SCHEMA = {"type": "array", "items": {"$ref": "#/$defs/invariant"}, "minItems": 1}
+SECTION = Table(
+    what="`contract`",
+    params=(
+        Param("name", TEXT, "what reports call the contract", required=True),
+        Param("description", TEXT, "what it is for"),
+        Param("runs", FROM_ONE, "how often each prompt is asked in each scenario", default=1),
+        Param("seed", SEED, "the same seed makes the same faults hit the same calls", default=0),
+        Param("invariants", subtree(_INVARIANTS_SCHEMA), "the list of what must hold", required=True),
+        Param("chaos_matrix", subtree(MATRIX_SCHEMA), "the scenarios that it must hold in"),
+    ),
+    synonyms=synonyms({"chaos_matrix": "matrix", "runs": "repeat repetitions", "invariants": "rules"}),
+    hints={key: f"move `{key}` out of `contract`" for key in ("agent", "golden_prompts", "scoring")},
+)
+
+
+class _At(Struct):
+    """A place in the file, of something that was read before."""
+
+    head: Span
 
 
 def load_contract(path: FilePath) -> ContractFile:
-    """The contract of a file, and every problem in it. Never raises for what the file holds."""
+    """The contract of a file, and every problem in it. Never raises for the content of the file."""
     file = os.fspath(path)
     try:
         text = read_text_file(Path(file), file)
     except NotRead as not_read:
         return ContractFile(None, (not_read.diagnostic,), file)
     return parse_contract(text, file=file, format=format_of(file), base=Path(file).parent)
-
-
-def check_contract(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
-    """Report what is wrong with the contract beside the rules, if there is one."""
-    read_contract(documents, file_rules(rules, ids, context.problems.source.file), context)
 
 
 def parse_contract(
@@ -45,9 +86,9 @@ def parse_contract(
     base: FilePath | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> ContractFile:
-    """The contract of a text, and every problem in it. Never raises for what the text holds.
+    """The contract of a text, and every problem in it. Never raises for the content of the text.
 
-    `base` is the folder that paths in it are relative to; `environ` holds the variables that it may name.
+    Paths in the text are relative to the folder `base`; `environ` holds the variables that the text may name.
     """
     problems = Problems(Source(file, text))
     context = Context(
@@ -61,7 +102,127 @@ def parse_contract(
         if documents := parse_documents(problems.source, problems, format):
             ids: Ids = {}
             rules = read_policy(documents, context, ids)
-            contract = read_contract(documents, file_rules(rules, ids, file), context)
-            if not holds_contract(documents):
-                report_no_contract(documents, context)
+            contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
+            if not holds_contract(documents) and not _has_errors(context):
+                if isinstance(documents[0], MapNode):
+                    _require(documents[0], CONTRACT, "write what must hold under it", context)
+                else:
+                    report_wrong_type(documents[0], "a contract's file", "a mapping with `contract:`", problems)
     return ContractFile(contract, problems.all, file)
+
+
+def check_contract(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
+    """Report what is wrong with the contract beside the rules, if there is one."""
+    _read_contract(documents[0], file_rules(rules, ids, context.problems.source.file), context)
+
+
+def _has_errors(context: Context) -> bool:
+    return any(problem.is_error for problem in context.problems.all)
+
+
+def _require(root: MapNode, key: str, help: str, context: Context) -> Node | None:
+    entry = root.entries.get(key)
+    if entry is None:
+        message = f"a contract's file needs the key `{key}`"
+        context.problems.error(code="missing-key", message=message, at=root.first_key, help=help)
+    return entry.value if entry else None
+
+
+def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract | None:
+    """None where the file has no contract, or one that cannot be run; everything wrong with it is reported."""
+    if not isinstance(root, MapNode) or CONTRACT not in root.entries:
+        return None
+    section = root.entries[CONTRACT].value
+    values = SECTION.read(section, context)
+    inner = section.entries if isinstance(section, MapNode) else {}
+    invariants = read_invariants(inner["invariants"].value, rules, context) if "invariants" in inner else []
+    scenarios = _read_matrix(root, section, context)
+    agent_node = _require(root, "agent", "say how the agent is reached: `agent: {endpoint: …}`", context)
+    agent = read_agent(agent_node, context) if agent_node else None
+    scoring = read_scoring(root.entries["scoring"].value, context) if "scoring" in root.entries else None
+    prompts: list[Prompt] = []
+    if "golden_prompts" in root.entries:
+        prompts = read_prompts(root.entries["golden_prompts"].value, context)
+    elif not invariants or not all(invariant.probes for invariant in invariants):
+        _require(root, "golden_prompts", "list what the agent is asked", context)
+    invariants = [_with_dangerous_prompts(invariant, prompts, context) for invariant in invariants]
+    if _has_errors(context):
+        return None
+    assert values is not None and agent is not None
+    _warn_never_applies(invariants, scenarios, context.problems)
+    _warn_fault_outlasts_agent(scenarios, agent, context.problems)
+    return Contract(
+        name=values["name"],
+        description=values.get("description"),
+        runs=values["runs"],
+        seed=values["seed"],
+        invariants=tuple(invariants),
+        scenarios=tuple(scenarios),
+        prompts=tuple(prompts),
+        agent=agent,
+        scoring=scoring,
+    )
+
+
+def _read_matrix(root: MapNode, section: Node, context: Context) -> list[Scenario]:
+    """`chaos_matrix` may be beside the contract or inside it."""
+    outer = root.entries.get("chaos_matrix")
+    inner = section.entries.get("chaos_matrix") if isinstance(section, MapNode) else None
+    if inner and outer:
+        message = "`chaos_matrix` is given twice: beside the contract and inside it"
+        report_conflict(outer, inner, message, context)
+    if inner is None and outer is None:
+        help = "list the scenarios; `- name: calm` is one in which nothing goes wrong"
+        _require(root, "chaos_matrix", help, context)
+        return []
+    found = [read_scenarios(entry.value, context) for entry in (inner, outer) if entry]
+    return found[0]
+
+
+def _with_dangerous_prompts(invariant: Invariant, prompts: list[Prompt], context: Context) -> Invariant:
+    """A `refusal_check` without prompts of its own asks the golden prompts that are marked dangerous."""
+    if invariant.probes or not isinstance(invariant.check, Refuses):
+        return invariant
+    dangerous = tuple(prompt.text for prompt in prompts if prompt.dangerous)
+    if not dangerous and invariant.span is not None:
+        context.problems.error(
+            code="missing-key",
+            message=f"the invariant `{invariant.id}` has no prompt that must be refused",
+            at=_At(invariant.span),
+            help="give it `dangerous_prompts`, or mark golden prompts: `{prompt: …, dangerous: true}`",
+        )
+    return replace(invariant, probes=dangerous)
+
+
+_NEVER_APPLIES: Mapping[When, str] = {
+    "tool_faults_active": "no scenario has tool faults",
+    "llm_faults_active": "no scenario has LLM faults",
+    "any_chaos_active": "nothing goes wrong in any scenario",
+    "no_chaos": "something goes wrong in every scenario",
+}
+
+
+def _warn_never_applies(invariants: Sequence[Invariant], scenarios: Sequence[Scenario], problems: Problems) -> None:
+    for invariant in invariants:
+        if invariant.span is None or any(applies(invariant.when, scenario) for scenario in scenarios):
+            continue
+        problems.warn(
+            code="never-applies",
+            message=f"the invariant `{invariant.id}` is never judged: {_NEVER_APPLIES[invariant.when]}",
+            at=_At(invariant.span),
+            help=f"add a scenario for `when: {invariant.when}`, or change `when`",
+        )
+
+
+def _warn_fault_outlasts_agent(scenarios: Sequence[Scenario], agent: AgentSpec, problems: Problems) -> None:
+    """A fault as long as the agent's own timeout leaves the agent no time to react."""
+    for fault in (fault for scenario in scenarios for fault in scenario.faults):
+        delay = None if isinstance(fault, ContextAttack) else fault.delay_ms
+        if fault.span is None or delay is None or delay < agent.timeout_ms:
+            continue
+        problems.warn(
+            code="fault-outlasts-agent",
+            message=f"the fault lasts {delay} ms, and the agent has {agent.timeout_ms} ms for its whole answer",
+            at=_At(fault.span),
+            help="set a smaller `delay_ms`, or a larger `timeout` of the agent",
+        )

@@ -1,25 +1,39 @@
-"""The types of a contract's values, beside those that rules have."""
+"""What the readers of a contract share: types of values, variables, tables of keys, and checks of lists and names."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.rules.param_types import TEXT_SCHEMA, TEXTS_SCHEMA
-from bylaw.rules.params import Context, ParamType
-from bylaw.rules.problems import Problems
-from bylaw.rules.readers import read_count, read_text, report_wrong_type, warn_if_ambiguous
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.messages import did_you_mean, listing, quote
+from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, take_params
+from bylaw.rules.readers import (
+    Fields,
+    read_count,
+    read_map,
+    read_share,
+    read_text,
+    report_wrong_type,
+    warn_if_ambiguous,
+)
 from bylaw.rules.regexes import check_pattern
-from bylaw.rules.words import did_you_mean, quote
+from bylaw.rules.rule_fields import Ids
+from bylaw.rules.source import Problems
 
 MAX_MS = 24 * 3600 * 1000
-"""a fault or a timeout of more than a day is a slip of the keyboard"""
+"""a fault or a timeout of more than a day is a typing error"""
 
 
-def word(code: str, what: str, words: Sequence[str], synonyms: Mapping[str, str], **accepted: str) -> ParamType:
-    """One of these words, or one `accepted` in place of one; `what` names it in the message: "invariant type"."""
+# Types made from arguments
+
+
+def keyword(code: str, what: str, words: Sequence[str], synonyms: Mapping[str, str], **accepted: str) -> ParamType:
+    """One of these words, or an `accepted` one that stands for another. `what` names it: "invariant type"."""
 
     def read(node: Node, name: str, context: Context) -> str | None:
         text = read_text(node, name, context.problems)
@@ -35,45 +49,43 @@ def word(code: str, what: str, words: Sequence[str], synonyms: Mapping[str, str]
     return ParamType(read, {"enum": [*words, *accepted]})
 
 
-def whole(least: int, most: int, wanted: str) -> ParamType:
-    def read(node: Node, name: str, context: Context) -> int | None:
+def number(wanted: str, accepts: Callable[[float], bool], **schema: Any) -> ParamType:
+    """A number; a whole one where the schema says `integer`."""
+    whole = schema["type"] == "integer"
+
+    def read(node: Node, name: str, context: Context) -> float | None:
         value = node.value if isinstance(node, ScalarNode) else None
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        usable = isinstance(value, int | float) and not isinstance(value, bool)
+        if not usable or (whole and not isinstance(value, int)) or not accepts(value):  # type: ignore[arg-type]
             report_wrong_type(node, quote(name), wanted, context.problems)
             return None
         warn_if_ambiguous(node, context.problems)
-        return value
+        return value if whole else float(value)  # type: ignore[arg-type,return-value]
 
-    return ParamType(read, {"type": "integer", "minimum": least, "maximum": most})
+    return ParamType(read, schema)
+
+
+def whole(least: int, most: int, wanted: str) -> ParamType:
+    return number(wanted, lambda value: least <= value <= most, type="integer", minimum=least, maximum=most)
 
 
 def above(bound: int) -> ParamType:
-    def read(node: Node, name: str, context: Context) -> float | None:
-        value = number(node)
-        if value is None or value <= bound:
-            report_wrong_type(node, quote(name), f"a number above {bound}", context.problems)
-            return None
-        warn_if_ambiguous(node, context.problems)
-        return value
-
-    return ParamType(read, {"type": "number", "exclusiveMinimum": bound})
+    return number(f"a number above {bound}", lambda value: value > bound, type="number", exclusiveMinimum=bound)
 
 
-def number(node: Node) -> float | None:
-    value = node.value if isinstance(node, ScalarNode) else None
-    return None if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+def subtree(schema: Mapping[str, Any]) -> ParamType:
+    """A value that its own reader reads."""
+    return ParamType(lambda node, name, context: node, schema)
+
+
+# Types of their own
 
 
 def _read_probability(node: Node, name: str, context: Context) -> float | None:
-    value = number(node)
-    if value is None or not 0 <= value <= 1:
-        help = f"for {value:g} % write `{value / 100:g}`" if value and 1 < value <= 100 else None
-        report_wrong_type(node, quote(name), "a number from 0 to 1", context.problems, help=help)
-        return None
+    value = read_share(node, name, context.problems)
     if value == 0:
         report_never_fires(node, f"with {quote(name)} 0", context.problems)
-        return None
-    return value
+    return value or None
 
 
 def _read_nth(node: Node, name: str, context: Context) -> tuple[int, ...] | None:
@@ -104,15 +116,11 @@ def _read_pattern(node: Node, name: str, context: Context) -> str | None:
 
 
 def _read_patterns(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
-    if not isinstance(node, ListNode):
-        one = _read_pattern(node, name, context)
-        return None if one is None else (one,)
-    if not node.items:
+    items = node.items if isinstance(node, ListNode) else [node]
+    if not items:
         context.problems.error(code="empty-value", message=f"{quote(name)} is an empty list", at=node)
-        return None
-    patterns = [_read_pattern(item, name, context) for item in node.items]
-    good = tuple(pattern for pattern in patterns if pattern is not None)
-    return good if len(good) == len(patterns) else None
+    good = tuple(pattern for item in items if (pattern := _read_pattern(item, name, context)) is not None)
+    return good if items and len(good) == len(items) else None
 
 
 def _read_payload(node: Node, name: str, context: Context) -> Any:
@@ -126,19 +134,54 @@ def _read_payload(node: Node, name: str, context: Context) -> Any:
 
 def _read_template(node: Node, name: str, context: Context) -> str | None:
     if isinstance(node, MapNode | ListNode):
-        help = f"write it as text: {name}: '{_clip(json.dumps(plain(node)))}'"
+        written = json.dumps(plain(node))
+        written = written if len(written) <= 60 else f"{written[:59]}…"
+        help = f"write it as text: {name}: '{written}'"
         report_wrong_type(node, quote(name), "text", context.problems, help=help)
         return None
     return read_text(node, name, context.problems)
 
 
-def _clip(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
+_VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+
+
+def read_expanded(node: Node, name: str, context: Context) -> str | None:
+    """Replace `$NAME` and `${NAME}` by environment variables; `$$` is a dollar sign. None where one is not set.
+
+    A variable may hold a secret, so messages show the text as it is written, never as it was expanded.
+    """
+    text = read_text(node, name, context.problems)
+    if text is None:
+        return None
+    variables = dict.fromkeys(match[1] or match[2] for match in _VARIABLE.finditer(text))
+    unset = [variable for variable in variables if variable and variable not in context.variables]
+    for variable in unset:
+        context.problems.error(
+            code="unset-variable",
+            message=f"the environment variable {quote(variable)} is not set",
+            at=node,
+            help="set it before the command; a dollar sign itself is written `$$`",
+        )
+    if unset:
+        return None
+    values = {None: "$", **context.variables}
+    return _VARIABLE.sub(lambda match: values[match[1] or match[2]], text)
+
+
+def _read_expanded_map(node: Node, name: str, context: Context) -> dict[str, str] | None:
+    mapping = read_map(node, name, context.problems)
+    if mapping is None:
+        return None
+    values = {key: read_expanded(entry.value, key, context) for key, entry in mapping.entries.items()}
+    good = {key: value for key, value in values.items() if value is not None}
+    return good if len(good) == len(values) else None
 
 
 TEXT = ParamType(lambda node, name, c: read_text(node, name, c.problems), TEXT_SCHEMA)
+EXPANDED = ParamType(read_expanded, TEXT_SCHEMA)
+EXPANDED_MAP = ParamType(_read_expanded_map, {"type": "object", "additionalProperties": TEXT_SCHEMA})
 PATTERN = ParamType(_read_pattern, TEXT_SCHEMA)
-"""a regular expression that RE2 takes"""
+"""a regular expression for RE2"""
 PATTERNS = ParamType(_read_patterns, TEXTS_SCHEMA)
 PAYLOAD = ParamType(_read_payload, {"not": {"type": "null"}})
 TEMPLATE = ParamType(_read_template, TEXT_SCHEMA)
@@ -151,3 +194,137 @@ STATUS = whole(400, 599, "a status from 400 to 599")
 FROM_ONE = whole(1, 1_000_000, "a whole number from 1 up")
 PORT = whole(1, 65_535, "a port from 1 to 65535")
 SEED = whole(0, 2**63 - 1, "a whole number from 0 up")
+WEIGHT = number("a number from 0 up", lambda value: value >= 0, type="number", minimum=0)
+SCORE = number("a number from 0 to 100", lambda value: 0 <= value <= 100, type="number", minimum=0, maximum=100)
+
+
+# Tables of keys
+
+
+@dataclass(frozen=True)
+class Table:
+    """The keys of one mapping. Reading, messages and JSON Schema all come from it."""
+
+    what: str
+    """names the mapping in messages: "a tool fault" """
+    params: tuple[Param, ...]
+    needs: tuple[str, ...] = ()
+    """at least one of these keys must be there"""
+    needs_help: str | None = None
+    unused: Mapping[str, str] = field(default_factory=dict)
+    """keys of other products' files that change nothing here, and why"""
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, str] = field(default_factory=dict)
+    """help for misplaced keys"""
+    example: str | None = None
+    """help where the value is no mapping"""
+
+    def read(self, node: Node, context: Context) -> Values | None:
+        """The values; None where any of them is unusable."""
+        fields = self._open(node, context)
+        return None if fields is None else self._take(fields, self.params, self.hints, context)
+
+    def _open(self, node: Node, context: Context) -> Fields | None:
+        if not isinstance(node, MapNode):
+            report_wrong_type(node, self.what, "a mapping", context.problems, help=self.example)
+            return None
+        return Fields(node, context.problems, what=self.what)
+
+    def _take(
+        self, fields: Fields, params: tuple[Param, ...], hints: Mapping[str, str], context: Context
+    ) -> Values | None:
+        values = take_params(fields, params, context)
+        is_complete = not self.needs or not fields.node.entries.keys().isdisjoint(self.needs)
+        if not is_complete:
+            fields.missing(self.needs, help=self.needs_help)
+        for key, why in self.unused.items():
+            if entry := fields.entry(key):
+                context.problems.warn(
+                    code="key-not-used", message=f"`{key}` of {self.what} is not used: {why}", at=entry.key
+                )
+        shown = [name for param in params for name in param.spellings] if self.unused else None
+        fields.finish(synonyms=self.synonyms, hints=hints, shown=shown)
+        return values if is_complete else None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A mapping that was read by a table of variants."""
+
+    tag: str
+    values: Values
+    node: MapNode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variants(Table):
+    """A table whose key `key` decides which other keys there are: a fault's `mode`, an invariant's `type`.
+
+    `params` are the keys that all variants have.
+    """
+
+    key: str
+    tag: ParamType
+    kinds: Mapping[str, tuple[Param, ...]]
+    """the keys of each variant"""
+
+    def read_variant(self, node: Node, context: Context, *, tag: str | None = None) -> Variant | None:
+        """None where any of it is unusable. `tag` is given where it does not stand in the mapping."""
+        fields = self._open(node, context)
+        if fields is None:
+            return None
+        if tag is None:
+            tag_node = fields.require(self.key, help=f"write one of {listing(self.kinds, last='or')}")
+            tag = None if tag_node is None else self.tag.read(tag_node, self.key, context)
+        belongs = {name: f"`{name}` belongs to {listing(tags)}" for name, tags in self._tags_by_param.items()}
+        hints = {**belongs, **self.hints}
+        if tag is None:
+            for name in self._tags_by_param:  # without a tag nobody can tell which of these are right
+                fields.take(name)
+            self._take(fields, self.params, hints, context)
+            return None
+        fields.what = f"{self.what} of {self.key} `{tag}`"
+        values = self._take(fields, (*self.params, *self.kinds[tag]), hints, context)
+        return None if values is None else Variant(tag, values, fields.node)
+
+    @cached_property
+    def _tags_by_param(self) -> dict[str, list[str]]:
+        tags: dict[str, list[str]] = {}
+        for tag, params in self.kinds.items():
+            for name in (name for param in params for name in param.spellings):
+                tags.setdefault(name, []).append(tag)
+        return tags
+
+
+# Lists and names
+
+
+def list_items(node: Node, name: str, context: Context, *, help: str, empty: str | None = None) -> list[Node]:
+    """The items of a list. `empty` says what follows from an empty list, where that is an error."""
+    if not isinstance(node, ListNode):
+        report_wrong_type(node, f"`{name}`", "a list", context.problems, help=help)
+        return []
+    if empty and not node.items:
+        message = f"`{name}` is empty, so {empty}"
+        context.problems.error(code="empty-value", message=message, at=node, help=help)
+    return node.items
+
+
+def check_unique(name: str, node: Node, seen: Ids, context: Context, *, code: str, message: str, help: str) -> bool:
+    """Whether the name is used for the first time."""
+    first = seen.setdefault(name, context.problems.related(node, "first used here"))
+    if first.span == node.head:
+        return True
+    context.problems.error(code=code, message=message, at=node, help=help, related=(first,))
+    return False
+
+
+def report_conflict(extra: Entry, other: Entry, message: str, context: Context) -> None:
+    """Report two keys of which one has to go."""
+    context.problems.error(
+        code="duplicate-parameter",
+        message=message,
+        at=extra.key,
+        help="keep one of them",
+        related=(context.problems.related(other.key, "the other one"),),
+    )

@@ -1,22 +1,22 @@
-"""The contract's matrix for programs."""
+"""The contract's reports for programs."""
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from bylaw.contract.model import ContractFile
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
+from bylaw.report.json import JsonStream, diagnostic_as_json
 
 
 def render_contract(report: ContractReport) -> str:
-    return json.dumps(contract_as_json(report), indent=2, ensure_ascii=False) + "\n"
-
-
-def contract_as_json(report: ContractReport) -> dict[str, Any]:
-    return {
+    document = {
         "schema": "bylaw.contract/1",
         "job": "contract",
         "exit_code": report.exit_code,
@@ -46,6 +46,7 @@ def contract_as_json(report: ContractReport) -> dict[str, Any]:
         "warnings": list(report.warnings),
         "stopped": report.stopped,
     }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
@@ -53,3 +54,10 @@ def _cell(cell: Cell) -> dict[str, Any]:
     fields["interval"] = None if cell.interval is None else [round(end, 4) for end in cell.interval]
     fields["pass_k"] = [round(figure, 4) for figure in cell.pass_k]
     return fields
+
+
+def render_validation(file: ContractFile, counts: Mapping[str, int]) -> str:
+    out = io.StringIO()
+    diagnostics = [diagnostic_as_json(diagnostic) for diagnostic in file.diagnostics]
+    JsonStream(out, "contract").end({"exit_code": 0, "diagnostics": diagnostics, **counts})
+    return out.getvalue()

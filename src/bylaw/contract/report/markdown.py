@@ -1,12 +1,13 @@
-"""The contract's matrix for a pull request: always within a comment's size, updated in place by its marker."""
+"""The contract's reports for a pull request: they fit into a comment, which is updated in place by its marker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from bylaw.contract.model import ContractFile
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from bylaw.report.markdown import LIMIT, code, escape
+from bylaw.report.text import COMMENT_LIMIT, escape_markdown, inline_code
 
 MARKER = "<!-- bylaw-contract -->"
 RUNS_SHOWN = 3
@@ -21,53 +22,58 @@ _MARKS = {
 
 
 def render_contract(report: ContractReport) -> str:
-    """Cells are dropped from the end until it fits; what was dropped is said."""
+    """Cells are dropped from the end until the report fits; it says how many."""
     head, tail = "\n".join(_head(report)), "\n".join(_tail(report))
-    kept, room, left = [], LIMIT - len(head) - len(tail) - 200, 0
-    for cell in () if report.stopped else wording.failing(report):
+    cells, room, dropped = [], COMMENT_LIMIT - len(head) - len(tail) - 200, 0
+    for cell in () if report.stopped else wording.failing_cells(report):
         text = "\n".join(_cell(cell))
-        if left or len(text) > room:
-            left += 1
+        if dropped or len(text) > room:
+            dropped += 1
             continue
-        kept.append(text)
+        cells.append(text)
         room -= len(text) + 2
-    more = [f"_{left} more cells do not fit into a comment; the JSON report has them._"] if left else []
-    return "\n\n".join(part for part in (head, *kept, *more, tail) if part)[:LIMIT] + "\n"
+    more = [f"_{dropped} more cells do not fit into a comment; the JSON report has them._"] if dropped else []
+    return "\n\n".join(part for part in (head, *cells, *more, tail) if part)[:COMMENT_LIMIT] + "\n"
+
+
+def render_validation(file: ContractFile, counts: Mapping[str, int]) -> str:
+    assert file.contract is not None
+    name = escape_markdown(file.contract.name)
+    return f"{name}: the contract can be run\n\n{wording.validated_size(counts)}\n"
 
 
 def _head(report: ContractReport) -> Iterator[str]:
     yield MARKER
-    yield f"### {_VERDICTS[report.exit_code]} Bylaw contract: {escape(wording.headline(report))}"
+    yield f"### {_VERDICTS[report.exit_code]} Bylaw contract: {escape_markdown(wording.headline(report))}"
     yield ""
-    yield f"{code(report.contract)} · {code(report.agent)} · {wording.size(report)}"
+    yield f"{inline_code(report.contract)} · {inline_code(report.agent)} · {wording.size(report)}"
     yield ""
-    yield f"| invariant | severity | {' | '.join(escape(name) for name in report.scenarios)} |"
+    yield f"| invariant | severity | {' | '.join(escape_markdown(name) for name in report.scenarios)} |"
     yield "|---|---|" + "---|" * len(report.scenarios)
     cells = {(cell.invariant, cell.scenario): cell for cell in report.cells}
     for one in report.invariants:
-        row = (_short(cells[one.id, scenario]) for scenario in report.scenarios)
-        yield f"| {escape(one.id)} | {one.severity.value} | {' | '.join(row)} |"
-
-
-def _short(cell: Cell) -> str:
-    share = wording.share(cell)
-    return f"{_MARKS[cell.outcome]} {wording.WORDS[cell.outcome]}" + (f" {share}" if share else "")
+        row = (cells[one.id, scenario] for scenario in report.scenarios)
+        outcomes = " | ".join(f"{_MARKS[cell.outcome]} {wording.short_outcome(cell)}" for cell in row)
+        yield f"| {escape_markdown(one.id)} | {one.severity.value} | {outcomes} |"
 
 
 def _cell(cell: Cell) -> Iterator[str]:
-    figures = f" · {wording.figures(cell)}" if cell.runs > 1 else ""
-    title = f"{escape(cell.invariant)} in {escape(cell.scenario)}"
-    yield f"**{title}**: {wording.WORDS[cell.outcome]} · {cell.severity.value}{figures}"
+    statistics = wording.statistics(cell)
+    title = f"{escape_markdown(cell.invariant)} in {escape_markdown(cell.scenario)}"
+    about = f"{wording.OUTCOMES[cell.outcome]} · {cell.severity.value}"
+    yield f"**{title}**: {about}" + (f" · {statistics}" if statistics else "")
     yield ""
-    if not wording.telling(cell):
-        yield f"- {escape(cell.reason)}"
-    yield from (f"- fault {escape(wording.fault(one))}" for one in cell.faults)
-    for evidence in wording.telling(cell)[:RUNS_SHOWN]:
-        (_, prompt), *rest = wording.about(evidence)
-        yield f"- prompt {code(prompt)}"
-        yield from (f"    - {name} {code(value) if name != 'found' else escape(value)}" for name, value in rest)
+    runs = wording.deciding_runs(cell)
+    if not runs:
+        yield f"- {escape_markdown(cell.reason)}"
+    yield from (f"- fault {escape_markdown(wording.describe_fault(one))}" for one in cell.faults)
+    for evidence in runs[:RUNS_SHOWN]:
+        (_, prompt), *rest = wording.run_fields(evidence)
+        yield f"- prompt {inline_code(prompt)}"
+        for name, value in rest:
+            yield f"    - {name} {escape_markdown(value) if name == 'found' else inline_code(value)}"
 
 
 def _tail(report: ContractReport) -> Iterator[str]:
-    yield from (f"> {escape(warning)}" for warning in report.warnings)
-    yield from (f"> {escape(remark)}" for remark in wording.remarks(report))
+    yield from (f"> {escape_markdown(warning)}" for warning in report.warnings)
+    yield from (f"> {escape_markdown(remark)}" for remark in wording.remarks(report))

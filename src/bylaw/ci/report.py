@@ -1,0 +1,119 @@
+"""The report of `bylaw ci`: a summary of the parts, and the report of each part that ran.
+
+Each renderer takes the summary, and the parts' own reports by name, already rendered in the same format.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from bylaw.ci.model import CiPart, CiReport
+from bylaw.report.output import Renderers
+from bylaw.report.text import COMMENT_LIMIT, escape_markdown, terminal_width, wrap
+
+RENDERERS = Renderers(
+    terminal="bylaw.ci.report:render_terminal",
+    json="bylaw.ci.report:render_json",
+    markdown="bylaw.ci.report:render_markdown",
+)
+_VERDICTS = {0: "PASSED", 1: "FAILED", 2: "BAD INPUT", 3: "NOTHING CHECKED", 4: "OUT OF REACH"}
+
+
+def headline(report: CiReport) -> str:
+    """The verdict in one line; it agrees with the exit code."""
+    if not report.parts:
+        return "NOTHING CHECKED: neither check nor diff nor contract is configured"
+    required = "" if report.min_score is None else f", {report.min_score:g} required"
+    failed = [part.name for part in report.parts if part.exit_code]
+    return f"{_VERDICTS[report.exit_code]}: score {report.score:g}{required}" + (
+        f"; {', '.join(failed)} did not pass" if failed else ""
+    )
+
+
+def _weight(part: CiPart, report: CiReport) -> str:
+    whole = sum(one.weight for one in report.parts)
+    return f"{part.weight / whole:.0%}" if whole else "0%"
+
+
+# JSON
+
+
+def render_json(report: CiReport, reports: Mapping[str, str]) -> str:
+    fields: dict[str, Any] = {
+        "schema": "bylaw.ci/1",
+        "job": "ci",
+        "exit_code": report.exit_code,
+        "verdict": headline(report),
+        "score": report.score,
+        "min_score": report.min_score,
+        "contract_compliance": report.contract_compliance,
+        "parts": msgspec.to_builtins(report.parts),
+        "left_out": list(report.left_out),
+        "reports": {name: json.loads(text) for name, text in reports.items()},
+    }
+    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+
+
+# Markdown, for a comment on a pull request
+
+MARKER = "<!-- bylaw-ci -->"
+_EMOJI = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "🔌"}
+
+
+def render_markdown(report: CiReport, reports: Mapping[str, str]) -> str:
+    """The summary first, then as many reports of parts as fit into a comment."""
+    text = "\n".join(_summary(report))
+    for name, part in reports.items():
+        longer = f"{text}\n{part.rstrip()}\n"
+        more = f"\n_The report of {name} does not fit into a comment; the JSON report has it._\n"
+        text = longer if len(longer) <= COMMENT_LIMIT - 300 else text + more
+    return text
+
+
+def _summary(report: CiReport) -> Iterator[str]:
+    yield MARKER
+    yield f"### {_EMOJI[report.exit_code]} Bylaw ci: {escape_markdown(headline(report))}"
+    yield ""
+    yield "| part | score | weight | verdict |"
+    yield "|---|--:|--:|---|"
+    for part in report.parts:
+        verdict = f"{_EMOJI[part.exit_code]} {escape_markdown(part.verdict)}"
+        yield f"| {part.name} | {part.score:g} | {_weight(part, report)} | {verdict} |"
+    yield ""
+    yield from (f"> left out: {escape_markdown(why)}" for why in report.left_out)
+    yield ""
+
+
+# Terminal
+
+_MARKS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("!", "magenta")}
+
+
+def render_terminal(report: CiReport, reports: Mapping[str, str]) -> str:
+    """The reports of the parts, then one line a part, the verdict last."""
+    return "\n".join(_lines(report, reports)) + "\n"
+
+
+def _lines(report: CiReport, reports: Mapping[str, str]) -> Iterator[str]:
+    for name, text in reports.items():
+        title = f"── {name} "
+        yield click.style(title, bold=True) + click.style("─" * (terminal_width() - len(title)), dim=True)
+        yield text
+    yield click.style(f"{'part':<10}{'score':>7}{'weight':>8}  verdict", dim=True)
+    for part in report.parts:
+        mark, colour = _MARKS[part.exit_code]
+        figures = f"{part.name:<10}{part.score:>7g}{_weight(part, report):>8}  "
+        first, *more = wrap(f"{mark} {part.verdict}", indent=figures, hanging=" " * (len(figures) + 2))
+        yield figures + click.style(first.removeprefix(figures), fg=colour)
+        yield from (click.style(line, fg=colour) for line in more)
+    for why in report.left_out:
+        yield from (click.style(line, dim=True) for line in wrap(f"left out: {why}", hanging="  "))
+    yield ""
+    mark, colour = _MARKS[report.exit_code]
+    verdict = wrap(f"{mark} {headline(report)}", hanging="  ")
+    yield from (click.style(line, fg=colour, bold=True) for line in verdict)

@@ -1,0 +1,215 @@
+"""`bylaw contract run`, `score` and `validate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS
+from bylaw.errors import ExitCode, InputError
+from bylaw.report.command_line import LazyCommand, LazyGroup, output_options
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.output import Target, write_reports
+
+if TYPE_CHECKING:
+    from bylaw.contract.model import Contract
+    from bylaw.contract.results import ContractReport
+    from bylaw.model.ports import Embedder
+
+DEFAULT_FILE = "bylaw.yaml"
+FC = TypeVar("FC", bound=Callable[..., Any])
+
+COMMANDS = {
+    "run": LazyCommand("bylaw.contract.commands:run", "ask the agent in every scenario, and judge what it does"),
+    "score": LazyCommand("bylaw.contract.commands:score", "the same, and print only the score"),
+    "validate": LazyCommand("bylaw.contract.commands:validate", "check the contract without running it"),
+}
+
+
+@click.group(name="contract", cls=LazyGroup, lazy=COMMANDS)
+def command() -> None:
+    """Does the agent keep its rules when tools fail, the model degrades, the context is poisoned?"""
+
+
+class Flags(Struct, frozen=True, kw_only=True):
+    """The flags of `run` and `score`. None and empty: as the file says."""
+
+    config: str = DEFAULT_FILE
+    min_score: float = 100.0
+    seed: int | None = None
+    runs: int | None = None
+    scenarios: tuple[str, ...] = ()
+    invariants: tuple[str, ...] = ()
+    traces: str | None = None
+    redact: bool = True
+    concurrency: int | None = None
+    timeout: int | None = None
+
+
+config_option = click.option(
+    "--config", "-c", default=DEFAULT_FILE, show_default=True, metavar="FILE", help="File that holds the contract."
+)
+_RUN_OPTIONS = (
+    config_option,
+    click.option(
+        "--min-score",
+        type=click.FloatRange(0, 100),
+        default=100.0,
+        show_default=True,
+        help="Least score that passes; a critical violation fails whatever the score.",
+    ),
+    click.option("--seed", type=int, help="Draw faults with this seed."),
+    click.option("--runs", type=click.IntRange(1, 1000), metavar="N", help="Ask each prompt N times in each scenario."),
+    click.option(
+        "--scenario", "scenarios", multiple=True, metavar="NAME", help="Run only this scenario; may be given again."
+    ),
+    click.option(
+        "--invariant", "invariants", multiple=True, metavar="ID", help="Judge only this invariant; may be given again."
+    ),
+    click.option("--traces", metavar="DIR", help="Write a trace of each run to this folder."),
+    click.option(
+        "--redact/--no-redact",
+        default=True,
+        show_default=True,
+        help="Redact secrets in the report and in the traces.",
+    ),
+    click.option("--concurrency", type=click.IntRange(1, 1000), metavar="N", help="At most N runs at once."),
+    click.option("--timeout", type=click.IntRange(1), metavar="MS", help="How long the agent may take to answer."),
+)
+
+
+def run_options(function: FC) -> FC:
+    for option in reversed(_RUN_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command(name="run")
+@run_options
+@output_options(RENDERERS)
+def run(targets: list[Target], **flags: Any) -> ExitCode:
+    """Ask the agent in every scenario of the contract, and judge what it does.
+
+    Exit codes: 0 passed, 1 an invariant was violated, 2 bad input, 3 nothing was shown (no cell applies, or faults that
+    never fired), 4 the agent could not be reached or failed, 130 Ctrl-C.
+    """
+    try:
+        report = run_with_flags(Flags(**flags))
+    except InputError as problem:
+        return report_bad_input("contract", problem.diagnostics, targets)
+    write_reports(RENDERERS, targets, report)
+    if all(target.format != "terminal" for target in targets):
+        for warning in report.warnings:
+            click.echo(f"warning: {warning}", err=True)
+    return ExitCode(report.exit_code)
+
+
+@click.command(name="score")
+@run_options
+def score(**flags: Any) -> ExitCode:
+    """Run the contract and print its score, 0 to 100, alone on standard output. Exits as `run` does."""
+    from bylaw.contract.report import wording
+
+    try:
+        report = run_with_flags(Flags(**flags))
+    except InputError as problem:
+        return report_bad_input("contract", problem.diagnostics, ())
+    for warning in report.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(wording.headline(report), err=True)
+    for reason in wording.why_unjudged(report):
+        click.echo(f"error: {reason}", err=True)
+    click.echo(f"{report.score:.2f}")
+    return ExitCode(report.exit_code)
+
+
+@click.command(name="validate")
+@config_option
+@output_options(VALIDATION_RENDERERS)
+def validate(config: str, targets: list[Target]) -> ExitCode:
+    """Check the contract without running it: exit 0 if it can be run, 2 if not. Warnings do not fail.
+
+    Whether each fault can reach the agent is known only once the agent is started: `run` checks that first.
+    """
+    from bylaw.contract.api import load_runnable
+    from bylaw.contract.matrix import count_parts
+
+    try:
+        file, contract = load_runnable(config)
+    except InputError as problem:
+        return report_bad_input("contract", problem.diagnostics, targets)
+    print_diagnostics(file.diagnostics)
+    write_reports(VALIDATION_RENDERERS, targets, file, count_parts(contract))
+    return ExitCode.OK
+
+
+def run_with_flags(flags: Flags) -> ContractReport:
+    """Warnings go to stderr. Raises InputError for problems in the file, and for faults that cannot reach the agent."""
+    from bylaw.contract.api import load_runnable, open_and_run, trace_writer
+    from bylaw.contract.job import Options
+    from bylaw.report.progress import count_progress
+    from bylaw.rules import source_line
+
+    file, whole = load_runnable(flags.config)
+    print_diagnostics(file.diagnostics)
+    contract = _apply(flags, whole)
+    warnings: tuple[str, ...] = ()
+    if (len(contract.scenarios), len(contract.invariants)) != (len(whole.scenarios), len(whole.invariants)):
+        invariants = f"{len(contract.invariants)} of {len(whole.invariants)} invariants"
+        scenarios = f"{len(contract.scenarios)} of {len(whole.scenarios)} scenarios"
+        warnings = (f"only a part of the contract was run: {invariants}, {scenarios}",)
+    with count_progress(contract.name) as on_progress:
+        options = Options(
+            min_score=flags.min_score,
+            concurrency=flags.concurrency,
+            embedder=_load_embedder(contract),
+            keep_trace=None if flags.traces is None else trace_writer(Path(flags.traces)),
+            redact=flags.redact,
+            on_progress=on_progress,
+            source_line=source_line,
+            warnings=warnings,
+        )
+        return open_and_run(contract, Path(flags.config).absolute().parent, options)
+
+
+def _apply(flags: Flags, contract: Contract) -> Contract:
+    from bylaw.contract.matrix import narrow
+
+    _check_names("scenario", flags.scenarios, [scenario.name for scenario in contract.scenarios])
+    _check_names("invariant", flags.invariants, [invariant.id for invariant in contract.invariants])
+    agent = contract.agent
+    agent = agent if flags.timeout is None else replace(agent, timeout_ms=flags.timeout)
+    agent = agent if flags.concurrency is None else replace(agent, concurrency=flags.concurrency)
+    contract = replace(
+        contract,
+        agent=agent,
+        seed=contract.seed if flags.seed is None else flags.seed,
+        runs=contract.runs if flags.runs is None else flags.runs,
+    )
+    return narrow(contract, scenarios=flags.scenarios, invariants=flags.invariants)
+
+
+def _check_names(what: str, wanted: Sequence[str], names: Sequence[str]) -> None:
+    from bylaw.rules.messages import did_you_mean
+
+    for name in wanted:
+        if name not in names:
+            raise click.UsageError(f"the contract has no {what} `{name}`; {did_you_mean(name, names)}")
+
+
+def _load_embedder(contract: Contract) -> Embedder | None:
+    """Similarity by meaning where texts are compared and the extra is installed; else by words, as the report says."""
+    from bylaw.contract.job import compares_texts
+    from bylaw.text.similarity import load_embedder
+
+    if not compares_texts(contract):
+        return None
+    try:
+        return load_embedder()
+    except InputError:
+        return None

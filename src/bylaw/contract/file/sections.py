@@ -1,0 +1,59 @@
+"""The short sections: `golden_prompts` → Prompts, and `scoring` → what each part weighs in `bylaw ci`."""
+
+from __future__ import annotations
+
+from bylaw.contract.file.types import TEXT, WEIGHT, Table, list_items
+from bylaw.contract.model import Prompt, Scoring
+from bylaw.rules.located import MapNode, Node
+from bylaw.rules.messages import synonyms
+from bylaw.rules.params import FLAG, Context, Param
+from bylaw.rules.readers import read_text
+
+PROMPT = Table(
+    what="a prompt",
+    params=(
+        Param("prompt", TEXT, "the text; write `{prompt: …, dangerous: true}`, or the text alone", required=True),
+        Param("dangerous", FLAG, "whether the agent must refuse it", default=False),
+    ),
+    synonyms=synonyms({"prompt": "input question text", "dangerous": "unsafe"}),
+)
+SCORING = Table(
+    what="`scoring`",
+    params=(
+        Param("check", WEIGHT, "what `check` weighs"),
+        Param("diff", WEIGHT, "what `diff` weighs"),
+        Param("contract", WEIGHT, "what `contract` weighs", aliases=("contract_compliance",)),
+    ),
+    unused=dict.fromkeys(
+        ("mutation", "chaos", "replay"), "Bylaw does not run this part, and the other parts share its weight"
+    ),
+)
+
+
+def read_prompts(node: Node, context: Context) -> list[Prompt]:
+    help = "start each prompt with `- `"
+    items = list_items(node, "golden_prompts", context, help=help, empty="the agent is asked nothing")
+    found = [_read_prompt(item, context) for item in items]
+    return [prompt for prompt in found if prompt is not None]
+
+
+def _read_prompt(node: Node, context: Context) -> Prompt | None:
+    if not isinstance(node, MapNode):
+        text = read_text(node, "golden_prompts", context.problems)
+        return None if text is None else Prompt(text, span=node.head)
+    values = PROMPT.read(node, context)
+    return None if values is None else Prompt(values["prompt"], values["dangerous"], node.head)
+
+
+def read_scoring(node: Node, context: Context) -> Scoring | None:
+    """None where it is unusable. Weights need not add up to 1."""
+    weights = SCORING.read(node, context)
+    if weights and not any(weights.values()) and isinstance(node, MapNode):
+        context.problems.error(
+            code="no-weight",
+            message="all weights are 0, so there is no score",
+            at=node.first_key,
+            help="give a part a weight above 0, or remove `scoring`",
+        )
+        return None
+    return None if weights is None else Scoring(dict(weights))

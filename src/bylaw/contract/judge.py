@@ -1,0 +1,155 @@
+"""One invariant × one run → a judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from bylaw.contract import model
+from bylaw.contract.checks import (
+    CheckResult,
+    contains,
+    fits_schema,
+    has_no_leak,
+    has_no_pii,
+    is_json,
+    is_similar,
+    matches_any,
+    refuses,
+)
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
+from bylaw.contract.results import CellOutcome
+from bylaw.engine.compile import Program, compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.model.ports import TextSimilarity
+from bylaw.model.rule import Rule
+from bylaw.model.verdict import EventRef, Outcome, Verdict
+
+
+class Judgement(Struct, frozen=True):
+    outcome: CellOutcome
+    found: str
+    events: tuple[EventRef, ...] = ()
+
+
+class Judge:
+    """Judges the runs of one contract."""
+
+    def __init__(self, measure: TextSimilarity, timeout_ms: int) -> None:
+        self._measure = measure
+        self._timeout_ms = timeout_ms
+        self._programs: dict[int, tuple[Rule, Program]] = {}
+
+    def judge(self, invariant: Invariant, run: AgentRun, calm: Sequence[AgentRun] = ()) -> Judgement:
+        """`calm`: the runs whose answers are the baseline of `behavior_unchanged`."""
+        check, failure = invariant.check, run.failure
+        if isinstance(check, KeepsRule) and not (failure and failure.kind == "down"):
+            return self._judge_rule(check.rule, run, negate=invariant.negate)
+        result: CheckResult | Judgement
+        if failure is not None:
+            result = self._check_failure(check, failure)
+        elif run.answer is None:
+            result = Judgement(CellOutcome.ERROR, "no answer")
+        elif isinstance(check, model.Unchanged) and check.baseline is None:
+            result = self._compare_with_calm(check, clean(run.answer), calm)
+        else:
+            result = self._check_answer(check, run, clean(run.answer))
+        if isinstance(result, Judgement):
+            return result
+        return Judgement(CellOutcome.VIOLATED if result.holds is invariant.negate else CellOutcome.OK, result.found)
+
+    def _check_answer(self, check: Check, run: AgentRun, answer: str) -> CheckResult:
+        match check:
+            case model.Contains():
+                return contains(check, answer)
+            case model.Matches():
+                return matches_any((check.pattern,), answer)
+            case model.Excludes():
+                result = matches_any(check.patterns, answer)
+                return CheckResult(not result.holds, result.found)
+            case model.NotEmpty():
+                has_text = bool(answer.strip())
+                return CheckResult(has_text, "the answer has text" if has_text else "the answer is empty")
+            case model.ValidJson():
+                return is_json(answer)
+            case model.JsonSchema():
+                return fits_schema(check, answer)
+            case model.NoPii():
+                return has_no_pii(answer)
+            case model.Refuses():
+                return refuses(run, answer)
+            case model.NoLeak():
+                return has_no_leak(check, answer)
+            case model.Completes():
+                return CheckResult(True, "the agent answered")
+            case Latency():
+                found = f"answered in {run.latency_ms:,.0f} ms, {check.max_ms:g} allowed"
+                return CheckResult(run.latency_ms <= check.max_ms, found)
+            case model.Similar():
+                return is_similar(answer, [check.expected], check.threshold, self._measure, "the expected text")
+            case model.Unchanged(baseline=str(baseline)):
+                return is_similar(answer, [baseline], check.threshold, self._measure, "the baseline")
+            case _:
+                raise TypeError(f"no judge for {type(check).__name__}")
+
+    def _check_failure(self, check: Check, failure: Failure) -> CheckResult | Judgement:
+        """Without an answer most invariants are in error: neither kept nor violated.
+
+        Two are about failing itself: `completes`, and `latency` where the timeout is no shorter than its limit.
+        """
+        reason = f"{failure.kind}: {failure.reason}"
+        if isinstance(check, model.Completes) and failure.kind != "down":
+            return CheckResult(False, reason)
+        if isinstance(check, Latency) and failure.kind == "timeout" and self._timeout_ms >= check.max_ms:
+            return CheckResult(False, f"no answer after {self._timeout_ms:,} ms, {check.max_ms:g} allowed")
+        return Judgement(CellOutcome.ERROR, reason)
+
+    def _compare_with_calm(
+        self, check: model.Unchanged, answer: str, calm: Sequence[AgentRun]
+    ) -> CheckResult | Judgement:
+        answers = [clean(run.answer) for run in calm if run.answer is not None]
+        if not answers:
+            failure = next((run.failure for run in calm if run.failure), None)
+            reason = failure.reason if failure else "none was recorded"
+            return Judgement(CellOutcome.ERROR, f"no calm answer to compare with: {reason}")
+        return is_similar(answer, answers, check.threshold, self._measure, "the calm answer")
+
+    def _judge_rule(self, rule: Rule, run: AgentRun, *, negate: bool) -> Judgement:
+        """Evaluate the rule over the calls that the agent really made, as `bylaw check` does.
+
+        A run that broke off is judged on its calls until then; only a violation is certain there.
+        """
+        evaluation = Evaluation(self._compile(rule))
+        verdicts: list[Verdict] = [verdict for event in run.trace for verdict in evaluation.step(event)]
+        verdicts += evaluation.end(complete=run.trace.complete)
+        decided = evaluation.outcomes()[rule.id]
+        outcome = _RULE_OUTCOMES[decided]
+        if run.failure is not None and outcome is not CellOutcome.VIOLATED:
+            return Judgement(CellOutcome.ERROR, f"{run.failure.kind}: {run.failure.reason}")
+        verdict = next((verdict for verdict in verdicts if verdict.outcome is decided), None)
+        found = verdict.message if verdict else f"the rule `{rule.id}` held"
+        events = verdict.evidence if verdict else ()
+        return Judgement(_NEGATED.get(outcome, outcome) if negate else outcome, found, events)
+
+    def _compile(self, rule: Rule) -> Program:
+        """Each rule is compiled once. It is looked up by identity, because rules hold lists and cannot be hashed."""
+        if id(rule) not in self._programs:
+            self._programs[id(rule)] = (rule, compile_rules([rule]))
+        return self._programs[id(rule)][1]
+
+
+_RULE_OUTCOMES = {
+    Outcome.OK: CellOutcome.OK,
+    Outcome.VIOLATED: CellOutcome.VIOLATED,
+    Outcome.VACUOUS: CellOutcome.VACUOUS,
+    Outcome.INCONCLUSIVE: CellOutcome.ERROR,
+    Outcome.ERROR: CellOutcome.ERROR,
+}
+_NEGATED = {CellOutcome.OK: CellOutcome.VIOLATED, CellOutcome.VIOLATED: CellOutcome.OK}
+
+
+def clean(answer: str) -> str:
+    """Replace lone surrogates, which JSON can carry and UTF-8 cannot."""
+    return answer.encode("utf-8", "replace").decode("utf-8")
