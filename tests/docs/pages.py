@@ -10,29 +10,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "src" / "bylaw" / "demo" / "files"
-TUTORIAL = "docs/tutorial.md"
-PYTHON = "docs/reference/python.md"
-DIFF = "docs/reference/diff.md"
-TEMPORAL = "docs/temporal.md"
-GUARD = "docs/guard.md"
-GUARD_REFERENCE = "docs/reference/guard.md"
-CONTRACT = "docs/contract.md"
-CONTRACT_FILE = "docs/reference/contract-file.md"
-BACKTEST = "docs/backtest.md"
-AUDIT = "docs/audit.md"
-INCIDENTS = "docs/incidents.md"
-INCIDENTS_REFERENCE = "docs/reference/incidents.md"
-COMPLY = "docs/comply.md"
-COMPLY_REFERENCE = "docs/reference/comply.md"
-INSPECT = "docs/inspect.md"
-RECORD = "docs/record.md"
-CONVERT = "docs/convert.md"
-PAGES = (
-    *("README.md", "docs/index.md", TUTORIAL, TEMPORAL, GUARD, BACKTEST, AUDIT, INCIDENTS, CONTRACT, COMPLY),
-    *(PYTHON, DIFF, GUARD_REFERENCE, INCIDENTS_REFERENCE, CONTRACT_FILE, COMPLY_REFERENCE, INSPECT, RECORD, CONVERT),
-)
-"""pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
-
 _FENCE = re.compile(r"(?P<margin> *)(?P<fence>`{3,})(?P<language>[\w-]*)(?P<rest>.*)")
 _TITLE = re.compile(r'title="([^"]+)"')
 _HEADING = re.compile(r"#+ (.+)")
@@ -87,3 +64,12 @@ def _read(page: str, text: str) -> Iterator[Block]:
             body.append(inner.removeprefix(opened["margin"]))
         title = _TITLE.search(opened["rest"])
         yield Block(page, number + 1, heading, opened["language"], title and title[1], "\n".join(body) + "\n")
+
+
+def _is_run(block: Block) -> bool:
+    return block.language == "python" or (block.language == "console" and block.text.startswith("$ "))
+
+
+ALL_PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
+PAGES = tuple(page for page in ALL_PAGES if any(_is_run(block) for block in blocks(page)))
+"""pages whose commands and scripts are run, each from top to bottom in a folder of its own"""
