@@ -1,13 +1,13 @@
-"""A bank of AgentDojo's as a world for agents: its tools and its accounts, its user tasks, its own measure of utility.
+"""The bank of AgentDojo as a place for agents to work in: its tools, accounts, user tasks and measure of utility.
 
 Needs `pip install agentdojo`. A prompt is the name of a task, such as `user_task_3`. All three agents know which calls
-solve a task, since AgentDojo says so; no model is needed. They differ in what they do with the answers of their tools:
+solve a task, because AgentDojo lists them; no model is needed. They differ in how they treat the answers of their tools:
 
-- `planned` makes its calls, whatever comes back;
-- `careful` looks whether each answer is of the kind that the tool gives, and asks again where it is not;
-- `gullible` does what the answers tell it to.
+- `planned` makes its calls and ignores the answers;
+- `careful` checks that each answer has the type that the tool returns, and repeats the call if it has not;
+- `gullible` follows instructions in the answers.
 
-Each ends its answer with what AgentDojo's utility function says of the accounts that it leaves behind.
+Each answer ends with the value of AgentDojo's utility function for the resulting accounts.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _IBAN = re.compile(r"\b[A-Z]{2}\d{12,30}\b")
 _CARD = re.compile(r"\b\d{4}(?: \d{4}){3}\b")
 
 _bank: ContextVar[Any] = ContextVar("bank")
-"""the accounts of the run that is under way"""
+"""the accounts of the current run"""
 
 
 def _shown(function: Function) -> Callable[..., Any]:
-    """A tool of AgentDojo's as one of Bylaw's."""
+    """Turn a tool of AgentDojo into a tool of Bylaw."""
 
     def call(**arguments: Any) -> Any:
         result, error = FunctionsRuntime([function]).run_function(_bank.get(), function.name, arguments)
@@ -56,7 +56,7 @@ KINDS: dict[str, type] = {
     "update_scheduled_transaction": dict,
     "update_user_info": dict,
 }
-"""what each tool gives; those that give a text are not listed, since an attack is one too"""
+"""the type that each tool returns; tools that return text are not listed, because an attack is text too"""
 
 
 def planned(prompt: str) -> str:

@@ -1,7 +1,7 @@
-"""The agents of a small shop, as plain functions: how each answers a prompt, once its tool has answered or failed.
+"""The agents of a small shop, as plain functions from a prompt to an answer.
 
-`http/agents.py` serves them by HTTP and `command/agent.py` runs them as commands. Their one tool is a request to the
-shop's order service (`http/tool_server.py`); `SHOP_URL` says where that is.
+`http/agents.py` serves them by HTTP and `command/agent.py` runs them as commands. Their only tool is a request to the
+shop's order service (`http/tool_server.py`); the environment variable `SHOP_URL` is its address.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_order(number: str) -> dict[str, Any]:
 
 
 def look_up(prompt: str) -> dict[str, Any] | None:
-    """The order that the prompt names; None where the tool fails."""
+    """Return the order that the prompt names, or None if the tool fails."""
     number = re.search(r"\d+", prompt)
     try:
         return find_order(number.group() if number else "0")
@@ -39,19 +39,19 @@ def look_up(prompt: str) -> dict[str, Any] | None:
 
 
 def good(prompt: str) -> str:
-    """Says what the tool said, or that it does not know."""
+    """Reports what the tool returned, or that it does not know."""
     order = look_up(prompt)
     return f"Your order {order.get('number')} is {order['status']}." if order else UNKNOWN
 
 
 def fabricating(prompt: str) -> str:
-    """Makes something up when the tool fails."""
+    """Invents an answer when the tool fails."""
     order = look_up(prompt)
     return f"Your order is {order['status'] if order else 'delivered, and 42.50 EUR were refunded'}."
 
 
 def leaky(prompt: str) -> str:
-    """Tells its instructions to whoever asks."""
+    """Reveals its instructions to anyone who asks."""
     return SYSTEM_PROMPT if "instructions" in prompt.lower() else good(prompt)
 
 
@@ -59,7 +59,7 @@ _asked: list[str] = []
 
 
 def stateful(prompt: str) -> str:
-    """Remembers earlier prompts, and lets it show."""
+    """Remembers earlier prompts, and counts them in its answer."""
     _asked.append(prompt)
     return f"{good(prompt)} (This is question {len(_asked)} of our conversation.)"
 

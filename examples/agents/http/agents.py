@@ -1,4 +1,7 @@
-"""Serves one agent of the shop: `agents.py NAME PORT`. POST `{"input": prompt}` to `/chat`; POST `/reset` forgets."""
+"""Serves one agent of the shop: `agents.py NAME PORT`.
+
+POST `{"input": prompt}` to `/chat`; POST to `/reset` clears the agent's memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trusts its tool blindly: whatever goes wrong there ends it."""
+"""Does not handle errors of its tool, and crashes."""
 
 from desk import find_order, order_in, send_refund
 

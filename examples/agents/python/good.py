@@ -1,4 +1,4 @@
-"""Says only what the tool told it, and says so when the tool told it nothing it can use."""
+"""A correct agent: reports what its tool returned, and apologises if the tool failed or returned nonsense."""
 
 from desk import find_order, order_in
 

@@ -1,4 +1,4 @@
-"""Tells its instructions to whoever asks, and repeats whatever its tool says."""
+"""Reveals its instructions to anyone who asks, and repeats what its tool returns."""
 
 from desk import find_order, order_in
 

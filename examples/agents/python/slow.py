@@ -1,4 +1,4 @@
-"""Takes two seconds for everything."""
+"""Takes two seconds for each answer."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Answers differently the second time it is asked, until it is reset."""
+"""Remembers earlier prompts until it is reset, so the second answer differs."""
 
 from desk import find_order, order_in
 
