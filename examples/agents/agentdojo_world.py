@@ -1,7 +1,7 @@
 """The bank of AgentDojo as a place for agents to work in: its tools, accounts, user tasks and measure of utility.
 
 Needs `pip install agentdojo`. A prompt is the name of a task, such as `user_task_3`. All three agents know which calls
-solve a task, because AgentDojo lists them; no model is needed. They differ in how they treat the answers of their tools:
+solve a task, because AgentDojo lists them; no model is needed. They differ in how they treat the answers of tools:
 
 - `planned` makes its calls and ignores the answers;
 - `careful` checks that each answer has the type that the tool returns, and repeats the call if it has not;

@@ -21,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from bylaw.check.job import check
+from bylaw.check.api import check
 from bylaw.model.report import CheckReport
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome
