@@ -1,4 +1,4 @@
-"""`python -m tests.docs [PAGE...]`: put what commands really print into the pages, to be reviewed in the diff."""
+"""`python -m tests.docs [PAGE...]`: write the real output of the commands into the pages. Review the diff."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs a page's console blocks as a reader would: top to bottom, in one folder.
+"""Runs the console blocks of a page as a reader would: from top to bottom, in one folder.
 
-A line that starts with `$ ` is a command, what follows it is its output, both streams together. A line `...` in the
-output stands for any number of lines. `bylaw` (with `< FILE` and `> FILE`), `cat`, `cd` and `echo $?` are run; what
-sets a machine up is not, and shows no output. Ids and times that differ from run to run may differ from the page too;
-an id that a page shows stands for the one that was printed in its place, also in later commands.
+A line that starts with `$ ` is a command; the lines below it are its output, stdout and stderr together. A line `...`
+in the output stands for any number of lines. The commands `bylaw` (with `< FILE` and `> FILE`), `cat`, `cd` and
+`echo $?` are run. Commands that set up a machine, such as `pip`, are not run and show no output. Ids and times may
+differ from the page; an id that a page shows stands for the id that was printed in its place, in later commands too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Command:
     """the output that the page shows"""
 
     def shown_with(self, printed: str | None) -> str:
-        """As it stands on a page, with this output where the page's own does not fit."""
+        """The command as a page shows it, with the printed output if the output on the page does not match."""
         output = self.wanted if printed is None or fits(printed, self.wanted) else printed
         return f"$ {self.text}\n{output}"
 
@@ -40,16 +40,16 @@ class Shell:
     code: int = 0
     """of the last command that was run"""
     ids: dict[str, str] = field(default_factory=dict)
-    """as the page shows them → as they are"""
+    """id on the page → id that was printed"""
 
     def play(self, block: Block) -> Iterator[tuple[Command, str | None]]:
-        """Each command of a block, and what it printed; None where it was not run."""
+        """Run each command of a block; yield it with its output, or None if it is not run."""
         for command in commands(block.text):
             is_run = command.text.split()[0] not in SET_UP
-            yield command, self._played(command) if is_run else None
+            yield command, self._run_command(command) if is_run else None
 
     def run(self, block: Block) -> None:
-        """Play a block, and compare what is printed with what the page shows."""
+        """Run a block, and compare the output with the page."""
         for command, printed in self.play(block):
             where = f"{block.where}: `{command.text}`"
             if printed is None:
@@ -57,7 +57,7 @@ class Shell:
             else:
                 assert fits(printed, command.wanted), f"{where} printed\n{printed}\nwanted\n{command.wanted}"
 
-    def _played(self, command: Command) -> str:
+    def _run_command(self, command: Command) -> str:
         printed = tidy(self.output(_ID.sub(lambda found: self.ids.get(found[0], found[0]), command.text)))
         self.ids |= zip(_ID.findall(command.wanted), _ID.findall(printed), strict=False)
         shown = {real: id for id, real in self.ids.items()}
@@ -76,7 +76,7 @@ class Shell:
         return self._bylaw(arguments)
 
     def _bylaw(self, arguments: list[str]) -> str:
-        """In a process of its own, so that the exit code and the order of the two streams are the real ones."""
+        """Run a separate process, so that the exit code and the order of the two streams are real."""
         target, given = None, b""
         if ">" in arguments:
             *arguments, _, target = arguments
@@ -108,6 +108,6 @@ def _constant(text: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """Without blank space that Markdown or an editor would take away."""
+    """The text without blank space that Markdown or an editor would remove."""
     lines = text.strip("\n").split("\n") if text.strip("\n") else []
     return "".join(f"{line.rstrip()}\n" for line in lines)

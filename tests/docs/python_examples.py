@@ -1,7 +1,7 @@
-"""Runs a page's Python blocks as a reader would: top to bottom, in one interpreter.
+"""Runs the Python blocks of a page as a reader would: from top to bottom, in one interpreter.
 
-A block that starts with `>>>` is a session whose output is compared; any other is a piece of a script, which says with
-`assert` what it shows.
+A block that starts with `>>>` is a session whose output is compared. Any other block is a part of a script, which uses
+`assert` to state its results.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Interpreter:
 
     def _run_session(self, block: Block) -> None:
         test = doctest.DocTestParser().get_doctest(block.text, self._names, block.where, block.page, block.line - 1)
-        said: list[str] = []
-        failed = doctest.DocTestRunner(optionflags=_OPTIONS).run(test, out=said.append, clear_globs=False).failed
+        printed: list[str] = []
+        failed = doctest.DocTestRunner(optionflags=_OPTIONS).run(test, out=printed.append, clear_globs=False).failed
         self._names = test.globs
-        assert not failed, "".join(said)
+        assert not failed, "".join(printed)
 
     def _run_script(self, block: Block) -> None:
-        """The block stands at its own line in a file, so that a traceback points into the page."""
+        """Write the block to a file at its line of the page, so that a traceback shows the right line."""
         script = self._folder / "block.py"
         script.write_text("\n" * (block.line - 1) + block.text, "utf-8")
         with self._importable():
@@ -47,7 +47,7 @@ class Interpreter:
 
     @contextmanager
     def _importable(self) -> Iterator[None]:
-        """The files that a page shows can be imported, as from a script beside them; the next page has others."""
+        """Make the files of the page importable; forget them afterwards, because the next page has other files."""
         before = set(sys.modules)
         sys.path.insert(0, str(self._folder))
         try:

@@ -1,4 +1,4 @@
-"""What a page shows is what happens: every example in README.md and docs/ is run."""
+"""Every example in README.md and docs/ is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made from the code is what is committed."""
+"""The committed generated files are up to date."""
 
 from __future__ import annotations
 
