@@ -1,6 +1,4 @@
-"""Answers that are worked out once for each name.
-
-Rules → a program of monitors, with an index from events to the monitors that can care about them.
+"""Rules → a program of monitors, with an index from events to the monitors that can care about them.
 
 1. lower: each rule's demand becomes the monitor of its operator
 2. gate: `when` wraps the monitor, since it filters what the operator may see
@@ -21,18 +19,15 @@ from msgspec import Struct
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Ended, Monitor, Step
-from bylaw.engine.operators.attempt import Attempt
 from bylaw.engine.operators.constant import Constant
 from bylaw.engine.operators.quantifiers import Always, NeverCalls, NeverText, SometimeText
 from bylaw.engine.operators.sequence import Before, Next
 from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
 from bylaw.engine.probes import judge_grounding, judge_schema, judge_stop_reason
-from bylaw.engine.temporal.analysis import only_at_calls, only_at_end
-from bylaw.engine.temporal.monitor import TemporalMonitor
-from bylaw.engine.temporal.shape import Part, parts_of
 from bylaw.model import demand as demands
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.rule import Rule, Scope
+from bylaw.model.temporal import Formula
 from bylaw.model.verdict import Outcome
 from bylaw.text.regex import Matches
 
@@ -43,14 +38,14 @@ MOST_NAMES = 4_096
 
 
 class Memo(dict[str, T]):
-    """`memo[name]`: a dictionary is asked in a third of the time that a method takes to do it."""
+    """A cache of one answer for each name. A dictionary, since a lookup takes a third of the time of a method call."""
 
-    def __init__(self, work_out: Callable[[str], T]) -> None:
+    def __init__(self, compute: Callable[[str], T]) -> None:
         super().__init__()
-        self._work_out = work_out
+        self._compute = compute
 
     def __missing__(self, name: str) -> T:
-        answer = self._work_out(name)
+        answer = self._compute(name)
         if len(self) < MOST_NAMES:
             self[name] = answer
         return answer
@@ -181,8 +176,12 @@ def _lower(demand: demands.Demand) -> Monitor:
         case demands.Next():
             return Next(demand)
         case demands.Temporal():
+            from bylaw.engine.temporal.monitor import TemporalMonitor
+
             return TemporalMonitor(demand)
         case demands.Attempt():
+            from bylaw.engine.operators.attempt import Attempt
+
             return Attempt(demand)
         case _:
             assert_never(demand)
@@ -230,14 +229,17 @@ def _prevention(rule: Rule) -> Prevention:
         case demands.Sometime():
             return Prevention.CLOSING
         case demands.Temporal(formula=formula, over="events"):
-            return _temporal_prevention(parts_of(formula))
+            return _temporal_prevention(formula)
         case _:
             return Prevention.DETECTIVE
 
 
-def _temporal_prevention(parts: list[Part]) -> Prevention:
+def _temporal_prevention(formula: Formula) -> Prevention:
     """What cannot be prevented decides, except that a part which only the end decides leaves the others preventable."""
-    open_parts = [part for part in parts if not only_at_end(part)]
+    from bylaw.engine.temporal.analysis import only_at_calls, only_at_end
+    from bylaw.engine.temporal.shape import parts_of
+
+    open_parts = [part for part in parts_of(formula) if not only_at_end(part)]
     if not open_parts:
         return Prevention.CLOSING
     return Prevention.PREVENTIVE if all(map(only_at_calls, open_parts)) else Prevention.DETECTIVE

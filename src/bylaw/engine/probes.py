@@ -12,15 +12,17 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import jsonschema_rs
 import msgspec
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import shorten
 from bylaw.model.demand import FitsSchema, Grounded, StopReasonIn
 from bylaw.model.events import Response
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _ASCII_WORD_BYTES = bytes(byte if chr(byte).isalnum() and byte < 128 else 32 for byte in range(256)).lower()
 _ONE_LETTER = frozenset(chr(code).encode() for code in range(128))
@@ -160,6 +162,8 @@ def _reason(problem: Exception) -> str:
 
 def compile_schema(schema: Any) -> jsonschema_rs.Validator:
     """Offline, and with a linear-time regex engine: schemas are user input too."""
+    import jsonschema_rs  # slow to import, and few rules have a schema
+
     return jsonschema_rs.validator_for(
         schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
     )

@@ -7,12 +7,12 @@ from bylaw.model.guard_policy import Action
 from bylaw.model.rule import Rule
 from bylaw.rules.conditions import read_conditions
 from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
-from bylaw.rules.located import MapNode
-from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.located import MapNode, ScalarNode
+from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context, Values, plain_params, read_params
-from bylaw.rules.readers import Fields, read_map, read_text
+from bylaw.rules.readers import Fields, read_choice, read_map
 from bylaw.rules.rule_fields import (
-    KEYS,
+    ENFORCEMENT_KEYS,
     Enforcement,
     Ids,
     Item,
@@ -49,9 +49,9 @@ def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     scope = read_scope(fields)
     description = read_optional_text(fields, "description")
     tags = read_tags(fields)
-    enforced = not node.entries.keys().isdisjoint(KEYS)
+    enforced = not node.entries.keys().isdisjoint(ENFORCEMENT_KEYS)
     enforcement = _read_enforcement(fields, kind) if enforced else None
-    fields.take("then")  # known, so that `than` is told what it should be
+    fields.take("then")  # known, so that `than` gets its near match
     fields.finish(synonyms=_KEY_SYNONYMS, hints=_hints(kind), shown=_KEYS)
     if id is None or kind is None or values is None or when is None or severity is None or scope is None:
         return None
@@ -89,18 +89,19 @@ def _read_enforcement(fields: Fields, kind: Kind | None) -> Enforcement | None:
 
 def _read_kind(fields: Fields) -> Kind | None:
     node = fields.require("kind", help="write what the rule demands, such as `kind: no_call`")
-    name = read_text(node, "kind", fields.problems) if node else None
-    if name is None or node is None:
+    if node is None:
         return None
-    kind = KINDS.get(name)
-    if kind is None:
-        fields.problems.error(
-            code="unknown-kind",
-            message=f"unknown rule kind {quote(name)}",
-            at=node,
-            help=did_you_mean(name, KINDS, kind_synonyms()),
-        )
-    return kind
+    known = isinstance(node, ScalarNode) and node.value in KINDS
+    name = read_choice(
+        node,
+        "kind",
+        KINDS,
+        fields.problems,
+        code="unknown-kind",
+        message="unknown rule kind {}",
+        synonyms={} if known else kind_synonyms(),
+    )
+    return None if name is None else KINDS[name]
 
 
 def _read_params(fields: Fields, kind: Kind | None, context: Context) -> Values | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from bylaw.model.condition import OPERATORS, Condition, Operator, Path
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
-from bylaw.rules.messages import did_you_mean, quote, synonyms
+from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.paths import BadPath, parse_path
-from bylaw.rules.readers import Fields, read_json, read_text, report_wrong_type
+from bylaw.rules.readers import (
+    Fields,
+    complete,
+    read_choice,
+    read_json,
+    read_number,
+    read_text,
+    report_wrong_type,
+)
 from bylaw.rules.source import Problems
 
 _FORM = "write each condition as `{path: …, op: …, value: …}`"
@@ -35,9 +43,7 @@ def read_conditions(node: Node, name: str, problems: Problems) -> tuple[Conditio
         report_wrong_type(node, quote(name), "a list of conditions", problems, help=_FORM)
         return None
     items = node.items if isinstance(node, ListNode) else [node]
-    read = [_read_condition(item, problems) for item in items]
-    good = tuple(condition for condition in read if condition is not None)
-    return good if len(good) == len(read) else None
+    return complete([_read_condition(item, problems) for item in items])
 
 
 def read_path(node: Node, name: str, problems: Problems) -> Path | None:
@@ -94,39 +100,23 @@ def _read_operator(node: Node, problems: Problems) -> Operator | None:
             help='put the operator in quotes: `">"`',
         )
         return None
-    text = read_text(node, "op", problems)
-    if text is None:
-        return None
-    for operator in OPERATORS:
-        if text == operator:
-            return operator
-    problems.error(
+    text = read_choice(
+        node,
+        "op",
+        OPERATORS,
+        problems,
         code="unknown-operator",
-        message=f"unknown operator {quote(text)}",
-        at=node,
-        help=did_you_mean(text, OPERATORS, _OPERATOR_SYNONYMS),
+        message="unknown operator {}",
+        synonyms=_OPERATOR_SYNONYMS,
     )
-    return None
+    return cast(Operator | None, text)
 
 
 def _value_fits(op: Operator, node: Node, problems: Problems) -> bool:
     if op in _ORDERING:
-        return _is_number(op, node, problems)
-    if op in _MEMBERSHIP:
-        return _is_list(op, node, problems)
-    return True
-
-
-def _is_number(op: Operator, node: Node, problems: Problems) -> bool:
-    value = node.value if isinstance(node, ScalarNode) else None
-    if isinstance(value, int | float) and not isinstance(value, bool):
+        return read_number(node, "value", f"a number with `{op}`", problems) is not None
+    if op not in _MEMBERSHIP:
         return True
-    help = f"write {quote(value)}, without quotes" if isinstance(value, str) and _numeric(value) else None
-    report_wrong_type(node, "`value`", f"a number with `{op}`", problems, help=help)
-    return False
-
-
-def _is_list(op: Operator, node: Node, problems: Problems) -> bool:
     if not isinstance(node, ListNode):
         help = "write the values in `[` and `]`, or use `==` for one value"
         report_wrong_type(node, "`value`", f"a list with `{op}`", problems, help=help)
@@ -135,11 +125,3 @@ def _is_list(op: Operator, node: Node, problems: Problems) -> bool:
         outcome = "never" if op == "in" else "always"
         problems.warn(code="empty-value", message=f"`value` is an empty list, so `{op}` {outcome} holds", at=node)
     return True
-
-
-def _numeric(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return len(text) <= 32 and text.strip() == text and text.isascii() and text[-1].isdigit()

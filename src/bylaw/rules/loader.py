@@ -31,7 +31,6 @@ from bylaw.rules.files import (
     paths_in,
     read_text_file,
 )
-from bylaw.rules.guard.manifest import may_be_one_of_several
 from bylaw.rules.located import MAX_BYTES, Located, Node, ScalarNode
 from bylaw.rules.params import Context
 from bylaw.rules.policy import read_guard_policies, read_policy
@@ -205,6 +204,11 @@ def _parse_json(source: Source, problems: Problems) -> list[Node]:
 
 def _parse_yaml(source: Source, problems: Problems) -> list[Node]:
     from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
+
+    def may_be_one_of_several(document: Node) -> bool:
+        from bylaw.rules.guard import manifest  # only for a file with a second document
+
+        return manifest.may_be_one_of_several(document)
 
     return parse_yaml_documents(source, problems, may_be_one_of_several)
 

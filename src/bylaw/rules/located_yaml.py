@@ -80,7 +80,9 @@ def legacy(text: str) -> Scalar:
 
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\ufeff")
+_FORBIDDEN_ASCII = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FORBIDDEN = "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|\ufeff"
+"""slow to compile, so it is left to `re.search` where the text is not ASCII"""
 # Each handle is compared with all the others, so a file full of these would take hours.
 _TAG_DIRECTIVE = re.compile(r"^%TAG\b[^\r\n]*", re.MULTILINE)
 _ANCHOR = re.compile(r"&[^\s,\[\]{}]+\s*")
@@ -104,7 +106,8 @@ def parse_yaml_documents(
 
 def _refuse_early(source: Source, problems: Problems) -> None:
     """What libyaml would report without a usable place, or only after too long."""
-    if found := _FORBIDDEN.search(source.text):
+    text = source.text
+    if found := _FORBIDDEN_ASCII.search(text) if text.isascii() else re.search(_FORBIDDEN, text):
         problems.error(
             code="yaml-syntax",
             message=f"the character U+{ord(found[0]):04X} is not allowed in YAML",

@@ -1,19 +1,13 @@
-"""Parameters as declarations: a kind lists its `Param`s, and reading, defaults, checks and JSON Schema follow.
-
-What the JSON Schemas of the rule file share.
-
-The types a parameter can have. Each knows how to read a node, and how to say so in JSON Schema.
-
-The three parameters by which a rule says what text to look for.
-"""
+"""Parameters as declarations: a kind lists its `Param`s; reading, defaults, checks and JSON Schema follow from them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from bylaw.model.condition import Condition
 from bylaw.model.demand import TextHas
@@ -32,21 +26,19 @@ from bylaw.rules.readers import (
     report_wrong_type,
 )
 from bylaw.rules.regexes import check_pattern
-from bylaw.rules.schemas import read_schema, read_schema_file
 from bylaw.rules.source import Problems
 
 Values: TypeAlias = Mapping[str, Any]
 """what was read, under the parameters' own names, defaults filled in"""
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(Struct, frozen=True):
     """What reading a parameter may need beside its node."""
 
     problems: Problems
     base: Path
     """the folder that paths in the file are relative to"""
-    schemas: dict[str, Any] = field(default_factory=dict)
+    schemas: dict[str, Any] = {}
     """schema files read so far: many rules may share one"""
     variables: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """what `$NAME` stands for, where a value may say so"""
@@ -54,8 +46,7 @@ class Context:
     """whether contracts are read too, so that a file without rules may be a whole one"""
 
 
-@dataclass(frozen=True)
-class ParamType:
+class ParamType(Struct, frozen=True):
     """What a parameter accepts. `read` reports what it cannot use and returns None, which no valid value is."""
 
     read: Callable[[Node, str, Context], Any]
@@ -66,8 +57,7 @@ class ParamType:
     """looks at the other parameters too, once all are read"""
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(Struct, frozen=True):
     name: str
     type: ParamType
     doc: str
@@ -76,22 +66,12 @@ class Param:
     """what an optional parameter is when absent; None leaves it out"""
     aliases: tuple[str, ...] = ()
     """other names for the same"""
-    instead: Mapping[str, ParamType] = field(default_factory=dict)
+    instead: Mapping[str, ParamType] = {}
     """other names that give the same value in another form"""
 
     @property
     def spellings(self) -> dict[str, ParamType]:
         return {self.name: self.type, **dict.fromkeys(self.aliases, self.type), **self.instead}
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A parameter that the user wrote."""
-
-    param: Param
-    name: str
-    type: ParamType
-    entry: Entry
 
 
 def read_params(
@@ -103,20 +83,29 @@ def read_params(
     for key in known:
         fields.take(key)
     names = {name for param in params for name in param.spellings}
-    synonyms = {word: name for word, name in _PARAMETER_SYNONYMS.items() if name in names}
-    fields.finish(synonyms=synonyms, hints={key: _MISPLACED[key] for key in _MISPLACED.keys() - names})
+    words = {word: name for word, name in _PARAMETER_SYNONYMS.items() if name in names}
+    fields.finish(synonyms=words, hints={key: _MISPLACED[key] for key in _MISPLACED.keys() - names})
     return values
 
 
 def take_params(fields: Fields, params: tuple[Param, ...], context: Context) -> Values | None:
     """The parameters among the keys of a mapping that is being read; None where any is unusable."""
-    given = [_given(param, fields, context.problems) for param in params]
     values = {param.name: param.default for param in params if not param.required and param.default is not None}
-    values |= {one.param.name: one.type.read(one.entry.value, one.name, context) for one in given if one}
-    if any(value is None for value in values.values()) or not _complete(params, values):
+    checks: list[tuple[Param, ParamType, Node]] = []
+    for param in params:
+        entry = _take_one(param, fields)
+        if entry is not None:
+            name = str(entry.key.value)
+            type = param.spellings[name]
+            values[param.name] = type.read(entry.value, name, context)
+            checks.append((param, type, entry.value))
+    complete = all(param.name in values for param in params if param.required)
+    if not complete or any(value is None for value in values.values()):
         return None
-    checks = [_checked(one, values, context) for one in given if one]
-    return values if all(checks) else None
+    passed = [
+        type.check is None or type.check(values[param.name], node, values, context) for param, type, node in checks
+    ]
+    return values if all(passed) else None
 
 
 def plain_params(params: tuple[Param, ...], values: Values) -> dict[str, Any]:
@@ -124,33 +113,13 @@ def plain_params(params: tuple[Param, ...], values: Values) -> dict[str, Any]:
     return {param.name: param.type.plain(values[param.name]) for param in params if param.name in values}
 
 
-def _given(param: Param, fields: Fields, problems: Problems) -> _Given | None:
-    entries = {name: fields.entry(name) for name in param.spellings}
-    found = [_Given(param, name, param.spellings[name], entry) for name, entry in entries.items() if entry]
-    found.sort(key=lambda one: one.entry.key.start)
-    if not found:
-        if param.required:
-            keys = (param.name, *param.instead)
-            fields.missing(keys, help=f"{listing(keys, last='or')} is {param.doc}")
-        return None
-    for extra in found[1:]:
-        problems.error(
-            code="duplicate-parameter",
-            message=f"{quote(extra.name)} and {quote(found[0].name)} give the same parameter",
-            at=extra.entry.key,
-            help="keep one of them",
-            related=(problems.related(found[0].entry.key, "first given here"),),
-        )
-    return found[0]
-
-
-def _complete(params: Iterable[Param], values: Values) -> bool:
-    return all(param.name in values for param in params if param.required)
-
-
-def _checked(one: _Given, values: Values, context: Context) -> bool:
-    check = one.type.check
-    return check is None or check(values[one.param.name], one.entry.value, values, context)
+def _take_one(param: Param, fields: Fields) -> Entry | None:
+    """The entry of a parameter, under whichever of its names the user wrote it."""
+    found = fields.take_one_of(tuple(param.spellings))
+    if found is None and param.required:
+        keys = (param.name, *param.instead)
+        fields.missing(keys, help=f"{listing(keys, last='or')} is {param.doc}")
+    return found
 
 
 _MISPLACED = {
@@ -195,17 +164,17 @@ def params_schema(params: tuple[Param, ...]) -> dict[str, Any]:
     """One object; a parameter with several names must be given under exactly one of them."""
     properties = {name: _property(param, name) for param in params for name in param.spellings}
     required = [param.name for param in params if param.required and len(param.spellings) == 1]
-    choices = [_one_of(list(param.spellings)) for param in params if param.required and len(param.spellings) > 1]
+    choices = [
+        {"oneOf": [{"required": [name]} for name in param.spellings]}
+        for param in params
+        if param.required and len(param.spellings) > 1
+    ]
     return {**closed_object(properties, required=required), **({"allOf": choices} if choices else {})}
 
 
 def _property(param: Param, name: str) -> dict[str, Any]:
     default = {} if param.default is None else {"default": param.default}
     return {**param.spellings[name].json_schema, "description": param.doc, **default}
-
-
-def _one_of(names: list[str]) -> dict[str, Any]:
-    return {"oneOf": [{"required": [name]} for name in names]}
 
 
 TEXT_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -243,39 +212,39 @@ def choice(*words: str) -> ParamType:
     return ParamType(read, {"enum": list(words)})
 
 
-TOOLS = ParamType(lambda node, name, c: read_texts(node, name, c.problems), TEXTS_SCHEMA, plain=list)
-"""a tool's name, a glob, or a list of these → tuple of names"""
+def _plain_reader(read: Callable[[Node, str, Problems], Any]) -> Callable[[Node, str, Context], Any]:
+    return lambda node, name, context: read(node, name, context.problems)
 
-NAMES = ParamType(lambda node, name, c: read_texts(node, name, c.problems), TEXTS_SCHEMA, plain=list)
+
+def _read_schema(node: Node, name: str, context: Context) -> Any:
+    from bylaw.rules.schemas import read_schema  # few rule files hold a schema
+
+    return read_schema(node, name, context.problems)
+
+
+def _read_schema_file(node: Node, name: str, context: Context) -> Any:
+    from bylaw.rules.schemas import read_schema_file
+
+    return read_schema_file(node, name, context.problems, context.base, context.schemas)
+
+
+NAMES = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a text or a list of texts → tuple"""
-
-PATTERN = ParamType(lambda node, name, c: read_text(node, name, c.problems), TEXT_SCHEMA, check=_check_text)
+TOOLS = NAMES
+"""a tool's name, a glob, or a list of these → tuple of names"""
+PATTERN = ParamType(_plain_reader(read_text), TEXT_SCHEMA, check=_check_text)
 """text, or a regular expression where the parameter `regex` is true"""
-
-COUNT = ParamType(lambda node, name, c: read_count(node, name, c.problems), {"type": "integer", "minimum": 0})
-
-SHARE = ParamType(
-    lambda node, name, c: read_share(node, name, c.problems), {"type": "number", "minimum": 0, "maximum": 1}
-)
-
-FLAG = ParamType(lambda node, name, c: read_flag(node, name, c.problems), {"type": "boolean"})
-
-PATH = ParamType(
-    lambda node, name, c: read_path(node, name, c.problems),
-    {"type": "string", "pattern": path_pattern()},
-    plain=lambda path: path.text,
-)
+COUNT = ParamType(_plain_reader(read_count), {"type": "integer", "minimum": 0})
+SHARE = ParamType(_plain_reader(read_share), {"type": "number", "minimum": 0, "maximum": 1})
+FLAG = ParamType(_plain_reader(read_flag), {"type": "boolean"})
+PATH = ParamType(_plain_reader(read_path), {"type": "string", "pattern": path_pattern()}, plain=lambda path: path.text)
 """a path into a turn → Path"""
-
 TRIGGER = ParamType(_read_trigger, conditions_schema(min_items=1), plain=plain_conditions)
 """conditions, at least one → tuple of Condition"""
-
-SCHEMA = ParamType(lambda node, name, c: read_schema(node, name, c.problems), {"type": ["object", "boolean"]})
+SCHEMA = ParamType(_read_schema, {"type": ["object", "boolean"]})
 """a JSON Schema written out"""
-
-SCHEMA_PATH = ParamType(lambda node, name, c: read_schema_file(node, name, c.problems, c.base, c.schemas), TEXT_SCHEMA)
+SCHEMA_PATH = ParamType(_read_schema_file, TEXT_SCHEMA)
 """the path of a file that holds one → the schema itself"""
-
 
 TEXT_PARAMS = (
     Param("text", PATTERN, "the text to look for", required=True),

@@ -1,26 +1,28 @@
 """A rule file's tree → rules, and the guards that hold some of them.
 
-The file is a list of rules, a mapping with the sections `rules:` and `guard:`, or an agent manifest.
+The file is a list of rules, a mapping with the sections `rules:` and `guard:`, or an agent manifest. The readers
+of guards are imported only for files that have some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule
-from bylaw.rules.guard.manifest import is_manifest, read_manifests
-from bylaw.rules.guard.rules import read_items
-from bylaw.rules.guard.section import Guard, policies, read_guards, refuse_pauses, rules_of
+from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
+
+if TYPE_CHECKING:
+    from bylaw.rules.guard.section import Guard
 
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted and not read: other tools ask for them"""
@@ -57,10 +59,15 @@ class _Contents(Struct, frozen=True):
 def read_policy(documents: Sequence[Node], context: Context, ids: Ids) -> list[Rule]:
     """The usable rules, those of guards too; everything wrong with the others is reported."""
     contents = _read(documents, context, ids)
+    rules = [item.rule for item in contents.items]
+    if not contents.guards:
+        return rules
+    from bylaw.rules.guard.section import rules_of
+
     for guard in contents.guards:
         for id, place in guard.ids.items():
             ids.setdefault(id, place)
-    return [item.rule for item in contents.items] + rules_of(contents.guards)
+    return rules + rules_of(contents.guards)
 
 
 def holds_contract(documents: Sequence[Node]) -> bool:
@@ -70,6 +77,8 @@ def holds_contract(documents: Sequence[Node]) -> bool:
 
 def read_guard_policies(documents: Sequence[Node], context: Context) -> list[GuardPolicy]:
     """What decides calls: the guards, or the rules with `then` of a file without any."""
+    from bylaw.rules.guard.section import policies
+
     contents = _read(documents, context, {})
     made = policies(contents.guards, contents.items, contents.source)
     if not any(policy.rules for policy in made):
@@ -79,15 +88,21 @@ def read_guard_policies(documents: Sequence[Node], context: Context) -> list[Gua
 
 def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     contents = _read_documents(documents, context, ids)
-    for guard in contents.guards:
-        refuse_pauses(guard, contents.items, context.problems)
+    if contents.guards:
+        from bylaw.rules.guard.section import refuse_pauses
+
+        for guard in contents.guards:
+            refuse_pauses(guard, contents.items, context.problems)
     return contents
 
 
 def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     root = documents[0]
-    if any(map(is_manifest, documents)):
-        return _Contents(guards=read_manifests(documents, context, ids))
+    if any(isinstance(document, MapNode) and "versions" in document.entries for document in documents):
+        from bylaw.rules.guard.manifest import is_manifest, read_manifests
+
+        if any(map(is_manifest, documents)):
+            return _Contents(guards=read_manifests(documents, context, ids))
     if isinstance(root, ListNode):
         return _Contents(items=_read_rules(root, context, ids), source=plain(root))
     if not isinstance(root, MapNode):
@@ -111,7 +126,13 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
         _warn_no_rules(root, others, context)
     items = _read_section(rules, context, ids) if rules else []
-    return _Contents(items, read_guards(guard, context, ids) if guard else [], plain(root))
+    return _Contents(items, _read_guards(guard, context, ids) if guard else [], plain(root))
+
+
+def _read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:
+    from bylaw.rules.guard.section import read_guards
+
+    return read_guards(node, context, ids)
 
 
 def _take_section(key: str, fields: Fields) -> bool:
@@ -151,6 +172,11 @@ def _read_section(node: Node, context: Context, ids: Ids) -> list[Item]:
 def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Item]:
     if not node.items:
         context.problems.warn(code="no-rules", message="the list of rules is empty", at=node)
+    if all(isinstance(item, MapNode) and "kind" in item.entries for item in node.items):
+        items = [read_rule(item, context, ids) for item in node.items if isinstance(item, MapNode)]
+        return [item for item in items if item is not None]
+    from bylaw.rules.guard.rules import read_items
+
     return read_items(node, context, ids)
 
 

@@ -6,8 +6,9 @@ A node as a typed value. Each reader reports what it cannot use and then returns
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from typing import Any, TypeVar
 
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import as_json, did_you_mean, listing, near, quote
@@ -19,6 +20,7 @@ EXTENSION = "x-"
 _TYPOS = 20
 """more unknown keys than this in one mapping are no typing errors"""
 
+_T = TypeVar("_T")
 _NOTHING: Mapping[str, str] = {}
 
 
@@ -53,6 +55,30 @@ class Fields:
         if node is None:
             self.missing((key,), help=help)
         return node
+
+    def take_one_of(self, keys: tuple[str, ...]) -> Entry | None:
+        """Take the entry of a key that has several names. More than one of them is an error, at the later ones."""
+        found = [entry for key in keys if (entry := self.entry(key))]
+        found.sort(key=lambda entry: entry.key.start)
+        for extra in found[1:]:
+            names = quote(str(extra.key.value)), quote(str(found[0].key.value))
+            self.problems.error(
+                code="duplicate-parameter",
+                message=f"{names[0]} and {names[1]} give the same parameter",
+                at=extra.key,
+                help="keep one of them",
+                related=(self.problems.related(found[0].key, "first given here"),),
+            )
+        return found[0] if found else None
+
+    def has_one_of(self, keys: tuple[str, ...]) -> bool:
+        """Whether the mapping has exactly one of these keys."""
+        return sum(key in self.node.entries for key in keys) == 1
+
+    def read(self, key: str, read: Callable[[Node, str, Problems], _T | None], default: _T) -> _T | None:
+        """Take and read the value of a key: `default` where it is absent, None where it is unusable."""
+        node = self.take(key)
+        return default if node is None else read(node, key, self.problems)
 
     def missing(self, keys: tuple[str, ...], *, help: str | None = None) -> None:
         """Note that one of `keys` had to be there."""
@@ -122,9 +148,50 @@ def read_texts(node: Node, name: str, problems: Problems) -> tuple[str, ...] | N
     if not node.items:
         problems.error(code="empty-value", message=f"{quote(name)} is an empty list", at=node)
         return None
-    texts = [read_text(item, name, problems) for item in node.items]
-    good = tuple(text for text in texts if text is not None)
-    return good if len(good) == len(texts) else None
+    return complete([read_text(item, name, problems) for item in node.items])
+
+
+def complete(read: Sequence[_T | None]) -> tuple[_T, ...] | None:
+    """All of them; None where any is unusable."""
+    good = tuple(one for one in read if one is not None)
+    return good if len(good) == len(read) else None
+
+
+def read_choice(
+    node: Node,
+    name: str,
+    choices: Iterable[str],
+    problems: Problems,
+    *,
+    code: str,
+    message: str,
+    synonyms: Mapping[str, str] = _NOTHING,
+    help: str | None = None,
+) -> str | None:
+    """One of these words. `message` is about any other, which goes into its braces: "unknown severity {}"."""
+    text = read_text(node, name, problems)
+    choices = tuple(choices)
+    if text is None or text in choices:
+        return text
+    advice = help or did_you_mean(text, choices, synonyms)
+    problems.error(code=code, message=message.format(quote(text)), at=node, help=advice)
+    return None
+
+
+def read_number(node: Node, name: str, wanted: str, problems: Problems, *, above: float | None = None) -> Any:
+    """A number that is not in quotes; `above` excludes itself and everything below."""
+    value = node.value if isinstance(node, ScalarNode) else None
+    if isinstance(value, int | float) and not isinstance(value, bool) and (above is None or value > above):
+        warn_if_ambiguous(node, problems)
+        return value
+    report_wrong_type(node, quote(name), wanted, problems, help=unquoted_number_help(value))
+    return None
+
+
+def unquoted_number_help(value: object) -> str | None:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", value):
+        return f"write `{value}`, without quotes"
+    return None
 
 
 def read_count(node: Node, name: str, problems: Problems) -> int | None:

@@ -22,7 +22,7 @@ LEAD = 60
 # Only what editors count as a line end. YAML counts three more, so its own line numbers are not used.
 _LINE_END = re.compile(r"\r\n?|\n")
 # Bidirectional controls would let a file show other text than it holds.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = "[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 class Source:
@@ -77,7 +77,7 @@ class Source:
 
 def _printable(line: str) -> str:
     """One character for one, so that columns stay what they are."""
-    return _UNPRINTABLE.sub("\ufffd", line)
+    return re.sub(_UNPRINTABLE, "\ufffd", line)
 
 
 MAX_PROBLEMS = 1000

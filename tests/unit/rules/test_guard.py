@@ -26,7 +26,8 @@ from bylaw.model.predicate import (
     ToolMatches,
 )
 from bylaw.model.rule import Scope, Severity
-from bylaw.rules import dump_manifest, load_guard, load_rules, parse_guard, parse_rules
+from bylaw.rules import load_guard, load_rules, parse_guard, parse_rules
+from bylaw.rules.guard.manifest import dump_manifest
 
 DATA = Path(__file__).parent / "guard"
 EXAMPLES = DATA / "worked_examples.json"

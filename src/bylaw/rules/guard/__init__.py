@@ -1,6 +1,5 @@
 """Guard rules: what decides a tool call before it runs.
 
-`paths`, `arguments` and `counters` read one predicate each, `predicates` a whole `when`; `enforcement` and `rules` read
-a rule, `section` what stands under `guard:`, `manifest` an agent manifest. `gaps` warns of rules that do less than they
-seem to. `guards` puts together what a file holds, and `loader` makes a GuardSet of it.
+`predicates` reads a `when`, `rules` a whole rule, with warnings for one that does less than it seems to. `section`
+reads what stands under `guard:`, `manifest` an agent manifest.
 """

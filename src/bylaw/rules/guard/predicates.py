@@ -1,13 +1,12 @@
-"""`arg_*`: one comparison of what stands at a path in the call's arguments.
-
-`call_count_*`: how many attempts there were, the current one included.
-
-`when` of a guard rule → a Predicate.
+"""`when` of a guard rule → a Predicate.
 
     group     = mapping of predicates, all of which must hold
     predicate = "all_of": [group, …] | "any_of": [group, …] | "not": group
               | "tool_name_in": names | "tool_name_regex": pattern
               | "arg_…": argument or a list of them | "call_count_…": counter or a list of them
+
+An `arg_…` compares what stands at a path in the call's arguments; a `call_count_…` counts attempts, the current one
+included.
 
 A group with nothing in it makes the whole rule match nothing: what is left after an edit must not match everything.
 """
@@ -15,7 +14,6 @@ A group with nothing in it makes the whole rule match nothing: what is left afte
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -29,15 +27,18 @@ from bylaw.rules.paths import ArgumentPath, read_argument_path
 from bylaw.rules.readers import (
     EXTENSION,
     Fields,
+    complete,
     read_count,
     read_json,
+    read_number,
     read_text,
     read_texts,
     report_wrong_type,
-    warn_if_ambiguous,
 )
 from bylaw.rules.regexes import check_pattern
 from bylaw.rules.source import Problems
+
+# -- arguments --------------------------------------------------------------------------------------------------------
 
 OPERATORS: dict[str, TestOperator] = {
     "arg_eq": "=",
@@ -60,27 +61,12 @@ MEMBERSHIP = frozenset({"arg_in", "arg_not_in"})
 _Value: TypeAlias = tuple[Any]
 """a value that was read, boxed: None says that there is none, `(None,)` is null"""
 
-_NUMERIC = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
-_PATH_SYNONYMS = synonyms(
-    {
-        "path": "field argument arg name key",
-    }
-)
-_VALUE_SYNONYMS = synonyms(
-    {
-        "value": "threshold val than to",
-    }
-)
-_PATTERN_SYNONYMS = synonyms(
-    {
-        "pattern": "regex value regexp match",
-    }
-)
-_VALUES_SYNONYMS = synonyms(
-    {
-        "values": "list options of",
-    }
-)
+_SYNONYMS = {
+    "path": synonyms({"path": "field argument arg name key"}),
+    "value": synonyms({"value": "threshold val than to"}),
+    "pattern": synonyms({"pattern": "regex value regexp match"}),
+    "values": synonyms({"values": "list options of"}),
+}
 
 
 def read_argument(key: str, node: Node, problems: Problems) -> ArgumentIs | None:
@@ -116,24 +102,17 @@ def _read_mapping(key: str, node: MapNode, problems: Problems) -> ArgumentIs | N
 
 def _take_value(key: str, fields: Fields) -> Entry | None:
     """The entry that holds what to compare with, under either of its names."""
-    names = [*_names(key)[1:], *(["value"] if key in MEMBERSHIP else [])]
-    found = [entry for name in names if (entry := fields.entry(name))]
-    if names and not found:
-        fields.missing(tuple(names[:1]), help=f"write it as `{key}: {form(key)}`")
-    for extra in found[1:]:
-        fields.problems.error(
-            code="duplicate-parameter",
-            message=f"{listing(names)} give the same parameter",
-            at=extra.key,
-            help="keep one of them",
-            related=(fields.problems.related(found[0].key, "the other one"),),
-        )
-    return found[0] if len(found) == 1 else None
+    names = (*_names(key)[1:], *(["value"] if key in MEMBERSHIP else []))
+    found = fields.take_one_of(names)
+    if names and found is None:
+        fields.missing(names[:1], help=f"write it as `{key}: {form(key)}`")
+    return found if found and fields.has_one_of(names) else None
 
 
 def _read_value(key: str, node: Node, problems: Problems) -> _Value | None:
     if key in BOUNDS:
-        return _read_number(key, node, problems)
+        number = read_number(node, "value", f"a number with `{key}`", problems)
+        return None if number is None else (number,)
     if key in MEMBERSHIP:
         return _read_list(key, node, problems)
     if key == "arg_regex":
@@ -142,16 +121,6 @@ def _read_value(key: str, node: Node, problems: Problems) -> _Value | None:
     if key == "arg_contains" and isinstance(node, ScalarNode) and node.value == "":
         problems.warn(code="empty-value", message="every text contains the empty text", at=node)
     return (read_json(node, problems),)
-
-
-def _read_number(key: str, node: Node, problems: Problems) -> _Value | None:
-    value = node.value if isinstance(node, ScalarNode) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        help = f"write {quote(value)}, without quotes" if isinstance(value, str) and _NUMERIC.fullmatch(value) else None
-        report_wrong_type(node, "`value`", f"a number with `{key}`", problems, help=help)
-        return None
-    warn_if_ambiguous(node, problems)
-    return (value,)
 
 
 def _read_list(key: str, node: Node, problems: Problems) -> _Value | None:
@@ -202,9 +171,10 @@ def _names(key: str) -> list[str]:
 
 
 def _synonyms(key: str) -> dict[str, str]:
-    words = {"pattern": _PATTERN_SYNONYMS, "values": _VALUES_SYNONYMS, "value": _VALUE_SYNONYMS}
-    return _PATH_SYNONYMS | words.get(_names(key)[-1], {})
+    return _SYNONYMS["path"] | _SYNONYMS[_names(key)[-1]]
 
+
+# -- counters ---------------------------------------------------------------------------------------------------------
 
 OVER: dict[str, Literal["run", "session", "window"]] = {
     "call_count_in_run_gt": "run",
@@ -213,68 +183,34 @@ OVER: dict[str, Literal["run", "session", "window"]] = {
 }
 SECONDS = ("windowSeconds", "window_seconds")
 
-_COUNTER_SYNONYMS = synonyms(
-    {
-        "tool": "tool_name tools name",
-        "value": "count max limit threshold",
-    }
-)
-_WINDOW_SYNONYMS = synonyms(
-    {
-        "windowSeconds": "window seconds within",
-    }
-)
+_COUNTER_SYNONYMS = synonyms({"tool": "tool_name tools name", "value": "count max limit threshold"})
+_WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within"})
 
 
 def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
+    window = OVER[key] == "window"
     if not isinstance(node, MapNode):
-        report_wrong_type(
-            node, quote(key), "a mapping", problems, help=f"write it as `{key}: {form_counters(key, node)}`"
-        )
+        number = isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool)
+        written = f"{{value: {node.raw if number else '…'}{', windowSeconds: …' if window else ''}}}"
+        report_wrong_type(node, quote(key), "a mapping", problems, help=f"write it as `{key}: {written}`")
         return None
     fields = Fields(node, problems, what=quote(key))
     tool_node = fields.take("tool")
     value_node = fields.require("value", help="`value` is how many attempts are not yet too many")
-    seconds_node = _take_seconds(fields) if OVER[key] == "window" else None
-    fields.finish(synonyms=_COUNTER_SYNONYMS | (_WINDOW_SYNONYMS if OVER[key] == "window" else {}))
+    entry = fields.take_one_of(SECONDS) if window else None
+    if window and entry is None:
+        fields.missing(SECONDS[:1], help="`windowSeconds` is how far the window reaches back, such as `300`")
+    fields.finish(synonyms=_COUNTER_SYNONYMS | (_WINDOW_SYNONYMS if window else {}))
     tool = read_text(tool_node, "tool", problems) if tool_node else None
     value = read_count(value_node, "value", problems) if value_node else None
-    seconds = _read_seconds(seconds_node, problems) if seconds_node else None
-    unusable = (tool_node and tool is None) or (OVER[key] == "window" and seconds is None)
-    return None if value is None or unusable else CountOver(OVER[key], value, tool, seconds)
+    wanted = "a number of seconds above 0"
+    single = entry is not None and fields.has_one_of(SECONDS)
+    seconds = read_number(entry.value, "windowSeconds", wanted, problems, above=0) if entry and single else None
+    unusable = (tool_node and tool is None) or (window and seconds is None)
+    return None if value is None or unusable else CountOver(OVER[key], value, tool, seconds and float(seconds))
 
 
-def form_counters(key: str, node: Node | None = None) -> str:
-    """How the predicate is written."""
-    number = isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool)
-    value = node.raw if number and node else "…"
-    return f"{{value: {value}{', windowSeconds: …' if OVER[key] == 'window' else ''}}}"
-
-
-def _take_seconds(fields: Fields) -> Node | None:
-    found = [entry for name in SECONDS if (entry := fields.entry(name))]
-    if not found:
-        fields.missing(SECONDS[:1], help="`windowSeconds` is how far the window reaches back, such as `300`")
-        return None
-    for extra in found[1:]:
-        fields.problems.error(
-            code="duplicate-parameter",
-            message="`windowSeconds` and `window_seconds` give the same parameter",
-            at=extra.key,
-            help="keep one of them",
-            related=(fields.problems.related(found[0].key, "the other one"),),
-        )
-    return found[0].value if len(found) == 1 else None
-
-
-def _read_seconds(node: Node, problems: Problems) -> float | None:
-    value = node.value if isinstance(node, ScalarNode) else None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-        help = f"write {quote(value)}, without quotes" if isinstance(value, str) and value.isdecimal() else None
-        report_wrong_type(node, "`windowSeconds`", "a number of seconds above 0", problems, help=help)
-        return None
-    return float(value)
-
+# -- groups -----------------------------------------------------------------------------------------------------------
 
 MAX_DEPTH = 32
 GROUPS = ("all_of", "any_of", "not")
@@ -438,7 +374,7 @@ class _Reader:
 
 
 def _joined(read: Sequence[Predicate | None], join: type[AllOf] | type[AnyOf]) -> Predicate | None:
-    good = tuple(predicate for predicate in read if predicate is not None)
-    if len(good) != len(read):
+    good: tuple[Predicate, ...] | None = complete(read)
+    if good is None:
         return None
     return good[0] if len(good) == 1 else join(good)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy
 from bylaw.model.rule import Rule
 from bylaw.rules.guard.rules import read_items
-from bylaw.rules.located import ListNode, MapNode, Node, plain
-from bylaw.rules.messages import did_you_mean, quote, synonyms
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, read_text, report_wrong_type
+from bylaw.rules.readers import Fields, complete, read_choice, read_text, report_wrong_type
 from bylaw.rules.rule_fields import MODES as RULE_MODES
 from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
@@ -38,9 +38,7 @@ def read_tools(node: Node, name: str, problems: Problems) -> tuple[str, ...] | N
     if not node.items:
         help = f"name the tools that may be called, or leave {quote(name)} out to allow every tool"
         problems.warn(code="no-tools", message=f"{quote(name)} is empty, so every call is refused", at=node, help=help)
-    read = [_read_tool(item, name, problems) for item in node.items]
-    good = tuple(tool for tool in read if tool is not None)
-    return good if len(good) == len(read) else None
+    return complete([_read_tool(item, name, problems) for item in node.items])
 
 
 def _read_tool(node: Node, name: str, problems: Problems) -> str | None:
@@ -144,7 +142,7 @@ _KEY_SYNONYMS = synonyms(
 )
 
 
-EXECUTION_MODE_SYNONYMS = synonyms(
+_MODE_SYNONYMS = synonyms(
     {
         "request": "auto autonomous",
         "hitl": "human_in_the_loop interactive",
@@ -198,16 +196,18 @@ def read_guard_rules(node: Node, context: Context, ids: Ids) -> list[Item]:
 
 
 def _read_mode(node: Node, context: Context) -> ExecutionMode | None:
-    text = read_text(node, "mode", context.problems)
-    for mode in MODES:
-        if text == mode:
-            return mode
-    if text is not None:
-        rule_mode = text in RULE_MODES
-        help = f"`mode: {text}` stands in a rule" if rule_mode else did_you_mean(text, MODES, EXECUTION_MODE_SYNONYMS)
-        message = f"unknown mode {quote(text)} of a guard"
-        context.problems.error(code="unknown-mode", message=message, at=node, help=help)
-    return None
+    misplaced = isinstance(node, ScalarNode) and node.value in RULE_MODES
+    text = read_choice(
+        node,
+        "mode",
+        MODES,
+        context.problems,
+        code="unknown-mode",
+        message="unknown mode {} of a guard",
+        synonyms=_MODE_SYNONYMS,
+        help=f"`mode: {node.raw}` stands in a rule" if misplaced else None,
+    )
+    return cast(ExecutionMode | None, text)
 
 
 def _report_rule(node: MapNode, context: Context) -> None:

@@ -20,10 +20,11 @@ A module is imported when a rule uses the kind: a rule file with two kinds does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from bylaw.model.demand import Demand
 from bylaw.rules.located import MapNode
@@ -32,16 +33,15 @@ from bylaw.rules.params import Context, Param, Values
 Complete: TypeAlias = Callable[[Values, MapNode, Context], Values | None]
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     name: str
     doc: str
     params: tuple[Param, ...]
     example: str
     lower: Callable[[Values], Demand]
-    complete: Complete = lambda values, node, context: values
-    together: Mapping[str, Any] = field(default_factory=dict)
-    definitions: Mapping[str, Any] = field(default_factory=dict)
+    complete: Complete
+    together: Mapping[str, Any] = {}
+    definitions: Mapping[str, Any] = {}
     synonyms: tuple[str, ...] = ()
 
     @property
@@ -93,7 +93,7 @@ def _load(name: str) -> Kind:
         module.PARAMS,
         module.EXAMPLE,
         module.lower,
-        getattr(module, "complete", Kind.complete),
+        getattr(module, "complete", lambda values, node, context: values),
         getattr(module, "TOGETHER", {}),
         getattr(module, "DEFINITIONS", {}),
         tuple(getattr(module, "SYNONYMS", "").split()),

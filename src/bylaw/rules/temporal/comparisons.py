@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, cast
 
 from bylaw.model.temporal import Test, TestOperator, Variable
 from bylaw.rules.messages import did_you_mean, near, quote, synonyms
+from bylaw.rules.readers import unquoted_number_help
 from bylaw.rules.temporal.literals import Values, take_pattern
 from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token
 
@@ -144,7 +145,7 @@ class Tests:
                 spot,
                 code="wrong-type",
                 message=f"`{op.text}` takes a number or a variable, not {quote(self.scanner.written(spot))}",
-                help=_number_help(value),
+                help=unquoted_number_help(value),
             )
         elif op.text in ("in", "not in"):
             self._check_list(op, value, spot)
@@ -185,9 +186,3 @@ def _key(raw: str) -> str | None:
         except ValueError:
             return raw[1:-1]
     return re.sub(r"\\(.)", r"\1", raw)
-
-
-def _number_help(value: Any) -> str | None:
-    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,18}(\.[0-9]{1,18})?", value):
-        return f"write `{value}`, without quotes"
-    return None
