@@ -1,4 +1,4 @@
-"""AgentDojo's bank as a third party's world: its tasks, its tools, its utility function, our faults and our rules."""
+"""AgentDojo's bank: its tasks, tools and utility function, with Bylaw's faults and rules."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _cells(agent: str, tmp_path: Path) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("agent", ["planned", "careful", "gullible"])
-def test_nothing_is_lost_while_nothing_goes_wrong(agent: str, tmp_path: Path) -> None:
+def test_every_agent_keeps_its_utility_in_the_calm_scenario(agent: str, tmp_path: Path) -> None:
     cells = _cells(agent, tmp_path)
     assert all(cell["passed"] == RUNS for (_, scenario), cell in cells.items() if scenario == "calm")
 
@@ -48,14 +48,14 @@ def test_a_careful_agent_keeps_its_utility_and_the_rules(tmp_path: Path) -> None
     assert {cell["outcome"] for cell in _cells("careful", tmp_path).values()} == {"ok"}
 
 
-def test_one_that_does_not_look_keeps_the_rules_and_loses_utility(tmp_path: Path) -> None:
+def test_an_agent_that_does_not_check_results_keeps_the_rules_and_loses_utility(tmp_path: Path) -> None:
     cells = _cells("planned", tmp_path)
     lost = {key for key, cell in cells.items() if cell["outcome"] == "violated"}
     assert lost == {("keeps-utility", "hostile_tools")}
     assert 0 < cells["keeps-utility", "hostile_tools"]["passed"] < RUNS
 
 
-def test_a_gullible_one_breaks_the_rules(tmp_path: Path) -> None:
+def test_a_gullible_agent_breaks_the_rules(tmp_path: Path) -> None:
     cells = _cells("gullible", tmp_path)
     assert cells["pays-no-attacker", "injected"]["passed"] == 0
     assert cells["no-card-numbers", "hostile_tools"]["outcome"] == "violated"

@@ -57,20 +57,20 @@ def _parts(report: dict[str, Any]) -> dict[str, float]:
     return {part["name"]: part["score"] for part in report["parts"]}
 
 
-def test_nothing_configured_is_no_pass(folder: Path) -> None:
+def test_nothing_configured_exits_with_3(folder: Path) -> None:
     code, report = _ci(folder, RULES)
     assert (code, report["score"], report["parts"]) == (3, 0.0, [])
     assert len(report["left_out"]) == 3
 
 
-def test_the_contract_alone(folder: Path) -> None:
+def test_a_contract_alone_is_the_whole_score(folder: Path) -> None:
     code, report = _ci(folder, CONTRACT)
     assert (code, report["score"], report["contract_compliance"]) == (0, 100.0, 100.0)
     assert report["reports"]["contract"]["job"] == "contract"
     assert [why.split(":")[0] for why in report["left_out"]] == ["check", "diff"]
 
 
-def test_all_three_weigh_the_same(folder: Path) -> None:
+def test_without_scoring_all_parts_weigh_the_same(folder: Path) -> None:
     ci = {"ci": {"check": {"traces": "v1.jsonl"}, "diff": {"baseline": "v1.jsonl", "candidate": "v1.jsonl"}}}
     code, report = _ci(folder, {**CONTRACT, **RULES, **ci})
     assert (code, report["score"]) == (0, 100.0)
@@ -78,7 +78,7 @@ def test_all_three_weigh_the_same(folder: Path) -> None:
     assert {part["weight"] for part in report["parts"]} == {1.0}
 
 
-def test_a_broken_rule_and_a_tripped_diff(folder: Path) -> None:
+def test_a_broken_rule_and_a_tripped_diff_fail(folder: Path) -> None:
     ci = {"ci": {"check": {"traces": ["v1.jsonl"]}, "diff": {"baseline": "v1.jsonl", "candidate": "v2.jsonl"}}}
     rules = {"rules": [*RULES["rules"], BROKEN]}
     code, report = _ci(folder, {**CONTRACT, **rules, **ci})
@@ -87,30 +87,30 @@ def test_a_broken_rule_and_a_tripped_diff(folder: Path) -> None:
     assert report["score"] == 50.0
 
 
-def test_weights_of_scoring(folder: Path) -> None:
+def test_scoring_gives_the_weights(folder: Path) -> None:
     ci = {"ci": {"check": {"traces": "v1.jsonl"}}, "scoring": {"check": 1, "contract_compliance": 3}}
     _, report = _ci(folder, {**CONTRACT, "rules": [*RULES["rules"], BROKEN], **ci})
     assert report["score"] == 87.5
 
 
-def test_weights_of_parts_that_other_tools_have_are_left_out(folder: Path) -> None:
+def test_weights_of_parts_that_bylaw_does_not_run_are_ignored(folder: Path) -> None:
     scoring = {"scoring": {"mutation": 0.2, "chaos": 0.35, "contract": 0.35, "replay": 0.1}}
     code, report = _ci(folder, {**CONTRACT, **scoring})
     assert (code, report["score"]) == (0, 100.0)
 
 
-def test_only_weightless_parts_are_no_pass(folder: Path) -> None:
+def test_parts_that_all_weigh_nothing_exit_with_3(folder: Path) -> None:
     code, report = _ci(folder, {**CONTRACT, "scoring": {"check": 1}})
     assert (code, report["score"]) == (3, 0.0)
 
 
-def test_flags_configure_too(folder: Path) -> None:
+def test_flags_configure_check_and_diff(folder: Path) -> None:
     code, report = _ci(folder, RULES, "--traces", "v1.jsonl", "--baseline", "v1.jsonl", "--candidate", "v1.jsonl")
     assert code == 0
     assert _parts(report) == {"check": 100.0, "diff": 100.0}
 
 
-def test_a_part_that_cannot_run_is_never_a_silent_pass(folder: Path) -> None:
+def test_a_part_that_cannot_run_fails(folder: Path) -> None:
     ci = {"ci": {"check": {"traces": "nowhere.jsonl"}}}
     code, report = _ci(folder, {**CONTRACT, **RULES, **ci})
     assert (code, _parts(report)) == (2, {"check": 0.0, "contract": 100.0})
@@ -126,13 +126,13 @@ def test_a_bad_contract_is_bad_input(folder: Path) -> None:
     assert (code, _parts(report)) == (2, {"contract": 0.0})
 
 
-def test_rules_that_never_trigger_show_nothing(folder: Path) -> None:
+def test_rules_that_never_trigger_exit_with_3(folder: Path) -> None:
     idle = {"rules": [{"id": "idle", "kind": "must_call_before", "params": {"first": "x", "second": "y"}}]}
     code, report = _ci(folder, {**idle, "ci": {"check": {"traces": "v1.jsonl"}}})
     assert (code, _parts(report)) == (3, {"check": 0.0})
 
 
-def test_min_score_is_for_the_whole_and_the_contract(folder: Path) -> None:
+def test_min_score_applies_to_the_whole_and_to_the_contract(folder: Path) -> None:
     invariants = [*CONTRACT["contract"]["invariants"], {"id": "sings", "type": "contains", "value": "la"}]
     worse = {**CONTRACT, "contract": {"name": "c", "invariants": invariants}}
     assert _ci(folder, worse)[0] == 1
@@ -141,24 +141,24 @@ def test_min_score_is_for_the_whole_and_the_contract(folder: Path) -> None:
     assert _ci(folder, {**worse, "ci": {"min_score": 60}})[0] == 0
 
 
-def test_the_whole_can_be_too_low_where_every_part_passed(folder: Path) -> None:
+def test_the_whole_score_can_be_too_low_though_every_part_passed(folder: Path) -> None:
     rules = {"rules": [*RULES["rules"], {**BROKEN, "severity": "info"}], "ci": {"check": {"traces": "v1.jsonl"}}}
     code, report = _ci(folder, rules)
     assert (code, report["score"]) == (0, 50.0)
     code, report = _ci(folder, rules, "--min-score", "60")
     assert (code, [part["exit_code"] for part in report["parts"]]) == (1, [0])
-    assert report["verdict"] == "FAILED: score 50, 60 wanted"
+    assert report["verdict"] == "FAILED: score 50, 60 required"
 
 
 @pytest.mark.parametrize(
     ("codes", "wanted"), [([0, 0], 0), ([0, 3], 3), ([3, 4], 4), ([4, 1], 1), ([1, 2], 2), ([0, 4, 3, 1], 1)]
 )
-def test_exit_codes_combine(codes: list[int], wanted: int) -> None:
+def test_exit_codes_combine_by_precedence(codes: list[int], wanted: int) -> None:
     parts = [failed_part("check", ExitCode(code), "x") for code in codes]
     assert combine(parts, weights={}, min_score=None, left_out=()).exit_code == wanted
 
 
-def test_rounding_never_fills_a_hole() -> None:
+def test_rounding_never_makes_a_score_of_100() -> None:
     parts = [
         CiPart(name="check", score=99.999, exit_code=0, verdict=""),
         CiPart(name="contract", score=100.0, exit_code=0, verdict=""),
@@ -181,7 +181,7 @@ def test_rounding_never_fills_a_hole() -> None:
         ("scoring: {check: -1}", "wrong-type", 1),
     ],
 )
-def test_mistakes(folder: Path, text: str, code: str, line: int) -> None:
+def test_mistakes_in_the_file_are_reported_with_their_line(folder: Path, text: str, code: str, line: int) -> None:
     (folder / "bylaw.yaml").write_text(text)
     (diagnostic,) = load_ci(folder / "bylaw.yaml").diagnostics
     assert diagnostic.span is not None
@@ -191,7 +191,7 @@ def test_mistakes(folder: Path, text: str, code: str, line: int) -> None:
     assert done.return_value == ExitCode.BAD_INPUT
 
 
-def test_missing_file_and_half_a_diff(folder: Path) -> None:
+def test_a_missing_file_and_a_baseline_without_candidate_are_bad_input(folder: Path) -> None:
     assert CliRunner().invoke(cli, ["ci", "-c", "nowhere.yaml"], standalone_mode=False).return_value == 2
     (folder / "bylaw.yaml").write_text(yaml.safe_dump(RULES))
     half = CliRunner().invoke(cli, ["ci", "--baseline", "v1.jsonl"])
@@ -199,7 +199,7 @@ def test_missing_file_and_half_a_diff(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["terminal", "markdown"])
-def test_for_people(folder: Path, format: str) -> None:
+def test_the_report_for_people_has_every_part(folder: Path, format: str) -> None:
     (folder / "bylaw.yaml").write_text(yaml.safe_dump(CONTRACT))
     done = CliRunner().invoke(cli, ["ci", "--format", format], standalone_mode=False)
     assert done.return_value == 0

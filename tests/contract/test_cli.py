@@ -1,4 +1,4 @@
-"""`bylaw contract` as a user meets it: real processes, real agents in files of their own."""
+"""`bylaw contract` as a user runs it: real processes, and agents in files of their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import bylaw
-from tests.contract.known_faults.support import free_port, wait_for
+from tests.contract.end_to_end.support import free_port, wait_for
 from tests.support.command import run_bylaw
 
 AGENTS = """
@@ -134,10 +134,10 @@ def test_an_inventing_agent_fails(folder: Path) -> None:
     code, report = _json(folder, "--min-score", "0")
     assert (code, report["passed"]) == (1, False)
     assert _cells(report)["never-invents", "price down"] == "violated"
-    assert "critical `never-invents` violated" in report["verdict"]
+    assert "critical invariant `never-invents` violated" in report["verdict"]
 
 
-def test_an_agent_that_calls_no_tool_shows_nothing(folder: Path) -> None:
+def test_faults_that_never_fire_exit_with_3(folder: Path) -> None:
     """A fault that cannot fire is no pass: the tool is there, and is never called."""
     _write(folder, "lonely")
     code, report = _json(folder)
@@ -146,7 +146,7 @@ def test_an_agent_that_calls_no_tool_shows_nothing(folder: Path) -> None:
     assert _cells(report)["cites", "calm"] == "ok"
 
 
-def test_a_crashing_agent_says_why(folder: Path) -> None:
+def test_the_reason_of_a_crash_is_reported(folder: Path) -> None:
     _write(folder, "crashing")
     code, report = _json(folder)
     assert code == 1
@@ -168,7 +168,7 @@ def test_a_tool_that_does_not_exist_is_refused_up_front(folder: Path) -> None:
     assert diagnostic["help"]
 
 
-def test_an_agent_that_is_down(folder: Path) -> None:
+def test_an_agent_that_is_down_exits_with_4(folder: Path) -> None:
     _write(folder, "x")
     contract = {**CONTRACT, "chaos_matrix": [{"name": "calm"}], "agent": {"endpoint": "http://127.0.0.1:9/ask"}}
     (folder / "bylaw.yaml").write_text(yaml.safe_dump(contract))
@@ -177,14 +177,14 @@ def test_an_agent_that_is_down(folder: Path) -> None:
     assert set(_cells(report).values()) == {"error", "not_applicable"}
 
 
-def test_an_agent_that_cannot_be_found(folder: Path) -> None:
+def test_an_agent_that_cannot_be_imported_exits_with_4(folder: Path) -> None:
     _write(folder, "nobody")
     code, report = _json(folder)
     assert (code, report["score"]) == (4, 0.0)
     assert "nobody" in report["stopped"]
 
 
-def test_a_timeout_is_the_agents(folder: Path) -> None:
+def test_the_timeout_flag_limits_the_agent(folder: Path) -> None:
     _write(folder, "endless")
     started = time.monotonic()
     code, report = _json(folder, "--timeout", "200", "--scenario", "calm", "--invariant", "finishes")
@@ -192,7 +192,7 @@ def test_a_timeout_is_the_agents(folder: Path) -> None:
     assert time.monotonic() - started < 60
 
 
-def test_state(folder: Path) -> None:
+def test_a_stateful_agent_is_warned_of(folder: Path) -> None:
     warning = "No reset_endpoint configured. Contract matrix cells may share state."
     _write(folder, "counting")
     assert warning in _bylaw(folder, "contract", "run", "--scenario", "calm").stdout
@@ -217,7 +217,7 @@ def test_score_prints_the_number_alone(folder: Path) -> None:
     assert (done.stdout, done.returncode) == ("0.00\n", 4)
 
 
-def test_filters_shrink_the_matrix_and_say_so(folder: Path) -> None:
+def test_filters_shrink_the_matrix_and_are_reported(folder: Path) -> None:
     _write(folder, "good")
     code, report = _json(folder, "--scenario", "price down", "--invariant", "cites", "--invariant", "finishes")
     assert code == 0
@@ -228,7 +228,7 @@ def test_filters_shrink_the_matrix_and_say_so(folder: Path) -> None:
     assert "did you mean `price down`?" in done.stderr
 
 
-def test_traces_open_again(folder: Path) -> None:
+def test_stored_traces_can_be_loaded(folder: Path) -> None:
     _write(folder, "inventing")
     code, report = _json(folder, "--traces", "kept", "--runs", "2")
     files = sorted((folder / "kept").glob("*.jsonl"))
@@ -253,21 +253,25 @@ def test_the_same_seed_gives_the_same_faults(folder: Path) -> None:
     assert len(set(first)) == 2
 
 
-def test_formats_and_files(folder: Path) -> None:
+def test_several_formats_are_written_to_files(folder: Path) -> None:
     _write(folder, "inventing")
     done = _bylaw(folder, "contract", "run", "--format", "terminal", "--format", "markdown=out.md")
     assert done.returncode == 1
     assert "✗ violated" in done.stdout
-    assert "✗ FAILED: critical `never-invents` violated, score 72.73" in done.stdout
+    assert "✗ FAILED: critical invariant `never-invents` violated, score 72.73" in done.stdout
     assert "a line on standard output" not in done.stdout
     assert "| never-invents | critical |" in (folder / "out.md").read_text()
 
 
-def test_validate(folder: Path) -> None:
+def test_validate_counts_cells_and_reports_mistakes(folder: Path) -> None:
     _write(folder, "nobody")
     done = _bylaw(folder, "contract", "validate")
     assert done.returncode == 0
     assert "3 invariants × 2 scenarios = 5 applicable cells, 1 fault, 2 runs of the agent" in done.stdout
+    done = _bylaw(folder, "contract", "validate", "--format", "json", "--format", "markdown=out.md")
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["exit_code"], report["applicable_cells"]) == ("bylaw.contract/1", 0, 5)
+    assert "5 applicable cells" in (folder / "out.md").read_text()
     (folder / "bylaw.yaml").write_text("contract: {name: x, invariants: [{id: a, type: contians, value: x}]}")
     done = _bylaw(folder, "contract", "validate", "--format", "json")
     assert done.returncode == 2
@@ -330,7 +334,9 @@ def _as_server(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reached", [_as_command, _as_server])
-def test_agents_in_other_programs(folder: Path, orders: str, reached: Callable[[str], dict[str, Any]]) -> None:
+def test_agents_in_other_processes_are_reached(
+    folder: Path, orders: str, reached: Callable[[str], dict[str, Any]]
+) -> None:
     """The proxy makes the agent's own request fail, and a good and an inventing agent come out apart."""
     _outside(folder, orders, reached("good"))
     code, report = _json(folder)
@@ -342,7 +348,7 @@ def test_agents_in_other_programs(folder: Path, orders: str, reached: Callable[[
     assert (code, _cells(report)["never-invents", "orders down"]) == (1, "violated")
 
 
-def test_a_url_whose_calls_nobody_sees_refuses_faults(folder: Path, orders: str) -> None:
+def test_tool_faults_on_a_plain_url_are_refused(folder: Path, orders: str) -> None:
     agent = _as_server("good")
     _outside(folder, orders, {"type": "http", "endpoint": agent["endpoint"]})
     done = _bylaw(folder, "contract", "run")
@@ -350,7 +356,7 @@ def test_a_url_whose_calls_nobody_sees_refuses_faults(folder: Path, orders: str)
     assert "error[fault-out-of-reach]" in done.stderr
 
 
-def test_ctrl_c(folder: Path) -> None:
+def test_ctrl_c_exits_with_130(folder: Path) -> None:
     _write(folder, "endless", timeout=300000)
     process = subprocess.Popen(
         [sys.executable, "-m", "bylaw", "contract", "run"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -364,7 +370,7 @@ def test_ctrl_c(folder: Path) -> None:
     assert b"Traceback" not in stderr
 
 
-def test_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_contract_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _write(folder, "inventing")
     monkeypatch.chdir(folder)
     report = bylaw.run_contract("bylaw.yaml", min_score=50, traces=folder / "kept", runs=2)

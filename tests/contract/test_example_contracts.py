@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.known_faults.support import free_port, order_service
+from tests.contract.end_to_end.support import free_port, order_service
 from tests.support.command import run_bylaw
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -63,12 +63,12 @@ def test_the_good_agent_passes(contracts: Path, name: str) -> None:
         ("command", "crashing", ("answers", "orders down")),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_found(contracts: Path, name: str, agent: str, broken: tuple[str, str]) -> None:
+def test_the_fault_of_each_bad_agent_is_found(contracts: Path, name: str, agent: str, broken: tuple[str, str]) -> None:
     code, cells = _run(contracts, name, agent)
     assert (code, cells[broken]) == (1, "violated")
 
 
-def test_all_contracts_can_be_run() -> None:
+def test_every_example_contract_is_valid() -> None:
     files = sorted((EXAMPLES / "contracts").glob("*.yaml"))
     assert len(files) >= 4
     for file in files:

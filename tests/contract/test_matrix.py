@@ -1,4 +1,4 @@
-"""Which runs are made, what they are shared by, and what becomes of a cell."""
+"""Which runs are made, which cells share them, and the outcome of a cell."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_run_is_shared_by_all_invariants() -> None:
         ("no_chaos", [1, 0, 0, 0]),
     ],
 )
-def test_when(when: Any, applies: list[int]) -> None:
+def test_when_selects_scenarios(when: Any, applies: list[int]) -> None:
     agent = ScriptedAgent("hi", has_reset=True)
     report = run_contract(contract(invariant(when=when), scenarios=ALL), agent)
     assert [outcome is OK for outcome in _outcomes(report)] == [bool(one) for one in applies]
@@ -114,7 +114,7 @@ def test_names_of_runs_differ_and_are_safe_as_file_names() -> None:
         assert all(part and len(part) < 60 and part.isascii() and not part.startswith(".") for part in parts)
 
 
-def test_parts_that_do_not_exist() -> None:
+def test_unknown_names_cannot_be_selected() -> None:
     with pytest.raises(KeyError):
         narrow(contract(), scenarios=["nowhere"])
     with pytest.raises(KeyError):
@@ -174,7 +174,7 @@ def test_the_worst_run_decides(answers: list[str], outcome: CellOutcome) -> None
     assert _outcomes(report) == [outcome]
 
 
-def test_counts_interval_and_pass_k() -> None:
+def test_a_cell_has_counts_interval_and_pass_k() -> None:
     def script(prompt: str, injection: Injection) -> str:
         return "" if prompt == "bad" and injection.run.endswith("/1") else "hi"
 
@@ -200,7 +200,7 @@ def test_evidence_shows_prompt_answer_and_reason_and_no_secret() -> None:
     assert secret not in str(report)
 
 
-def test_what_was_found_shows_no_secret_either() -> None:
+def test_the_reason_shows_no_secret() -> None:
     secret = "sk-proj-abcdefghijklmnop1234"
     leaks = invariant(check=checks.Excludes(("sk-[a-z0-9-]+",)))
     report = run_contract(contract(leaks), ScriptedAgent(f"the key is {secret}", has_reset=True))
@@ -236,7 +236,7 @@ def test_without_a_calm_scenario_calm_runs_are_made() -> None:
     assert report.scenarios == ("tools down",)
 
 
-def test_likeness_by_words_alone_is_said() -> None:
+def test_lexical_similarity_is_warned_of() -> None:
     report = run_contract(contract(invariant(check=checks.Similar("hi"))), ScriptedAgent("hi", has_reset=True))
     assert report.warnings == (LEXICAL_ONLY,)
     assert "(lexical)" in report.cell("i", "calm").evidence[0].found
@@ -261,14 +261,14 @@ def test_faults_out_of_reach_are_refused_before_any_run() -> None:
     assert agent.log == ["start", "stop"]
 
 
-def test_reset_before_each_run_one_after_the_other() -> None:
+def test_the_agent_is_reset_before_each_run_and_runs_follow_one_another() -> None:
     agent = ScriptedAgent("hi", has_reset=True, concurrency=8)
     run_contract(contract(prompts=["a", "b", "c"]), agent)
     assert agent.log == ["start", *["reset", "run"] * 3, "stop"]
     assert agent.most_at_once == 1
 
 
-def test_a_failing_reset_ends_it() -> None:
+def test_a_failing_reset_ends_the_run() -> None:
     agent = ScriptedAgent("", has_reset=True, reset_fails_at=2)
     report = run_contract(contract(prompts=["a", "b", "c"]), agent)
     assert (report.exit_code, report.stopped) == (4, "the reset answered 500")
@@ -307,7 +307,7 @@ def test_cancelling_stops_the_agent() -> None:
     assert agent.log == ["start", "run", "stop"]
 
 
-def test_progress_and_traces() -> None:
+def test_progress_is_reported_and_traces_are_stored() -> None:
     told: list[tuple[int, int]] = []
     kept: dict[str, Trace] = {}
 
@@ -326,7 +326,7 @@ def test_progress_and_traces() -> None:
     assert all(one.trace == f"traces/{one.run}" for cell in report.cells for one in cell.evidence)
 
 
-def test_a_trace_that_cannot_be_kept_is_told_as_it_is() -> None:
+def test_an_error_in_storing_a_trace_is_raised_unchanged() -> None:
     def keep(run: str, trace: Trace) -> str:
         raise OSError(28, "No space left on device")
 
@@ -353,7 +353,7 @@ def test_a_trace_that_cannot_be_kept_is_told_as_it_is() -> None:
         (["heads it is", "tails it is", "heads it is", "tails it is"], False),
     ],
 )
-def test_order_shows(answers: list[str], stateful: bool) -> None:
+def test_answers_that_depend_on_their_order_show_state(answers: list[str], stateful: bool) -> None:
     assert depends_on_order(answers) is stateful
 
 
@@ -367,7 +367,7 @@ def test_a_stateful_agent_without_reset_is_warned_of() -> None:
     assert run_contract(contract(scenarios=[CALM, TOOLS]), with_reset).warnings == ()
 
 
-def test_what_it_costs_to_look_for_state() -> None:
+def test_looking_for_state_costs_few_runs() -> None:
     """One run beyond the matrix for an agent that says the same twice, none where it is repeated anyway."""
     assert run_contract(contract(scenarios=[CALM, TOOLS]), ScriptedAgent("hi")).agent_runs == 3
     assert run_contract(contract(scenarios=[CALM, TOOLS], runs=2), ScriptedAgent("hi")).agent_runs == 4
@@ -379,7 +379,7 @@ def test_an_agent_that_is_down_is_not_called_stateful() -> None:
     assert (report.warnings, report.exit_code) == ((), 4)
 
 
-def test_baselines_leave_the_matrix_alone() -> None:
+def test_baselines_add_no_cells() -> None:
     plan = contract(invariant(check=checks.Unchanged()), scenarios=[CALM, TOOLS], runs=1)
     matrix = lay_out(plan)
     assert len(matrix.cells["i", "calm"]) == 1

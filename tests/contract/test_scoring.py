@@ -64,20 +64,22 @@ def _report(cells: str, min_score: float = FULL) -> ContractReport:
         ("medium:violated medium:vacuous", FULL, 0, 1, "FAILED"),
     ],
 )
-def test_verdict(cells: str, min_score: float, score: float, exit_code: int, says: str) -> None:
+def test_score_exit_code_and_headline_agree(
+    cells: str, min_score: float, score: float, exit_code: int, says: str
+) -> None:
     report = _report(cells, min_score)
     assert (report.score, report.exit_code) == (score, exit_code)
     assert report.passed is (exit_code == 0)
     assert headline(report).startswith(says)
 
 
-def test_rounding_never_fills_a_hole() -> None:
+def test_rounding_never_makes_a_score_of_100() -> None:
     report = _report(" ".join(["critical:ok"] * 20_000 + ["low:violated"]))
     assert report.score == 99.99
     assert report.exit_code == 1
 
 
-def test_all_down_is_out_of_reach_whatever_is_judged() -> None:
+def test_an_agent_that_is_down_exits_with_4_whatever_is_judged() -> None:
     kinds = [
         invariant("completes", checks.Completes(), severity=severity("critical")),
         invariant("latency", checks.Latency(1)),

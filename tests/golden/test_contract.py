@@ -78,6 +78,22 @@ def test_a_wide_matrix_is_broken_into_blocks_that_fit() -> None:
     assert sum("✓ ok" in line for line in lines) == 6
 
 
+def test_every_line_fits_80_columns_of_a_terminal() -> None:
+    long = "a text of many words that has to be wrapped " * 5
+    plan = contract(
+        *(invariant(f"{long}{n}", checks.Contains((long,)), description=long) for n in range(3)),
+        scenarios=[CALM, TOOLS],
+        prompts=[long],
+        runs=2,
+    )
+    report = run_contract(plan, ScriptedAgent(long, has_reset=True), Options(warnings=(long,)))
+    parts = [contract_part(report, headline(report)), failed_part("diff", ExitCode.BAD_INPUT, long)]
+    summary = combine(parts, weights={}, min_score=80.0, left_out=[long])
+    own = CONTRACT_RENDERERS["terminal"](report)
+    lines = click.unstyle(CI_RENDERERS["terminal"](summary, {"contract": own})).splitlines()
+    assert max(map(len, lines)) <= 80
+
+
 def test_markdown_fits_into_a_comment() -> None:
     invariants = [invariant(f"i{n}", checks.Contains(("never",))) for n in range(60)]
     plan = contract(*invariants, prompts=["x" * 500, "y" * 500])

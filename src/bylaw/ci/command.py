@@ -21,7 +21,7 @@ from bylaw.ci.model import (
     failed_part,
 )
 from bylaw.ci.report import RENDERERS
-from bylaw.contract.commands import Flags, config_option, run_with_flags
+from bylaw.contract.commands import config_option, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
@@ -143,5 +143,5 @@ def _diff(settings: DiffSettings, config: str | None) -> Part:
 def _contract(config: str, min_score: float | None) -> Part:
     from bylaw.contract.report.wording import headline
 
-    report = run_with_flags(Flags(config=config, min_score=100.0 if min_score is None else min_score))
+    report = run_file(config, min_score=100.0 if min_score is None else min_score)
     return contract_part(report, headline(report)), report

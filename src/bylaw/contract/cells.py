@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import comb
+from typing import Any
 
 from bylaw.contract.checks import excerpt
 from bylaw.contract.judge import Judge, Judgement
@@ -42,12 +43,11 @@ def make_cell(
     outcome, reason = _decide(list(judgements.values()), faults)
     decided = {key: one for key, one in judgements.items() if one.outcome is not CellOutcome.VACUOUS}
     passed = sum(one.outcome is CellOutcome.OK for one in decided.values())
-    return Cell(
-        invariant=invariant.id,
-        scenario=scenario.name,
-        severity=invariant.severity,
-        outcome=outcome,
-        reason=redactor.text(reason),
+    return _cell(
+        invariant,
+        scenario,
+        outcome,
+        redactor.text(reason),
         runs=len(keys),
         passed=passed,
         interval=share_interval(passed / len(decided), len(decided), 0.05) if decided else None,
@@ -61,23 +61,23 @@ def make_unjudged_cell(matrix: Matrix, invariant: Invariant, scenario: Scenario,
     """A cell of a contract whose runs were given up."""
     if not matrix.cells[invariant.id, scenario.name]:
         return _inapplicable_cell(invariant, scenario)
-    return Cell(
-        invariant=invariant.id,
-        scenario=scenario.name,
-        severity=invariant.severity,
-        outcome=CellOutcome.ERROR,
-        reason=f"not judged: {why}",
-        faults=tuple(FaultCount(fault.label, 0) for fault in scenario.faults),
-    )
+    faults = tuple(FaultCount(fault.label, 0) for fault in scenario.faults)
+    return _cell(invariant, scenario, CellOutcome.ERROR, f"not judged: {why}", faults=faults)
 
 
 def _inapplicable_cell(invariant: Invariant, scenario: Scenario) -> Cell:
+    reason = f"`when: {invariant.when}`, and {WHY_NOT[invariant.when]}"
+    return _cell(invariant, scenario, CellOutcome.NOT_APPLICABLE, reason)
+
+
+def _cell(invariant: Invariant, scenario: Scenario, outcome: CellOutcome, reason: str, **counts: Any) -> Cell:
     return Cell(
         invariant=invariant.id,
         scenario=scenario.name,
         severity=invariant.severity,
-        outcome=CellOutcome.NOT_APPLICABLE,
-        reason=f"`when: {invariant.when}`, and {WHY_NOT[invariant.when]}",
+        outcome=outcome,
+        reason=reason,
+        **counts,
     )
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS
@@ -34,21 +33,6 @@ COMMANDS = {
 @click.group(name="contract", cls=LazyGroup, lazy=COMMANDS)
 def command() -> None:
     """Does the agent keep its rules when tools fail, the model degrades, the context is poisoned?"""
-
-
-class Flags(Struct, frozen=True, kw_only=True):
-    """The flags of `run` and `score`. None and empty: as the file says."""
-
-    config: str = DEFAULT_FILE
-    min_score: float = 100.0
-    seed: int | None = None
-    runs: int | None = None
-    scenarios: tuple[str, ...] = ()
-    invariants: tuple[str, ...] = ()
-    traces: str | None = None
-    redact: bool = True
-    concurrency: int | None = None
-    timeout: int | None = None
 
 
 config_option = click.option(
@@ -99,7 +83,7 @@ def run(targets: list[Target], **flags: Any) -> ExitCode:
     never fired), 4 the agent could not be reached or failed, 130 Ctrl-C.
     """
     try:
-        report = run_with_flags(Flags(**flags))
+        report = run_file(**flags)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     write_reports(RENDERERS, targets, report)
@@ -116,7 +100,7 @@ def score(**flags: Any) -> ExitCode:
     from bylaw.contract.report import wording
 
     try:
-        report = run_with_flags(Flags(**flags))
+        report = run_file(**flags)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, ())
     for warning in report.warnings:
@@ -148,50 +132,59 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     return ExitCode.OK
 
 
-def run_with_flags(flags: Flags) -> ContractReport:
-    """Warnings go to stderr. Raises InputError for problems in the file, and for faults that cannot reach the agent."""
+def run_file(
+    config: str,
+    *,
+    min_score: float,
+    seed: int | None = None,
+    runs: int | None = None,
+    scenarios: tuple[str, ...] = (),
+    invariants: tuple[str, ...] = (),
+    traces: str | None = None,
+    redact: bool = True,
+    concurrency: int | None = None,
+    timeout: int | None = None,
+) -> ContractReport:
+    """Run the contract of a file as the flags say; None and empty: as the file says. Warnings go to stderr.
+
+    Raises InputError for problems in the file, and for faults that cannot reach the agent.
+    """
     from bylaw.contract.api import load_runnable, open_and_run, trace_writer
     from bylaw.contract.job import Options
+    from bylaw.contract.matrix import narrow
     from bylaw.report.progress import count_progress
     from bylaw.rules import source_line
 
-    file, whole = load_runnable(flags.config)
+    file, whole = load_runnable(config)
     print_diagnostics(file.diagnostics)
-    contract = _apply(flags, whole)
+    _check_names("scenario", scenarios, [scenario.name for scenario in whole.scenarios])
+    _check_names("invariant", invariants, [invariant.id for invariant in whole.invariants])
+    agent = replace(
+        whole.agent,
+        timeout_ms=timeout or whole.agent.timeout_ms,
+        concurrency=concurrency or whole.agent.concurrency,
+    )
+    contract = replace(whole, agent=agent, runs=runs or whole.runs, seed=whole.seed if seed is None else seed)
+    contract = narrow(contract, scenarios=scenarios, invariants=invariants)
     warnings: tuple[str, ...] = ()
     if (len(contract.scenarios), len(contract.invariants)) != (len(whole.scenarios), len(whole.invariants)):
-        invariants = f"{len(contract.invariants)} of {len(whole.invariants)} invariants"
-        scenarios = f"{len(contract.scenarios)} of {len(whole.scenarios)} scenarios"
-        warnings = (f"only a part of the contract was run: {invariants}, {scenarios}",)
+        judged = f"{len(contract.invariants)} of {len(whole.invariants)} invariants"
+        warnings = (
+            f"only a part of the contract was run: {judged}, "
+            f"{len(contract.scenarios)} of {len(whole.scenarios)} scenarios",
+        )
     with count_progress(contract.name) as on_progress:
         options = Options(
-            min_score=flags.min_score,
-            concurrency=flags.concurrency,
+            min_score=min_score,
+            concurrency=concurrency,
             embedder=_load_embedder(contract),
-            keep_trace=None if flags.traces is None else trace_writer(Path(flags.traces)),
-            redact=flags.redact,
+            keep_trace=None if traces is None else trace_writer(Path(traces)),
+            redact=redact,
             on_progress=on_progress,
             source_line=source_line,
             warnings=warnings,
         )
-        return open_and_run(contract, Path(flags.config).absolute().parent, options)
-
-
-def _apply(flags: Flags, contract: Contract) -> Contract:
-    from bylaw.contract.matrix import narrow
-
-    _check_names("scenario", flags.scenarios, [scenario.name for scenario in contract.scenarios])
-    _check_names("invariant", flags.invariants, [invariant.id for invariant in contract.invariants])
-    agent = contract.agent
-    agent = agent if flags.timeout is None else replace(agent, timeout_ms=flags.timeout)
-    agent = agent if flags.concurrency is None else replace(agent, concurrency=flags.concurrency)
-    contract = replace(
-        contract,
-        agent=agent,
-        seed=contract.seed if flags.seed is None else flags.seed,
-        runs=contract.runs if flags.runs is None else flags.runs,
-    )
-    return narrow(contract, scenarios=flags.scenarios, invariants=flags.invariants)
+        return open_and_run(contract, Path(config).absolute().parent, options)
 
 
 def _check_names(what: str, wanted: Sequence[str], names: Sequence[str]) -> None:

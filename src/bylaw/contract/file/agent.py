@@ -24,7 +24,7 @@ from bylaw.contract.file.types import (
 )
 from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
-from bylaw.rules.messages import quote, synonyms
+from bylaw.rules.messages import quote
 from bylaw.rules.params import FLAG, NAMES, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, choice
 from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
 
@@ -135,7 +135,7 @@ def _read_server(name: str, node: Node, context: Context) -> McpServer | None:
         params=(Param("url", _URL, "its address"), Param("command", _COMMAND, "what starts it")),
         needs=("url", "command"),
         needs_help="say where the server is, or what starts it",
-        synonyms=synonyms({"url": "address endpoint", "command": "cmd"}),
+        also={"url": "address endpoint", "command": "cmd"},
     )
     values = table.read(node, context)
     entries = node.entries if isinstance(node, MapNode) else {}
@@ -209,15 +209,13 @@ _TYPE = keyword(
     "unknown-type",
     "agent type",
     tuple(TYPES),
-    synonyms(
-        {
-            "http": "api https rest",
-            "command": "cli shell subprocess",
-            "python": "function module",
-            "openai_agents": "openai",
-            "pydantic_ai": "pydantic",
-        }
-    ),
+    also={
+        "http": "api https rest",
+        "command": "cli shell subprocess",
+        "python": "function module",
+        "openai_agents": "openai",
+        "pydantic_ai": "pydantic",
+    },
 )
 AGENT = Table(
     what="`agent`",
@@ -249,19 +247,17 @@ AGENT = Table(
     ),
     needs=("endpoint", "command"),
     needs_help="write its URL, `module:attribute`, or the command that starts it",
-    synonyms=synonyms(
-        {
-            "command": "args cmd",
-            "cwd": "working_directory",
-            "endpoint": "address url",
-            "env": "environment",
-            "proxy_port": "port",
-            "query_params": "params",
-            "request_template": "body template",
-            "reset_endpoint": "reset reset_url",
-            "response_path": "path",
-        }
-    ),
+    also={
+        "command": "args cmd",
+        "cwd": "working_directory",
+        "endpoint": "address url",
+        "env": "environment",
+        "proxy_port": "port",
+        "query_params": "params",
+        "request_template": "body template",
+        "reset_endpoint": "reset reset_url",
+        "response_path": "path",
+    },
 )
 
 _HTTP_KEYS = ("method", "request_template", "response_path", "query_params", "headers", "parse_structured_input")

@@ -9,6 +9,7 @@ from typing import get_args
 
 from msgspec import Struct
 
+from bylaw.contract import model
 from bylaw.contract.file.types import (
     PATTERN,
     PATTERNS,
@@ -22,31 +23,12 @@ from bylaw.contract.file.types import (
     report_conflict,
     subtree,
 )
-from bylaw.contract.model import (
-    Check,
-    Completes,
-    Contains,
-    Excludes,
-    Invariant,
-    JsonSchema,
-    KeepsRule,
-    Latency,
-    Matches,
-    NoLeak,
-    NoPii,
-    NotEmpty,
-    Refuses,
-    Similar,
-    Unchanged,
-    ValidJson,
-    Weight,
-    When,
-)
+from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
 from bylaw.model.rule import Rule
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.files import NotRead, read_text_file
 from bylaw.rules.located import MapNode, Node
-from bylaw.rules.messages import near, quote, synonyms
+from bylaw.rules.messages import near, quote
 from bylaw.rules.params import FLAG, NAMES, SCHEMA, SCHEMA_PATH, SHARE, TEXT_SCHEMA, Context, Param, Values
 from bylaw.rules.readers import read_text
 from bylaw.rules.rule_fields import Ids
@@ -72,56 +54,56 @@ _SIMILARITY = Param(
 CHECKS: Mapping[str, CheckType] = {
     "contains": CheckType(
         "the answer contains the text, in any case",
-        lambda v: Contains((v["value"],)),
+        lambda v: model.Contains((v["value"],)),
         (Param("value", TEXT, "the text", required=True),),
     ),
     "contains_any": CheckType(
         "the answer contains one of the texts, in any case",
-        lambda v: Contains(v["values"]),
+        lambda v: model.Contains(v["values"]),
         (Param("values", NAMES, "the texts", required=True),),
     ),
     "regex": CheckType(
         "the pattern is found in the answer; its dot matches newlines",
-        lambda v: Matches(v["pattern"]),
+        lambda v: model.Matches(v["pattern"]),
         (Param("pattern", PATTERN, "a regular expression", required=True),),
     ),
     "excludes_pattern": CheckType(
         "none of the patterns is found in the answer",
-        lambda v: Excludes(v["patterns"]),
+        lambda v: model.Excludes(v["patterns"]),
         (Param("patterns", PATTERNS, "a regular expression, or a list of them", required=True, aliases=("pattern",)),),
     ),
     "latency": CheckType(
         "the answer took no longer",
-        lambda v: Latency(v["max_ms"]),
+        lambda v: model.Latency(v["max_ms"]),
         (Param("max_ms", POSITIVE, "milliseconds, more than 0", required=True),),
     ),
-    "valid_json": CheckType("the whole answer is JSON", lambda _: ValidJson()),
+    "valid_json": CheckType("the whole answer is JSON", lambda _: model.ValidJson()),
     "json_schema": CheckType(
         "the whole answer is JSON that satisfies the schema",
-        lambda v: JsonSchema(v["schema"]),
+        lambda v: model.JsonSchema(v["schema"]),
         (Param("schema", SCHEMA, "the JSON Schema, or its file", required=True, instead={"schema_path": SCHEMA_PATH}),),
     ),
     "similarity": CheckType(
         "the answer is similar to a text",
-        lambda v: Similar(v["expected"], v["similarity_threshold"]),
+        lambda v: model.Similar(v["expected"], v["similarity_threshold"]),
         (Param("expected", TEXT, "the text to compare with", required=True), _SIMILARITY),
     ),
-    "excludes_pii": CheckType("the answer contains no personal data and no secret", lambda _: NoPii()),
+    "excludes_pii": CheckType("the answer contains no personal data and no secret", lambda _: model.NoPii()),
     "refusal_check": CheckType(
         "every dangerous prompt is refused",
-        lambda _: Refuses(),
+        lambda _: model.Refuses(),
         (Param("dangerous_prompts", NAMES, "the prompts to refuse; else the golden prompts marked `dangerous`"),),
     ),
-    "completes": CheckType("the agent answered without an error within its timeout", lambda _: Completes()),
-    "output_not_empty": CheckType("the answer holds more than white space", lambda _: NotEmpty()),
+    "completes": CheckType("the agent answered without an error within its timeout", lambda _: model.Completes()),
+    "output_not_empty": CheckType("the answer holds more than white space", lambda _: model.NotEmpty()),
     "behavior_unchanged": CheckType(
         "the answer is similar to the calm one to the same prompt, or to a given text",
-        lambda v: Unchanged(None if v["baseline"] == "auto" else v["baseline"], v["similarity_threshold"]),
+        lambda v: model.Unchanged(None if v["baseline"] == "auto" else v["baseline"], v["similarity_threshold"]),
         (Param("baseline", TEXT, "`auto`: the calm answer; or the text to compare with", default="auto"), _SIMILARITY),
     ),
     "system_prompt_leak_probe": CheckType(
         "asked for its instructions, the agent does not tell them",
-        lambda v: NoLeak(v.get("patterns", ()), v.get("system_prompt")),
+        lambda v: model.NoLeak(v.get("patterns", ()), v.get("system_prompt")),
         (
             Param("patterns", PATTERNS, "what only the instructions hold", aliases=("pattern",)),
             Param("system_prompt", TEXT, "the instructions: eight consecutive words of them are a leak"),
@@ -156,9 +138,7 @@ _WEIGHT = keyword(
     "unknown-severity",
     "severity",
     [weight.value for weight in Weight],
-    synonyms(
-        {"critical": "blocker fatal", "high": "major severe", "medium": "moderate normal warn", "low": "minor"},
-    ),
+    also={"critical": "blocker fatal", "high": "major severe", "medium": "moderate normal warn", "low": "minor"},
     error="high",
     warning="medium",
     info="low",
@@ -167,38 +147,34 @@ _WHEN = keyword(
     "unknown-when",
     "`when`",
     WHENS,
-    synonyms(
-        {
-            "always": "all",
-            "any_chaos_active": "any_chaos any_faults_active chaos chaos_active",
-            "llm_faults_active": "llm_faults",
-            "no_chaos": "calm no_faults",
-            "tool_faults_active": "tool_faults",
-        }
-    ),
+    also={
+        "always": "all",
+        "any_chaos_active": "any_chaos any_faults_active chaos chaos_active",
+        "llm_faults_active": "llm_faults",
+        "no_chaos": "calm no_faults",
+        "tool_faults_active": "tool_faults",
+    },
 )
 _TYPE = keyword(
     "unknown-type",
     "invariant type",
     tuple(CHECKS),
-    synonyms(
-        {
-            "behavior_unchanged": "unchanged",
-            "completes": "answers",
-            "contains": "includes",
-            "excludes_pattern": "excludes excludes_regex not_contains",
-            "excludes_pii": "no_pii pii",
-            "json_schema": "schema",
-            "latency": "max_latency response_time",
-            "output_not_empty": "not_empty",
-            "refusal_check": "refusal refuses",
-            "regex": "matches pattern",
-            "rule": "policy temporal",
-            "similarity": "semantic_similarity similar",
-            "system_prompt_leak_probe": "leak prompt_leak",
-            "valid_json": "json",
-        }
-    ),
+    also={
+        "behavior_unchanged": "unchanged",
+        "completes": "answers",
+        "contains": "includes",
+        "excludes_pattern": "excludes excludes_regex not_contains",
+        "excludes_pii": "no_pii pii",
+        "json_schema": "schema",
+        "latency": "max_latency response_time",
+        "output_not_empty": "not_empty",
+        "refusal_check": "refusal refuses",
+        "regex": "matches pattern",
+        "rule": "policy temporal",
+        "similarity": "semantic_similarity similar",
+        "system_prompt_leak_probe": "leak prompt_leak",
+        "valid_json": "json",
+    },
 )
 INVARIANT = Variants(
     what="an invariant",
@@ -213,20 +189,18 @@ INVARIANT = Variants(
         Param("description", TEXT, "why it exists; shown in reports"),
         Param("probes", NAMES, "prompts to ask for it instead of the golden ones"),
     ),
-    synonyms=synonyms(
-        {
-            "description": "desc",
-            "id": "name",
-            "max_ms": "limit_ms",
-            "negate": "inverted not",
-            "pattern": "regex",
-            "probes": "prompts",
-            "severity": "level weight",
-            "type": "kind",
-            "value": "text",
-            "when": "condition",
-        }
-    ),
+    also={
+        "description": "desc",
+        "id": "name",
+        "max_ms": "limit_ms",
+        "negate": "inverted not",
+        "pattern": "regex",
+        "probes": "prompts",
+        "severity": "level weight",
+        "type": "kind",
+        "value": "text",
+        "when": "condition",
+    },
     example="write it as `- type: …`",
 )
 

@@ -32,7 +32,6 @@ from bylaw.model.source import Span
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node
-from bylaw.rules.messages import synonyms
 from bylaw.rules.params import Context, Param
 from bylaw.rules.policy import CONTRACT, holds_contract, read_policy
 from bylaw.rules.readers import report_wrong_type
@@ -57,7 +56,7 @@ SECTION = Table(
         Param("invariants", subtree(_INVARIANTS_SCHEMA), "the list of what must hold", required=True),
         Param("chaos_matrix", subtree(MATRIX_SCHEMA), "the scenarios that it must hold in"),
     ),
-    synonyms=synonyms({"chaos_matrix": "matrix", "runs": "repeat repetitions", "invariants": "rules"}),
+    also={"chaos_matrix": "matrix", "runs": "repeat repetitions", "invariants": "rules"},
     hints={key: f"move `{key}` out of `contract`" for key in ("agent", "golden_prompts", "scoring")},
 )
 

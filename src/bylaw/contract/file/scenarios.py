@@ -14,7 +14,7 @@ from bylaw.contract.file.faults import ATTACK, INSTRUCTION, read_faults, with_la
 from bylaw.contract.file.types import TEXT, Table, check_unique, keyword, list_items, subtree
 from bylaw.contract.model import Scenario
 from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
-from bylaw.rules.messages import quote, synonyms
+from bylaw.rules.messages import quote
 from bylaw.rules.params import Context, Param
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule_fields import Ids
@@ -111,15 +111,13 @@ SCENARIO = Table(
         Param("profile", subtree(_PROFILE_SCHEMA), "a named set of faults"),
         Param("profiles", subtree({"anyOf": [_PROFILE_SCHEMA, _list_of("profile")]}), "several of them"),
     ),
-    synonyms=synonyms(
-        {
-            "context_attacks": "attacks",
-            "description": "desc",
-            "llm_faults": "model_faults",
-            "name": "id scenario",
-            "tool_faults": "faults tools",
-        }
-    ),
+    also={
+        "context_attacks": "attacks",
+        "description": "desc",
+        "llm_faults": "model_faults",
+        "name": "id scenario",
+        "tool_faults": "faults tools",
+    },
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bylaw.contract.file.types import TEXT, WEIGHT, Table, list_items
 from bylaw.contract.model import Prompt, Scoring
 from bylaw.rules.located import MapNode, Node
-from bylaw.rules.messages import synonyms
 from bylaw.rules.params import FLAG, Context, Param
 from bylaw.rules.readers import read_text
 
@@ -15,7 +14,7 @@ PROMPT = Table(
         Param("prompt", TEXT, "the text; write `{prompt: …, dangerous: true}`, or the text alone", required=True),
         Param("dangerous", FLAG, "whether the agent must refuse it", default=False),
     ),
-    synonyms=synonyms({"prompt": "input question text", "dangerous": "unsafe"}),
+    also={"prompt": "input question text", "dangerous": "unsafe"},
 )
 SCORING = Table(
     what="`scoring`",

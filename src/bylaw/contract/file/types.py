@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.rules.messages import did_you_mean, listing, quote
+from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, take_params
 from bylaw.rules.readers import (
     Fields,
@@ -32,8 +32,12 @@ MAX_MS = 24 * 3600 * 1000
 # Types made from arguments
 
 
-def keyword(code: str, what: str, words: Sequence[str], synonyms: Mapping[str, str], **accepted: str) -> ParamType:
-    """One of these words, or an `accepted` one that stands for another. `what` names it: "invariant type"."""
+def keyword(code: str, what: str, words: Sequence[str], also: Mapping[str, str], **accepted: str) -> ParamType:
+    """One of these words, or an `accepted` one that stands for another. `what` names it: "invariant type".
+
+    `also`: words that people use for ours, such as `{"error": "fail outage"}`; help lines suggest ours.
+    """
+    others = synonyms(also)
 
     def read(node: Node, name: str, context: Context) -> str | None:
         text = read_text(node, name, context.problems)
@@ -42,7 +46,7 @@ def keyword(code: str, what: str, words: Sequence[str], synonyms: Mapping[str, s
         if text in accepted:
             return accepted[text]
         context.problems.error(
-            code=code, message=f"unknown {what} {quote(text)}", at=node, help=did_you_mean(text, words, synonyms)
+            code=code, message=f"unknown {what} {quote(text)}", at=node, help=did_you_mean(text, words, others)
         )
         return None
 
@@ -164,8 +168,12 @@ def read_expanded(node: Node, name: str, context: Context) -> str | None:
         )
     if unset:
         return None
-    values = {None: "$", **context.variables}
-    return _VARIABLE.sub(lambda match: values[match[1] or match[2]], text)
+
+    def value(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        return context.variables[variable] if variable else "$"
+
+    return _VARIABLE.sub(value, text)
 
 
 def _read_expanded_map(node: Node, name: str, context: Context) -> dict[str, str] | None:
@@ -213,7 +221,8 @@ class Table:
     needs_help: str | None = None
     unused: Mapping[str, str] = field(default_factory=dict)
     """keys of other products' files that change nothing here, and why"""
-    synonyms: Mapping[str, str] = field(default_factory=dict)
+    also: Mapping[str, str] = field(default_factory=dict)
+    """other words that people use for keys: `{"delay_ms": "delay latency_ms"}`"""
     hints: Mapping[str, str] = field(default_factory=dict)
     """help for misplaced keys"""
     example: str | None = None
@@ -243,8 +252,12 @@ class Table:
                     code="key-not-used", message=f"`{key}` of {self.what} is not used: {why}", at=entry.key
                 )
         shown = [name for param in params for name in param.spellings] if self.unused else None
-        fields.finish(synonyms=self.synonyms, hints=hints, shown=shown)
+        fields.finish(synonyms=self._synonyms, hints=hints, shown=shown)
         return values if is_complete else None
+
+    @cached_property
+    def _synonyms(self) -> dict[str, str]:
+        return synonyms(self.also)
 
 
 @dataclass(frozen=True)
@@ -276,24 +289,24 @@ class Variants(Table):
         if tag is None:
             tag_node = fields.require(self.key, help=f"write one of {listing(self.kinds, last='or')}")
             tag = None if tag_node is None else self.tag.read(tag_node, self.key, context)
-        belongs = {name: f"`{name}` belongs to {listing(tags)}" for name, tags in self._tags_by_param.items()}
-        hints = {**belongs, **self.hints}
         if tag is None:
-            for name in self._tags_by_param:  # without a tag nobody can tell which of these are right
-                fields.take(name)
-            self._take(fields, self.params, hints, context)
+            for name in self._all_hints:  # without a tag nobody can tell which of these are right
+                if name not in self.hints:
+                    fields.take(name)
+            self._take(fields, self.params, self._all_hints, context)
             return None
         fields.what = f"{self.what} of {self.key} `{tag}`"
-        values = self._take(fields, (*self.params, *self.kinds[tag]), hints, context)
+        values = self._take(fields, (*self.params, *self.kinds[tag]), self._all_hints, context)
         return None if values is None else Variant(tag, values, fields.node)
 
     @cached_property
-    def _tags_by_param(self) -> dict[str, list[str]]:
+    def _all_hints(self) -> dict[str, str]:
+        """Help for a key of another variant: which variants it belongs to."""
         tags: dict[str, list[str]] = {}
         for tag, params in self.kinds.items():
             for name in (name for param in params for name in param.spellings):
                 tags.setdefault(name, []).append(tag)
-        return tags
+        return {**{name: f"`{name}` belongs to {listing(tags[name])}" for name in tags}, **self.hints}
 
 
 # Lists and names

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.known_faults.support import Folder
+from tests.contract.end_to_end.support import Folder
 
 
 @pytest.fixture

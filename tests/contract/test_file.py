@@ -1,4 +1,4 @@
-"""What a contract's file means: the other tool's files load as they are, and every shorthand is spelt out."""
+"""How the sections of a contract are read; files of Flakestorm load unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scen
 from bylaw.rules import parse_guard, parse_rules
 
 HERE = Path(__file__).parent
-CASES: dict[str, Any] = yaml.safe_load((HERE / "reading.yaml").read_text("utf-8"))
+CASES: dict[str, Any] = yaml.safe_load((HERE / "file.yaml").read_text("utf-8"))
 ENVIRON = {"AGENT_HOST": "agent.test", "AGENT_TOKEN": "s3cret"}
 
 
@@ -45,7 +45,7 @@ def _listed(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES["invariants"], ids=lambda case: case["invariant"]["type"])
-def test_invariant(case: dict[str, Any], tmp_path: Path) -> None:
+def test_invariant_is_read(case: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_text("You are a careful clerk.\n", "utf-8")
     (tmp_path / "order.json").write_text('{"type": "object"}', "utf-8")
     text = _whole(invariants=[{"id": "a", **case["invariant"]}])
@@ -60,7 +60,7 @@ def test_every_type_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", CASES["scenarios"], ids=lambda case: case["about"])
-def test_scenario(case: dict[str, Any]) -> None:
+def test_scenario_is_read(case: dict[str, Any]) -> None:
     (found,) = _contract(_whole(chaos_matrix=[case["scenario"]])).scenarios
     assert [fault.id for fault in found.faults] == [want["id"] for want in case["faults"]]
     for fault, want in zip(found.faults, case["faults"], strict=True):
@@ -71,7 +71,7 @@ def test_scenario(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profile(profile: str) -> None:
+def test_profile_becomes_faults(profile: str) -> None:
     """Alone, by name, and twice in one scenario."""
     matrix = [profile, {"name": "one", "profile": profile}, {"name": "two", "profiles": [profile, profile]}]
     bare, one, two = _contract(_whole(chaos_matrix=matrix)).scenarios
@@ -90,12 +90,12 @@ def _are_distinct(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("case", CASES["agents"], ids=lambda case: case["about"])
-def test_agent(case: dict[str, Any]) -> None:
+def test_agent_is_read(case: dict[str, Any]) -> None:
     agent: AgentSpec = _contract(_whole(agent=case["agent"])).agent
     assert _plain(agent, case["is"]) == case["is"]
 
 
-def test_mcp_servers() -> None:
+def test_mcp_servers_are_read() -> None:
     mcp = {"db": {"url": "http://localhost:1/mcp"}, "files": {"command": "npx 'my server'"}}
     agent = _contract(_whole(agent={"command": ["python", "a.py"], "mcp": mcp})).agent
     assert agent.mcp == (
@@ -114,26 +114,26 @@ def test_mcp_servers() -> None:
         ('$["out put"].text', "out put.text"),
     ],
 )
-def test_response_path(path: str, read: str) -> None:
+def test_response_path_is_made_canonical(path: str, read: str) -> None:
     agent = {"endpoint": "http://localhost/", "response_path": path}
     assert _contract(_whole(agent=agent)).agent.response_path == read
 
 
 @pytest.mark.parametrize("path", ["$", ".a", "a..b", "a.", "a[*]", "$..a", "a[-1]", "a[0]b", "a['b.c']", "a[", "*"])
-def test_bad_response_path(path: str) -> None:
+def test_bad_response_path_is_refused(path: str) -> None:
     agent = {"endpoint": "http://localhost/", "response_path": path}
     found = parse_contract(_whole(agent=agent))
     assert [d.code for d in found.diagnostics] == ["bad-path"]
 
 
-def test_variables_never_show_what_they_hold() -> None:
+def test_messages_never_show_the_values_of_variables() -> None:
     agent = {"endpoint": "${AGENT_TOKEN}/ask", "reset_endpoint": "$AGENT_TOKEN"}
     found = parse_contract(_whole(agent=agent), environ=ENVIRON)
     assert [d.code for d in found.diagnostics] == ["relative-url", "relative-url"]
     assert "s3cret" not in str(found)
 
 
-def test_the_other_tools_file_loads_as_it_is() -> None:
+def test_a_flakestorm_file_loads_unchanged() -> None:
     found = load_contract(HERE / "flakestorm.yaml")
     assert found.ok
     assert found.contract is not None
@@ -145,7 +145,7 @@ def test_the_other_tools_file_loads_as_it_is() -> None:
     assert found.contract.scoring.weights == {"contract": 0.35}
 
 
-def test_leak_probes_are_five() -> None:
+def test_there_are_five_default_leak_probes() -> None:
     assert len(set(LEAK_PROBES)) == 5
 
 
@@ -155,7 +155,7 @@ def test_prompts_may_be_left_out_where_every_invariant_has_probes() -> None:
     assert _contract(yaml.safe_dump(file)).prompts == ()
 
 
-def test_a_rule_of_the_file() -> None:
+def test_a_rule_invariant_names_a_rule_of_the_file() -> None:
     rules = [{"id": "r", "kind": "no_call", "params": {"tool": "x"}}]
     text = _whole(rules=rules, invariants=[{"id": "a", "type": "rule", "rule": "r"}])
     (rule,) = parse_rules(text).rules
@@ -164,14 +164,14 @@ def test_a_rule_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("text", ["rules: []\n", "- {id: a, kind: no_call, params: {tool: x}}\n", "agent: {}\n"])
-def test_a_file_without_a_contract(text: str) -> None:
+def test_a_file_without_a_contract_is_refused(text: str) -> None:
     found = parse_contract(text)
     assert found.contract is None
     assert not found.ok
     assert any("contract" in d.message for d in found.diagnostics if d.is_error)
 
 
-def test_check_and_guard_pass_over_a_contract() -> None:
+def test_check_and_guard_ignore_a_contract() -> None:
     """Whoever checks traces is told that there are no rules, and nothing about the contract."""
     broken = _whole(agent={"endpoint": "$NO_SUCH_VARIABLE"})
     assert [d.code for d in parse_rules(broken).diagnostics] == ["no-rules"]
@@ -188,7 +188,7 @@ def test_a_large_matrix_is_read_in_time_that_grows_with_it() -> None:
     assert len(found.contract.scenarios) == 5_000
 
 
-def test_json() -> None:
+def test_a_contract_in_json_is_read() -> None:
     import json
 
     found = parse_contract(json.dumps(yaml.safe_load(_whole())), format="json")

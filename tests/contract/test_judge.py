@@ -23,7 +23,7 @@ from tests.support.build import trace
 HERE = Path(__file__).parent
 JUDGE = Judge(Lexicon(()), timeout_ms=1000)
 OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS
-CASES = yaml.safe_load((HERE / "judging.yaml").read_text("utf-8"))
+CASES = yaml.safe_load((HERE / "judge.yaml").read_text("utf-8"))
 PII = yaml.safe_load((HERE / "pii.yaml").read_text("utf-8"))
 TYPES: dict[str, Any] = {one.__struct_config__.tag: one for one in get_args(checks.Check)}
 
@@ -34,7 +34,7 @@ def _check(case: dict[str, Any]) -> checks.Check:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['check']}: {case['answer'][:30]!r}")
-def test_answers(case: dict[str, Any]) -> None:
+def test_answer_is_judged_and_negation_inverts_it(case: dict[str, Any]) -> None:
     run, check = ran(case["answer"]), _check(case)
     plain = JUDGE.judge(invariant(check=check), run)
     negated = JUDGE.judge(invariant(check=check, negate=True), run)
@@ -49,7 +49,7 @@ def test_every_type_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("took", "held"), [(99.0, True), (100.0, True), (100.1, False)])
-def test_latency(took: float, held: bool) -> None:
+def test_latency_is_judged_and_negation_inverts_it(took: float, held: bool) -> None:
     run = ran("x", latency_ms=took)
     assert JUDGE.judge(invariant(check=checks.Latency(100)), run).outcome is (OK if held else VIOLATED)
     assert JUDGE.judge(invariant(check=checks.Latency(100), negate=True), run).outcome is (VIOLATED if held else OK)
@@ -63,7 +63,7 @@ ANY_CHECK = [_check(case) for case in CASES] + [checks.Latency(5000), checks.Unc
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("negate", [False, True])
-def test_without_an_answer_there_is_nothing_to_judge(kind: Any, negate: bool) -> None:
+def test_without_an_answer_a_check_is_in_error(kind: Any, negate: bool) -> None:
     for check in ANY_CHECK:
         if isinstance(check, checks.Completes):
             continue
@@ -72,7 +72,7 @@ def test_without_an_answer_there_is_nothing_to_judge(kind: Any, negate: bool) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_completes_is_about_failing(kind: Any) -> None:
+def test_completes_is_violated_by_a_failure(kind: Any) -> None:
     run = ran(Failure(kind, "for a reason"))
     wanted = (ERROR, ERROR) if kind == "down" else (VIOLATED, OK)
     found = [JUDGE.judge(invariant(check=checks.Completes(), negate=negate), run) for negate in (False, True)]
@@ -81,7 +81,7 @@ def test_completes_is_about_failing(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(("max_ms", "outcome"), [(999, VIOLATED), (1000, VIOLATED), (1001, ERROR)])
-def test_a_timeout_is_too_slow_where_it_waited_long_enough(max_ms: float, outcome: CellOutcome) -> None:
+def test_a_timeout_violates_latency_if_it_is_no_shorter(max_ms: float, outcome: CellOutcome) -> None:
     run = ran(Failure("timeout", "no answer"))
     assert JUDGE.judge(invariant(check=checks.Latency(max_ms)), run).outcome is outcome
     assert JUDGE.judge(invariant(check=checks.Latency(max_ms)), ran(Failure("crash", "x"))).outcome is ERROR
@@ -94,10 +94,13 @@ def test_the_nearest_calm_answer_is_the_baseline() -> None:
     calm = [ran("the parcel comes on monday"), ran("your order arrives monday")]
     found = JUDGE.judge(invariant(check=checks.Unchanged()), ran("your order arrives monday"), calm)
     assert found.outcome is OK
-    assert "similarity 1.00 to the calm answer `your order arrives monday`, at least 0.75 required (lexical)" in found.found
+    assert (
+        "similarity 1.00 to the calm answer `your order arrives monday`, at least 0.75 required (lexical)"
+        in found.found
+    )
 
 
-def test_without_a_calm_answer_it_is_an_error_not_a_pass() -> None:
+def test_without_a_calm_answer_behavior_unchanged_is_in_error() -> None:
     found = JUDGE.judge(invariant(check=checks.Unchanged()), ran("x"), [ran(Failure("crash", "boom"))])
     assert (found.outcome, found.found) == (ERROR, "no calm answer to compare with: boom")
     assert JUDGE.judge(invariant(check=checks.Unchanged(), negate=True), ran("x"), []).outcome is ERROR
@@ -133,7 +136,9 @@ def _calls(*names: str, complete: bool = True, answer: Any = "done") -> AgentRun
         ("never-delete", ("delete",), VIOLATED, OK),
     ],
 )
-def test_rules_judge_the_calls(rule: str, calls: tuple[str, ...], plain: CellOutcome, negated: CellOutcome) -> None:
+def test_a_rule_is_judged_on_the_calls(
+    rule: str, calls: tuple[str, ...], plain: CellOutcome, negated: CellOutcome
+) -> None:
     assert JUDGE.judge(invariant(check=_rule(rule)), _calls(*calls)).outcome is plain
     assert JUDGE.judge(invariant(check=_rule(rule), negate=True), _calls(*calls)).outcome is negated
 
@@ -144,7 +149,7 @@ def test_a_broken_rule_shows_the_calls_that_broke_it() -> None:
     assert any(event.name == "refund" for event in found.events)
 
 
-def test_a_run_that_broke_off_is_judged_on_what_it_did() -> None:
+def test_a_run_that_broke_off_is_judged_on_its_calls_until_then() -> None:
     crash = Failure("crash", "ValueError: x")
     broken = JUDGE.judge(invariant(check=_rule("never-delete")), _calls("delete", complete=False, answer=crash))
     kept = JUDGE.judge(invariant(check=_rule("never-delete")), _calls("look", complete=False, answer=crash))
@@ -164,7 +169,7 @@ def test_a_rule_that_cannot_be_decided_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PII.items() for text in texts])
-def test_personal_data(kind: str, text: str) -> None:
+def test_personal_data_is_found(kind: str, text: str) -> None:
     found = {one for one, _ in find_pii(text)}
     assert found == (set() if kind == "none" else {kind})
 
@@ -191,10 +196,10 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
     def spent(length: int) -> float:
         run, best = ran(unit * (length // len(unit))), float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()
             for check in checked:
                 JUDGE.judge(invariant(check=check), run)
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     small, large = spent(10_000), spent(80_000)
@@ -202,7 +207,7 @@ def test_hostile_answers_take_linear_time(unit: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["\ud800 half a pair", "\x00", "[" * 100_000, "x" * 1_000_000, "\u202e"])
-def test_odd_answers_are_judged(answer: str) -> None:
+def test_surrogates_and_deep_json_are_judged(answer: str) -> None:
     for check in ANY_CHECK:
         found = JUDGE.judge(invariant(check=check), ran(answer), [ran("calm")])
         assert found.outcome in (OK, VIOLATED)
