@@ -32,8 +32,7 @@ from typing import Any
 from msgspec import Struct
 
 import bylaw
-from bylaw.comply.model import ComplianceResult, State
-from bylaw.comply.prompt.model import Tier
+from bylaw.comply.model import ComplianceResult, State, Tier
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bylaw.comply import api as comply
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import PromptRule
 from tests.comply.support import be_kind, never_drop
 
 
@@ -15,7 +15,7 @@ def stated(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 
     def state(*rules: PromptRule) -> None:
         comply._compiled.cache_clear()
-        monkeypatch.setattr("bylaw.comply.prompt.extract.extract_rules", lambda prompt, **more: rules)
+        monkeypatch.setattr("bylaw.comply.prompt.reader.extract_rules", lambda prompt, **more: rules)
 
     yield state
     comply._compiled.cache_clear()

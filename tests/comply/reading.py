@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from bylaw.comply.prompt.model import EngineItem, PromptRule, ToolSpec
-from bylaw.comply.prompt.prose.dialogue import agreed
+from bylaw.comply.model import EngineItem, PromptRule, ToolSpec
+from bylaw.comply.prompt.dialogue import agreed
 
 HERE = Path(__file__).parent
 

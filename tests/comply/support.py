@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from bylaw.comply.prompt.model import EngineItem, PromptRule, Tier
+from bylaw.comply.model import EngineItem, PromptRule, Tier
 
 PROMPT = "Never call drop_table. Be kind to the user. Look up the order before you refund it."
 EVENTS: list[dict[str, Any]] = [

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.comply.prompt.model import Tier
-from bylaw.comply.results import DEEPEST, LONGEST, read_literal
-from bylaw.comply.tools import read_tools, tools_called
+from bylaw.comply.decide import DEEPEST, LONGEST, read_literal
+from bylaw.comply.inputs import read_tools, tools_called
+from bylaw.comply.model import Tier
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 DOCUMENT_PROMPT = (
@@ -299,7 +299,7 @@ def test_a_compiled_prompt_is_used_again(stated: Callable[..., None], monkeypatc
 
 
 def _counted(read: list[str]) -> Callable[..., Any]:
-    from bylaw.comply.prompt.reading import read_prompt
+    from bylaw.comply.prompt.reader import read_prompt
 
     def counting(prompt: str, **more: Any) -> Any:
         read.append(prompt)

@@ -232,7 +232,7 @@ def test_no_rules_to_list(run: Run, stated: Callable[..., None]) -> None:
 
 def test_diff(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_text = {"old": (never_drop(), be_kind()), "new": (be_kind(),)}
-    monkeypatch.setattr("bylaw.comply.prompt.extract.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]])
+    monkeypatch.setattr("bylaw.comply.prompt.reader.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]])
     for name in by_text:
         (folder / f"{name}.md").write_text(f"{PROMPT} {name}")
     code, out, _ = run("diff", "old.md", "new.md")

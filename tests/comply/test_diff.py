@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from bylaw.comply.changes import compare_rules
-from bylaw.comply.model import PromptDiff
-from bylaw.comply.prompt.model import EngineItem, PromptRule
+from bylaw.comply.model import EngineItem, PromptDiff, PromptRule
 
 
 def rule(sentence: str, item: dict[str, Any] | None = None, **more: Any) -> PromptRule:

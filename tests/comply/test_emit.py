@@ -11,12 +11,10 @@ import pytest
 import yaml
 
 import bylaw
-from bylaw.comply.deciding import Compliance
-from bylaw.comply.model import State
-from bylaw.comply.prompt.model import PromptRule, Tier
-from bylaw.comply.prompt.pinned import read_pinned
-from bylaw.comply.prompt.reading import bind_rules, prompt_hash
-from bylaw.comply.report.rules import render_rule_file
+from bylaw.comply.decide import CompiledPrompt
+from bylaw.comply.model import PromptRule, State, Tier
+from bylaw.comply.prompt.reader import parse_prompt_rules, prompt_hash
+from bylaw.comply.rule_file import read_rule_file, render_rule_file
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 TEMPORAL = {"kind": "temporal", "params": {"formula": "G (tool(issue_refund) -> O tool(lookup_order))"}}
@@ -30,7 +28,7 @@ TRACES = {"dropped": EVENTS, "refunded": REFUND, "refunded blindly": REFUND[2:],
 
 def emitted(rules: list[PromptRule], folder: Path, prompt: str = PROMPT) -> Path:
     path = folder / "rules.yaml"
-    path.write_text(render_rule_file(bind_rules(prompt, rules), "prompt.md", prompt), "utf-8")
+    path.write_text(render_rule_file(parse_prompt_rules(prompt, rules), "prompt.md", prompt), "utf-8")
     return path
 
 
@@ -60,7 +58,7 @@ def test_check_says_the_same_as_comply(name: str, tmp_path: Path) -> None:
     rules = every_rule()
     trace = bylaw.load_trace(TRACES[name])
     report = bylaw.check(trace, emitted(rules, tmp_path))
-    result = Compliance(bind_rules(PROMPT, rules)).check(trace)
+    result = CompiledPrompt(parse_prompt_rules(PROMPT, rules)).check(trace)
     checked = {finding.verdict.rule.id for finding in report.findings if finding.verdict.outcome.value == "violated"}
     broken = {rule.rule_id for rule in result.in_state(State.VIOLATED)}
     assert broken == {"look-up-first" if id.startswith("look-up") else id for id in checked}
@@ -69,10 +67,10 @@ def test_check_says_the_same_as_comply(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_the_file_gives_back_the_same_result(name: str, tmp_path: Path) -> None:
-    prompt = bind_rules(PROMPT, every_rule())
-    again = read_pinned(emitted(every_rule(), tmp_path), PROMPT, prompt.rules)
+    prompt = parse_prompt_rules(PROMPT, every_rule())
+    again = read_rule_file(emitted(every_rule(), tmp_path), PROMPT, prompt.rules)
     trace = bylaw.load_trace(TRACES[name])
-    before, after = Compliance(prompt).check(trace), Compliance(again).check(trace)
+    before, after = CompiledPrompt(prompt).check(trace), CompiledPrompt(again).check(trace)
     assert after.violations == before.violations
     by_id = {rule.rule_id: rule for rule in before.extracted_rules}
     assert {rule.rule_id: rule for rule in after.extracted_rules} == by_id
@@ -81,14 +79,14 @@ def test_the_file_gives_back_the_same_result(name: str, tmp_path: Path) -> None:
 
 def test_another_version_of_the_prompt_is_said(tmp_path: Path) -> None:
     path = emitted(every_rule(), tmp_path)
-    assert "another version of the prompt" in read_pinned(path, PROMPT + " ").notes[0]
-    assert read_pinned(path, PROMPT).notes == ()
+    assert "another version of the prompt" in read_rule_file(path, PROMPT + " ").notes[0]
+    assert read_rule_file(path, PROMPT).notes == ()
 
 
 def test_places_follow_the_sentences(tmp_path: Path) -> None:
     path = emitted([never_drop(), look_up_first()], tmp_path)
     newer = "Be quick. Never call drop_table."
-    dropped, looked = read_pinned(path, newer).rules
+    dropped, looked = read_rule_file(path, newer).rules
     assert newer[dropped.start : dropped.end] == "Never call drop_table."
     assert (looked.start, looked.end) == (0, 0), "it is gone"
 
@@ -96,9 +94,11 @@ def test_places_follow_the_sentences(tmp_path: Path) -> None:
 def test_a_file_without_a_pin_is_said(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text("rules:\n- {id: a, kind: no_call, params: {tool: drop_table}}\n")
-    prompt = read_pinned(path, PROMPT)
+    prompt = read_rule_file(path, PROMPT)
     assert "does not say which prompt" in prompt.notes[0]
-    assert [rule.state for rule in Compliance(prompt).check(bylaw.load_trace(EVENTS)).extracted_rules] == ["violated"]
+    assert [rule.state for rule in CompiledPrompt(prompt).check(bylaw.load_trace(EVENTS)).extracted_rules] == [
+        "violated"
+    ]
 
 
 @pytest.mark.parametrize("pin", ["7", "[1]", "{rule: 7, tier: x, confidence: 2, severity: 1, start: -1, aspect: y}"])
@@ -107,14 +107,14 @@ def test_a_pin_that_was_edited_away_is_no_error(pin: str, tmp_path: Path) -> Non
     path.write_text(
         f"x-prompt: {pin}\nrules:\n- {{id: a, kind: no_call, params: {{tool: drop_table}}, x-prompt: {pin}}}\n"
     )
-    (found,) = read_pinned(path, PROMPT).rules
+    (found,) = read_rule_file(path, PROMPT).rules
     assert (found.rule_id, found.tier, found.severity, found.confidence, found.start) == ("a", "certain", "high", 1, 0)
 
 
 def test_an_edited_rule_counts_as_edited(tmp_path: Path) -> None:
     path = emitted([never_drop()], tmp_path)
     path.write_text(path.read_text("utf-8").replace("tool: drop_table", "tool: drop_index"), "utf-8")
-    result = Compliance(read_pinned(path, PROMPT)).check(bylaw.load_trace(EVENTS))
+    result = CompiledPrompt(read_rule_file(path, PROMPT)).check(bylaw.load_trace(EVENTS))
     assert [rule.state for rule in result.extracted_rules] == ["satisfied"]
 
 
@@ -127,7 +127,7 @@ def test_hostile_sentences_stay_comments(tmp_path: Path) -> None:
     rules = [rule(NASTY, "nasty", item, prompt=prompt), rule("Be kind.", "kind", prompt=prompt, undecided=NASTY)]
     path = emitted(rules, tmp_path, prompt)
     assert [rule.id for rule in bylaw.load_rules(path).rules] == ["nasty"]
-    again = read_pinned(path, prompt)
+    again = read_rule_file(path, prompt)
     assert again.rules[0].description == NASTY
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import bylaw
 from bylaw.comply import api as comply
-from bylaw.comply.judge.memory import Memory
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.judge.session import AnswerCache
+from bylaw.comply.model import PromptRule
 from tests.comply.support import (
     EVENTS,
     PROMPT,
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("two_rules", "fresh_memory")
 
 @pytest.fixture
 def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comply, "_SHARED", Memory())
+    monkeypatch.setattr(comply, "_SHARED_CACHE", AnswerCache())
 
 
 def ask(url: str, *, judge: str = "openai:gpt-4o-mini", timeout_ms: int = 20_000, **more: Any) -> Any:

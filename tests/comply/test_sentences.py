@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.comply.model import PromptRule, Tier
 from bylaw.comply.prompt.layout import Statement, read_layout
-from bylaw.comply.prompt.model import PromptRule, Tier
-from bylaw.comply.prompt.prose import read_statement, read_steps
+from bylaw.comply.prompt.statements import read_statement, read_steps
+from bylaw.comply.prompt.vocabulary import Tools
 from bylaw.model.report import OutcomeCounts
 from bylaw.rules import parse_rules
 from bylaw.traces import read_trace
@@ -28,7 +29,7 @@ def read(case: dict[str, Any]) -> list[PromptRule]:
 
 
 def read_text(text: str, aliases: dict[str, list[str]] | None = None, start: int = 0) -> list[PromptRule]:
-    return read_statement(Statement(text, start, start + len(text)), TOOLS, aliases or {})
+    return read_statement(Statement(text, start, start + len(text)), Tools(TOOLS, aliases))
 
 
 def judged(rules: list[PromptRule], events: list[dict[str, Any]]) -> OutcomeCounts:
@@ -95,13 +96,13 @@ def test_a_rule_says_what_triggers_it_and_what_it_asks_for() -> None:
 
 def test_a_tool_that_no_schema_lists_is_known_by_its_look() -> None:
     statement = Statement("Never call drop_table.", 0, 22)
-    (rule,) = read_statement(statement, (), {})
+    (rule,) = read_statement(statement, Tools(()))
     assert in_short(rule) == ["no_call drop_table"]
 
 
 def test_this_tool_is_the_tool_of_the_section() -> None:
     text = "Never call this tool."
-    (rule,) = read_statement(Statement(text, 0, len(text), tool="drop_table"), TOOLS, {})
+    (rule,) = read_statement(Statement(text, 0, len(text), tool="drop_table"), Tools(TOOLS))
     assert in_short(rule) == ["no_call drop_table"]
 
 
@@ -124,7 +125,7 @@ def test_the_reference_page_says_how_a_sentence_is_read(says: str, becomes: str)
 
 def read_prompt(prompt: str) -> list[str]:
     statements = read_layout(prompt, {tool.name for tool in TOOLS})
-    return [short for one in statements for rule in read_statement(one, TOOLS, {}) for short in in_short(rule)]
+    return [short for one in statements for rule in read_statement(one, Tools(TOOLS)) for short in in_short(rule)]
 
 
 def test_all_items_of_a_list_come_before() -> None:
@@ -156,7 +157,9 @@ def test_a_chain_is_in_order() -> None:
 
 def steps(*texts: str, introduction: str = "") -> list[str]:
     statements = [Statement(text, 0, len(text), numbered=True) for text in texts]
-    return [short for rule in read_steps(statements, TOOLS, {}, introduction=introduction) for short in in_short(rule)]
+    return [
+        short for rule in read_steps(statements, Tools(TOOLS), introduction=introduction) for short in in_short(rule)
+    ]
 
 
 def test_steps_that_each_name_a_tool_are_in_order() -> None:

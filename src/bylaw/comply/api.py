@@ -11,20 +11,17 @@ from typing import Any
 
 import msgspec
 
-from bylaw.comply.deciding import Compliance as _Compliance
-from bylaw.comply.inputs import as_trace, checked_aliases, seconds_in
-from bylaw.comply.judge.asking import Asking
-from bylaw.comply.judge.memory import Memory
-from bylaw.comply.judge.model import Judge
-from bylaw.comply.judge.providers import open_judge, require_enabled
+from bylaw.comply.decide import CompiledPrompt
+from bylaw.comply.inputs import as_trace, checked_aliases, complete_tools, read_tools, seconds_in, tools_called
+from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
+from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
-from bylaw.comply.prompt.reading import read_prompt
-from bylaw.comply.tools import completed, read_tools, tools_called
+from bylaw.comply.prompt.reader import read_prompt
 from bylaw.model.trace import Trace
 
 TIMEOUT_MS = 60_000
-_SHARED = Memory()
-"""answers of judges that were given no folder, for as long as the process runs"""
+_SHARED_CACHE = AnswerCache()
+"""of judges without a folder, for as long as the process runs"""
 
 
 class Compliance:
@@ -32,8 +29,8 @@ class Compliance:
 
     `tools`: the agent's tool schemas, in OpenAI's, Anthropic's or MCP's form; without them the tools are those that a
     trace shows. `aliases`: words of the prompt → the tools they stand for. `judge`: `openai:MODEL`, `anthropic:MODEL`
-    or any object with `ask`, asked about what stays undecided (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
-    `judge_batch` puts all rules in one question, `judge_cache` is a folder that keeps its answers.
+    or any object with `ask`, asked about undecided rules (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
+    `judge_batch` puts all rules in one question, `judge_cache` is a folder for its answers.
     """
 
     def __init__(
@@ -52,30 +49,30 @@ class Compliance:
         self._prompt = system_prompt
         self._tools = None if tools is None else read_tools(tools)
         self._aliases = checked_aliases(aliases)
-        self._own: _Compliance | None = None
+        self._own: CompiledPrompt | None = None
         self._judge = _judge(judge, judge_url)
         self._batch = judge_batch
-        self._memory = _SHARED if judge_cache is None else Memory(judge_cache)
+        self._cache = _SHARED_CACHE if judge_cache is None else AnswerCache(judge_cache)
 
     def check(self, trace_events: Any, *, timeout_ms: float = TIMEOUT_MS) -> ComplianceResult:
-        """Which rules did this trace break, keep, never touch, and which cannot be told?
+        """Which rules did this trace violate, satisfy or not trigger, and which are undecided?
 
         `trace_events`: a list of `user_message`, `agent_message`, `tool_call` and `tool_result` events, or any trace
-        that `load_trace` takes. `timeout_ms` bounds all that the judge may take. Raises InputError, TypeError,
-        ValueError, and with a judge JudgeUnreachable and TimeoutError.
+        that `load_trace` takes. `timeout_ms` limits the time of all questions to the judge. Raises InputError,
+        TypeError, ValueError, and with a judge JudgeUnreachable and TimeoutError.
         """
         deadline = time.monotonic() + seconds_in(timeout_ms)
         trace = as_trace(trace_events)
         result = self._compiled(trace).check(trace)
         if self._judge is None:
             return result
-        asking = Asking(self._judge, self._memory, self._prompt, trace, batch=self._batch, deadline=deadline)
-        return asking.take(result)
+        session = JudgeSession(self._judge, self._cache, self._prompt, trace, batch=self._batch, deadline=deadline)
+        return session.review(result)
 
-    def _compiled(self, trace: Trace) -> _Compliance:
-        """Tools that are given are always the same; those of a trace are not."""
+    def _compiled(self, trace: Trace) -> CompiledPrompt:
+        """Compile once for the tools passed in, and again for a trace that shows others."""
         called = tools_called(trace.events)
-        tools = called if self._tools is None else completed(self._tools, called, self._prompt)
+        tools = called if self._tools is None else complete_tools(self._tools, called, self._prompt)
         if tools != self._tools:
             return _compiled(self._prompt, _Key(tools), _Key(self._aliases))
         if self._own is None:
@@ -94,7 +91,7 @@ async def check_compliance(
 ) -> ComplianceResult:
     """Did the agent keep the rules that its own system prompt states? See `Compliance` for what each argument takes.
 
-    Offline and deterministic unless a `judge` is given. The work is done in a thread, so that the event loop goes on.
+    Offline and deterministic without a `judge`. The work is done in a thread, so that the event loop is not blocked.
     """
     job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
     return await asyncio.to_thread(job.check, trace_events, timeout_ms=timeout_ms)
@@ -109,13 +106,13 @@ def check_compliance_sync(
     judge: str | Judge | None = None,
     timeout_ms: float = TIMEOUT_MS,
 ) -> ComplianceResult:
-    """The same, for code that does not await."""
+    """Blocking version of `check_compliance`."""
     job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
     return job.check(trace_events, timeout_ms=timeout_ms)
 
 
 class _Key:
-    """Something that is compared by what it holds, so that a cache can look it up."""
+    """A value with equality and hash by its content, for `lru_cache`."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -129,8 +126,8 @@ class _Key:
 
 
 @lru_cache(maxsize=128)
-def _compiled(prompt: str, tools: _Key, aliases: _Key) -> _Compliance:
-    return _Compliance(read_prompt(prompt, tools=tools.value, aliases=aliases.value))
+def _compiled(prompt: str, tools: _Key, aliases: _Key) -> CompiledPrompt:
+    return CompiledPrompt(read_prompt(prompt, tools=tools.value, aliases=aliases.value))
 
 
 def _judge(judge: str | Judge | None, url: str | None) -> Judge | None:

@@ -13,8 +13,7 @@ from typing import Any
 
 from rapidfuzz import fuzz
 
-from bylaw.comply.model import PromptDiff, RuleChange
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import PromptDiff, PromptRule, RuleChange
 from bylaw.model.canonical import canonical_json
 
 ALIKE = 75

@@ -1,18 +1,154 @@
-"""What callers hand to `check_compliance`, checked before anything is done: nonsense is an error, never a verdict."""
+"""What callers pass in: tools, aliases, traces, and the files of the commands.
+
+Everything is checked before any work starts: bad input is an error, never a verdict.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from bylaw.comply.model import ToolSpec
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Event, Request, ToolCall
 from bylaw.model.trace import Trace
+from bylaw.model.values import json_type
 from bylaw.traces import load_trace
 
-_DEEPEST = 100
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+_SCHEMAS = ("parameters", "input_schema", "inputSchema", "schema")
+"""the keys of OpenAI, Anthropic, MCP and others for the JSON Schema of the arguments"""
+MOST_TOOLS = 5_000
+
+
+def read_tools(given: Any, file: str = "tools") -> tuple[ToolSpec, ...]:
+    """OpenAI functions, Anthropic tools, an MCP tool list, or plain objects with `name`. Raises InputError."""
+    return tuple({tool.name: tool for tool in _each(given, file)}.values())
+
+
+def tools_called(events: Iterable[Event]) -> tuple[ToolSpec, ...]:
+    """The tools that a trace shows: those that requests offer with their schemas, and those that were only called."""
+    offered: dict[str, ToolSpec] = {}
+    called: dict[str, dict[str, None]] = {}
+    seen: set[int] = set()
+    for event in events:
+        if isinstance(event, Request) and event.held_tools is not None and id(event.held_tools) not in seen:
+            seen.add(id(event.held_tools))
+            offered |= {tool.name: tool for tool in _readable(event.tools)}
+        elif isinstance(event, ToolCall):
+            names = event.arguments if isinstance(event.arguments, dict) else {}
+            called.setdefault(event.name, {}).update(dict.fromkeys(names))
+    only_called = [
+        ToolSpec(name=name, params={key: {} for key in sorted(keys)})
+        for name, keys in called.items()
+        if name not in offered
+    ]
+    return tuple(sorted((*offered.values(), *only_called), key=lambda tool: tool.name)[:MOST_TOOLS])
+
+
+def merge_tools(several: Iterable[Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
+    """The tools of several traces; a tool that is known twice has the parameters of both."""
+    tools: dict[str, ToolSpec] = {}
+    for tool in (tool for some in several for tool in some):
+        known = tools.get(tool.name)
+        if known is None or (tool.has_schema and not known.has_schema):
+            tools[tool.name] = tool
+        elif not known.has_schema:
+            tools[tool.name] = ToolSpec(name=tool.name, params={**tool.params, **known.params})
+    return tuple(sorted(tools.values(), key=lambda tool: tool.name))
+
+
+def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt: str) -> tuple[ToolSpec, ...]:
+    """The tools passed in, and those of the trace without a schema that the prompt names."""
+    given = tuple(given)
+    known = {tool.name for tool in given}
+    return (*given, *(tool for tool in called if tool.name not in known and tool.name in prompt))
+
+
+def _readable(tools: Any) -> Iterator[ToolSpec]:
+    """A recorded request is not input of the user: a malformed entry is skipped."""
+    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
+        try:
+            yield _tool(tool, f"tools[{place}]", "trace")
+        except InputError:
+            continue
+
+
+def _each(given: Any, file: str) -> Iterator[ToolSpec]:
+    if isinstance(given, Mapping):
+        given, path = _listed(given)
+    else:
+        path = file
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise _wrong(file, f"`{file}` must be a list of tools, not {json_type(given)}")
+    for place, tool in enumerate(given):
+        if place >= MOST_TOOLS:
+            raise _wrong(file, f"`{file}` holds more than {MOST_TOOLS:,} tools")
+        yield _tool(tool, f"{path}[{place}]", file)
+
+
+def _listed(given: Mapping[str, Any]) -> tuple[Any, str]:
+    """`{"tools": […]}`, MCP's `{"result": {"tools": […]}}`, or schemas by the tool's name."""
+    inner = given.get("result")
+    if isinstance(inner, Mapping) and "tools" in inner:
+        return inner["tools"], "result.tools"
+    for key in ("tools", "functions"):
+        if isinstance(given.get(key), list):
+            return given[key], key
+    if isinstance(given.get("name"), str):
+        return [given], "tools"
+    tools = []
+    for name, one in given.items():
+        if not isinstance(one, Mapping):
+            tools.append(one)
+        elif any(key in one for key in (*_SCHEMAS, "description", "name")):
+            tools.append({"name": name, **one})
+        else:
+            tools.append({"name": name, "parameters": one})
+    return tools, "tools"
+
+
+def _tool(tool: Any, path: str, file: str) -> ToolSpec:
+    if isinstance(tool, str):
+        return ToolSpec(name=tool)
+    if callable(dump := getattr(tool, "model_dump", None)):  # of a provider's Python library
+        tool = dump()
+    if not isinstance(tool, Mapping):
+        raise _wrong(file, f"`{path}` must be an object with `name`, not {json_type(tool)}")
+    inner = tool.get("function")
+    tool = inner if isinstance(inner, Mapping) else tool
+    name = tool.get("name", tool.get("title"))
+    if not isinstance(name, str) or not name:
+        raise _wrong(file, f"`{path}` has no `name`")
+    key = next((key for key in _SCHEMAS if tool.get(key) is not None), None)
+    schema = tool[key] if key else (tool if isinstance(tool.get("properties"), Mapping) else None)
+    if schema is not None and not isinstance(schema, Mapping):
+        raise _wrong(file, f"`{path}.{key}` must be a JSON Schema object, not {json_type(schema)}")
+    description = tool.get("description")
+    properties = schema.get("properties") if schema else None
+    params = properties.items() if isinstance(properties, Mapping) else ()
+    return ToolSpec(
+        name=name,
+        description=description if isinstance(description, str) else "",
+        params={str(param): dict(one) if isinstance(one, Mapping) else {} for param, one in params},
+        has_schema=schema is not None,
+    )
+
+
+def _wrong(file: str, message: str) -> InputError:
+    return InputError([Diagnostic(code="wrong-type", message=message, file=file)])
+
+
+# -- aliases and time --------------------------------------------------------------------------------------------------
 
 
 def checked_aliases(aliases: Mapping[str, Sequence[str]] | None) -> dict[str, list[str]]:
@@ -20,20 +156,15 @@ def checked_aliases(aliases: Mapping[str, Sequence[str]] | None) -> dict[str, li
         return {}
     if not isinstance(aliases, Mapping):
         raise TypeError(f"aliases must map words to tools, not be {type(aliases).__name__}")
-    return {_words(words): _names(words, tools) for words, tools in aliases.items()}
-
-
-def _words(words: Any) -> str:
-    if not isinstance(words, str) or not words.strip():
-        raise TypeError(f"aliases: {words!r} is no word of a prompt")
-    return words
-
-
-def _names(words: str, tools: Any) -> list[str]:
-    names = [tools] if isinstance(tools, str) else tools
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"aliases[{words!r}] must be a tool's name or a list of them")
-    return list(names)
+    checked: dict[str, list[str]] = {}
+    for words, tools in aliases.items():
+        if not isinstance(words, str) or not words.strip():
+            raise TypeError(f"aliases: {words!r} is no word of a prompt")
+        names = [tools] if isinstance(tools, str) else tools
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"aliases[{words!r}] must be a tool's name or a list of them")
+        checked[words] = list(names)
+    return checked
 
 
 def seconds_in(timeout_ms: Any) -> float:
@@ -44,49 +175,113 @@ def seconds_in(timeout_ms: Any) -> float:
     return timeout_ms / 1000
 
 
+# -- traces ------------------------------------------------------------------------------------------------------------
+
+_DEEPEST = 100
+
+
 def as_trace(given: Any) -> Trace:
     if isinstance(given, Trace):
         return given
     if isinstance(given, list | tuple):
-        _refuse_odd_values(given)
-        return load_trace(list(given), format=_format_of(given))
+        for index, event in enumerate(given):
+            _refuse_values_outside_json(event, f"trace_events[{index}]", 0)
+        # Elements with a `type` are events, known or not; so are elements that are not objects.
+        is_events = all("type" in event for event in given if isinstance(event, dict))
+        return load_trace(list(given), format="events" if is_events else None)
     if isinstance(given, str | os.PathLike | bytes | bytearray | memoryview | dict) or hasattr(given, "read"):
         return load_trace(given)
     raise TypeError(f"trace_events must be a list of events or a trace, not {type(given).__name__}")
 
 
-def _format_of(events: Sequence[Any]) -> str | None:
-    """Elements with a `type` are events, known ones or not; so are elements that are no objects, and none at all."""
-    if any(isinstance(event, dict) and "type" not in event for event in events):
-        return None
-    return "events"
-
-
-def _refuse_odd_values(events: Sequence[Any]) -> None:
-    for place, event in enumerate(events):
-        odd = _odd(event, f"trace_events[{place}]", 0)
-        if odd is not None:
-            path, what = odd
-            help = "give it as text, number, list or mapping"
-            raise InputError([Diagnostic(code="wrong-type", message=f"`{path}` is {what}", file="trace", help=help)])
-
-
-def _odd(value: Any, path: str, depth: int) -> tuple[str, str] | None:
-    """The first place inside that JSON has no form for."""
+def _refuse_values_outside_json(value: Any, path: str, depth: int) -> None:
+    """Raise InputError at the first value that JSON has no form for."""
     if value is None or isinstance(value, str | bool | int) or callable(getattr(value, "model_dump", None)):
-        return None
+        return
     if depth > _DEEPEST:
-        return path, f"nested more than {_DEEPEST} levels deep"
+        raise _not_json(path, f"nested more than {_DEEPEST} levels deep")
     if isinstance(value, float):
-        return None if math.isfinite(value) else (path, f"`{value}`, which JSON cannot hold")
-    if isinstance(value, dict):
-        keys = (key for key in value if not isinstance(key, str))
-        odd_key = next(keys, None)
-        if odd_key is not None:
-            return path, f"a mapping with the key `{odd_key}`, which is no text"
-        found = (_odd(one, f"{path}.{key}", depth + 1) for key, one in value.items())
+        if not math.isfinite(value):
+            raise _not_json(path, f"`{value}`, which JSON cannot hold")
+    elif isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise _not_json(path, f"a mapping with the key `{key}`, which is no text")
+        for key, one in value.items():
+            _refuse_values_outside_json(one, f"{path}.{key}", depth + 1)
     elif isinstance(value, list | tuple):
-        found = (_odd(one, f"{path}[{place}]", depth + 1) for place, one in enumerate(value))
+        for index, one in enumerate(value):
+            _refuse_values_outside_json(one, f"{path}[{index}]", depth + 1)
     else:
-        return path, f"of the type `{type(value).__name__}`, which is not JSON"
-    return next((odd for odd in found if odd is not None), None)
+        raise _not_json(path, f"of the type `{type(value).__name__}`, which is not JSON")
+
+
+def _not_json(path: str, what: str) -> InputError:
+    help = "give it as text, number, list or mapping"
+    return InputError([Diagnostic(code="wrong-type", message=f"`{path}` is {what}", file="trace", help=help)])
+
+
+def split_sessions(trace: Trace) -> list[Trace]:
+    """One trace for each session: a prompt speaks about one conversation. Notes and problems stay with the first."""
+    events: dict[str, list[Event]] = {}
+    for event in trace.events:
+        events.setdefault(event.origin.session, []).append(event)
+    if len(events) < 2:
+        return [trace]
+    parts = [
+        replace(trace, name=f"{trace.name}#{session}", events=tuple(own), notes=(), problems=(), skipped=0)
+        for session, own in events.items()
+    ]
+    first = replace(parts[0], notes=trace.notes, problems=trace.problems, skipped=trace.skipped)
+    return [first, *parts[1:]]
+
+
+# -- files of the commands ---------------------------------------------------------------------------------------------
+
+
+def read_tools_file(path: str) -> tuple[ToolSpec, ...]:
+    return read_tools(_read_data(path), path)
+
+
+def read_alias_file(path: str) -> Mapping[str, Sequence[str]]:
+    data = _read_data(path)
+    if not isinstance(data, dict):
+        raise _wrong(path, "the file must map words to tools")
+    aliases: dict[str, list[str]] = {}
+    for words, tools in data.items():
+        names = [tools] if isinstance(tools, str) else tools
+        if not isinstance(words, str) or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+            raise _wrong(path, f"`{words}` must stand for a tool's name or a list of them")
+        aliases[words] = names
+    return aliases
+
+
+def _read_data(path: str) -> Any:
+    """JSON or YAML, by the reader of rule files: bounded in size, and with the position of each problem."""
+    from bylaw.rules.files import format_of
+    from bylaw.rules.loader import parse_documents
+    from bylaw.rules.located import plain
+    from bylaw.rules.source import Problems, Source, Unreadable
+
+    source = Source(path, read_prompt_file(path))
+    problems = Problems(source)
+    documents = []
+    with contextlib.suppress(Unreadable):
+        documents = parse_documents(source, problems, format_of(path))
+    errors = [problem for problem in problems.all if problem.is_error]
+    if errors or not documents:
+        raise InputError(errors)
+    return plain(documents[0])
+
+
+def read_prompt_file(path: str) -> str:
+    """The text of a file; `-` is standard input."""
+    from bylaw.rules.files import NotRead, decode, read_text_file
+    from bylaw.rules.located import MAX_BYTES
+
+    try:
+        if path == "-":
+            return decode(sys.stdin.buffer.read(MAX_BYTES + 1), "<stdin>")
+        return read_text_file(Path(path), path)
+    except NotRead as problem:
+        raise InputError([problem.diagnostic]) from None

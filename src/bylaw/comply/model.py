@@ -1,23 +1,81 @@
-"""What became of the rules of a system prompt on one trace, and on several."""
+"""The nouns of comply: the rules that a system prompt states, and the state of each rule on a trace."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.model import Aspect, PromptRule, RuleSeverity, Tier
 from bylaw.model.rule import Rule
 
 
+class Tier(StrEnum):
+    """How a rule was bound to tools and events, from the most certain to the least."""
+
+    CERTAIN = "certain"
+    """by names and words in the prompt"""
+    LIKELY = "likely"
+    """by similar words, or by patterns over messages"""
+    JUDGED = "judged"
+    """by the judge, a model"""
+
+
+class ToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool that the agent may call, known from its schema or only from calls in the trace."""
+
+    name: str
+    description: str = ""
+    params: dict[str, dict[str, Any]] = {}
+    """JSON Schema by parameter; empty if only the name of the parameter is known"""
+    has_schema: bool = False
+
+
+RuleSeverity: TypeAlias = Literal["critical", "high", "medium", "low"]
+RULE_SEVERITY: dict[str, RuleSeverity] = {"critical": "critical", "error": "high", "warning": "medium", "info": "low"}
+"""severity of an engine rule → severity of the prompt rule it decides"""
+ENGINE_SEVERITY = {rule: engine for engine, rule in RULE_SEVERITY.items()}
+Aspect: TypeAlias = Literal["order", "state", "argument", "count", "text", "dialogue", "call"]
+"""what an engine rule looks at: earlier calls, the state that a result showed, an argument, …"""
+
+
+class EngineItem(Struct, frozen=True):
+    """One engine rule that decides (a part of) a prompt rule, as it is written in a rule file."""
+
+    item: dict[str, Any]
+    aspect: Aspect
+
+
+class PromptRule(Struct, frozen=True, kw_only=True):
+    """One rule that the prompt states."""
+
+    rule_id: str
+    description: str
+    """the sentence, or the clause of it that states the rule"""
+    start: int
+    """its position in the prompt, in characters"""
+    end: int
+    trigger: str = "always"
+    required_action: str | None = None
+    """such as `call_tool: verify_identity`"""
+    forbidden_action: str | None = None
+    severity: RuleSeverity = "medium"
+    tier: Tier = Tier.CERTAIN
+    confidence: float = 1.0
+    """how likely a reported violation is a real one"""
+    items: tuple[EngineItem, ...] = ()
+    """engine rules that decide it; empty if the engine cannot"""
+    undecided: str | None = None
+    """the reason, if there are no items or they do not decide all of it"""
+
+
 class State(StrEnum):
-    """What became of a rule. Undecided is never taken for satisfied."""
+    """The state of a rule on a trace. Undecided never counts as satisfied."""
 
     VIOLATED = "violated"
     SATISFIED = "satisfied"
     NOT_TRIGGERED = "not_triggered"
-    """nothing happened that the rule speaks about"""
+    """the situation of the rule did not occur"""
     UNDECIDED = "undecided"
 
 
@@ -25,19 +83,19 @@ class PromptRules(Struct, frozen=True, kw_only=True):
     """The rules of one prompt, ready for the engine."""
 
     sha256: str
-    """of the prompt's UTF-8"""
+    """of the prompt in UTF-8"""
     rules: tuple[PromptRule, ...] = ()
     engine: tuple[Rule, ...] = ()
     owners: dict[str, str] = {}
-    """id of an engine rule → id of the prompt rule that it decides (a part of)"""
+    """id of an engine rule → id of the prompt rule that it decides, or a part of it"""
     unusable: dict[str, str] = {}
     """id of a prompt rule → why the engine cannot run a part of it"""
     notes: tuple[str, ...] = ()
-    """what could not be read of the prompt"""
+    """parts of the prompt that could not be read"""
 
 
 class BehavioralRule(Struct, frozen=True, kw_only=True):
-    """One rule that the prompt states, and what became of it."""
+    """One rule that the prompt states, with its state on a trace."""
 
     rule_id: str
     description: str
@@ -46,13 +104,13 @@ class BehavioralRule(Struct, frozen=True, kw_only=True):
     forbidden_action: str | None = None
     severity: RuleSeverity = "medium"
     start: int
-    """where it stands in the prompt, in characters"""
+    """its position in the prompt, in characters"""
     end: int
     tier: Tier = Tier.CERTAIN
     confidence: float = 1.0
     state: State = State.UNDECIDED
     reason: str | None = None
-    """why it is undecided; what the judge said where it decided"""
+    """why it is undecided, or the explanation of the judge"""
     decided_by: Literal["engine", "judge"] | None = None
 
     @property
@@ -65,16 +123,16 @@ class Violation(Struct, frozen=True, kw_only=True):
 
     rule_id: str
     evidence: str
-    """the events that decided, quoted"""
+    """quotes of the events that decided"""
     explanation: str
     confidence: float
     event_index: int | None = None
-    """in the list that was given; None where only the end of the trace decided"""
+    """in the list that was passed in; None if only the end of the trace decided"""
     event_indexes: tuple[int, ...] = ()
-    """of all the events quoted"""
+    """of all events quoted"""
     tier: Tier = Tier.CERTAIN
     aspect: Aspect | None = None
-    """which part of the rule was broken: what came before, what a result said, an argument, …; None: a judge said so"""
+    """which part of the rule was broken; None if the judge found the violation"""
     session: str | None = None
     turn: int | None = None
 
@@ -85,16 +143,16 @@ class ComplianceResult(Struct, frozen=True, kw_only=True):
     detected: bool
     """whether any rule was violated"""
     confidence: float
-    """of the surest violation; 0 without any"""
+    """of the most certain violation; 0 without any"""
     violations: list[Violation]
     extracted_rules: list[BehavioralRule]
     tokens_used: int = 0
     """by the judge; 0 without one"""
     cost_usd: float = 0.0
     coverage: float
-    """the share of the rules that was decided: violated, satisfied or not triggered"""
+    """the share of rules that are violated, satisfied or not triggered"""
     degraded: list[str] = []
-    """what could not be done; not empty means that the answer is not a whole one"""
+    """what could not be done; if not empty, the result is incomplete"""
     trace: str = "trace"
     turns: int = 0
 
@@ -103,7 +161,7 @@ class ComplianceResult(Struct, frozen=True, kw_only=True):
 
     @property
     def nothing_checked(self) -> bool:
-        """No rule was broken and none was kept: every one is open or never came up."""
+        """No rule was violated or satisfied."""
         return not any(rule.state in (State.VIOLATED, State.SATISFIED) for rule in self.extracted_rules)
 
 
@@ -119,7 +177,7 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     allow_vacuous: bool = False
     out_of_reach: bool = False
-    """the judge was asked and did not answer"""
+    """the judge did not answer"""
 
     @property
     def detected(self) -> bool:
@@ -131,7 +189,7 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The one criterion: renderers print what it says, commands exit with it."""
+        """Renderers print the verdict by it, and commands exit with it."""
         if self.detected:
             return 1
         if self.out_of_reach:
@@ -152,7 +210,7 @@ class RuleChange(Struct, frozen=True, kw_only=True):
 
     @property
     def worse(self) -> bool:
-        """Dropped, loosened, or changed in a way that cannot be told from loosened."""
+        """Dropped, loosened, or changed in a way that may be looser."""
         return self.kind in ("dropped", "loosened", "changed")
 
 

@@ -1,38 +1,54 @@
-"""`bylaw comply`: a command of its own, and two beside it, one file each."""
+"""`bylaw comply` checks traces; `bylaw comply rules` and `bylaw comply diff` only read prompts."""
 
 from __future__ import annotations
 
 import click
 
-from bylaw.report.command_group import LazyCommand, LazyGroup
+from bylaw.report.command_line import LazyCommand, LazyGroup
 
 COMMANDS = {
     "diff": LazyCommand(
-        "bylaw.comply.commands.diff:command", "which rules did a new version of the prompt add, drop or loosen?"
+        "bylaw.comply.commands.prompts:diff", "which rules did a new version of the prompt add, drop or loosen?"
     ),
     "run": LazyCommand("bylaw.comply.commands.run:command", ""),
-    "rules": LazyCommand("bylaw.comply.commands.rules:command", "list the rules that a prompt states"),
+    "rules": LazyCommand("bylaw.comply.commands.prompts:rules", "list the rules that a prompt states"),
 }
-_ITSELF = "run"
+_DEFAULT = "run"
+
+prompt_option = click.option(
+    "--prompt", "prompt_file", required=True, metavar="FILE", help="The system prompt, as text or Markdown."
+)
+tools_option = click.option(
+    "--tools",
+    "tools_file",
+    metavar="FILE",
+    help="The agent's tool schemas, as JSON or YAML: OpenAI's, Anthropic's or MCP's form.",
+)
+alias_option = click.option(
+    "--alias",
+    "alias_file",
+    metavar="FILE",
+    help="YAML or JSON: words of the prompt and the tools that they mean.",
+)
 
 
 class ComplyGroup(LazyGroup):
-    """`bylaw comply --prompt FILE TRACE…` needs no name of a command; whatever is none of the others' is for it."""
+    """Runs the default command if the first argument is not the name of another one: `bylaw comply --prompt FILE`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in super().list_commands(ctx) if name != _ITSELF]
+        return [name for name in super().list_commands(ctx) if name != _DEFAULT]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         named = bool(args) and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named else [_ITSELF, *args])
+        return super().parse_args(ctx, args if named else [_DEFAULT, *args])
 
     def get_help(self, ctx: click.Context) -> str:
-        """The help of the command itself, and the names of the others."""
-        itself = self.get_command(ctx, _ITSELF)
-        assert itself is not None
-        with click.Context(itself, info_name=ctx.info_name, parent=ctx.parent) as inner:
+        """The help of the default command, followed by the names of the others."""
+        default = self.get_command(ctx, _DEFAULT)
+        assert default is not None
+        with click.Context(default, info_name=ctx.info_name, parent=ctx.parent) as inner:
             formatter = inner.make_formatter()
-            itself.format_help(inner, formatter)
+            default.format_help(inner, formatter)
             self.format_commands(ctx, formatter)
         return formatter.getvalue().rstrip("\n")
 

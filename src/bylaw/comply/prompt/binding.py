@@ -1,187 +1,257 @@
-"""Which tools can show whether a sentence's condition holds, and for which arguments."""
+"""A phrase → the tools it means, and how certain that is.
+
+| found by | tier |
+|---|---|
+| the exact name (`drop_table`, also one without a schema), `this tool` in a tool's section | certain |
+| an alias that the user gave | certain |
+| all words of the name in the phrase, one tool (or one for each verb) | certain |
+| `any tool` | certain |
+| a class of tools by the verbs of their names: destructive, writing | likely, 0.7 |
+| all words of several names that share them | likely, 0.7 |
+| the verb alone, if only one tool has it | likely, 0.6 |
+| words of the description and parameters | likely, 0.55 |
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bylaw.comply.prompt.model import Tier, ToolSpec
-from bylaw.comply.prompt.words import Vocabulary, aliased, only_reads, words_of
+from bylaw.comply.model import Tier
+from bylaw.comply.prompt.clauses import Sentence
+from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, root_set, roots, stems
 
-LIKE = 0.30
-"""the least likeness of a sentence and a tool's description that binds them"""
-MOSTLY = 0.6
-"""the least share of a tool's name, by how telling its words are, that binds it"""
-NEAR = 0.9
-"""tools this near to the likest one can show it as well"""
-_MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
-_NUMBER_OF = frozenset(words_of("num number count"))
-_EXTENT = _NUMBER_OF | frozenset(
-    words_of("info information detail details data record records list status field value")
+_IDENTIFIER = re.compile(r"(?<![\w./@-])(?:[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+)(?![\w@]|-\w)")
+_CALLED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\(\)")
+_CALLING = r"\b(?:[Cc]all(?:s|ing)?|[Ii]nvok(?:e|ing)|[Uu]s(?:e|ing)|[Rr]un(?:ning)?)(?: to)?(?: the)? "
+_CALLED_BEHIND = r" (?:tool|function|call)\b| (?:can|may|must|should)(?: \w+)? be (?:called|used|invoked)\b"
+_SNAKE = r"\b[a-z]+_\w+\b"
+_AND = r"(?:,? (?:and|or) |, )"
+_CHOICE = any_case(r"\bor\b|\beither\b|\b(?:one|any) of\b")
+_ANY_TOOL = any_case(
+    r"\b(?:any|a|an|each|every|all|no|other|multiple|more|parallel)(?: other| of the| available| given)? (?:tool"
+    r"|function|api)s?(?: calls?)?\b|\btool calls?\b|\btools?\s*$|\btools\b|\bany action\b(?! that)"
 )
-"""words in a tool's name that say how much of a thing it shows, or in which shape, not what thing"""
-_THERE = frozenset(words_of("exist available"))
-"""words that say the same of a thing when only part of a name fits"""
-_WHOLE = re.compile(
-    r"\b(?:entire|whole|full|complete|every)\b.{0,40}\b(?:database|system|record|data)\b", re.IGNORECASE
+_THIS_TOOL = any_case(r"\b(?:this|the) (?:tool|function)\b|\bcall it\b|\buse it\b|\bit (?:must|may|should|can)\b")
+_DESTRUCTIVE = any_case(
+    r"\b(?:destructive|irreversible|dangerous|permanent(?:ly)?|non-?reversible|(?:that|which) cannot be undone)\b"
 )
-_PURPOSE = re.compile(
-    r"\b(?:in order )?to (?:be (?:eligible|accepted|able|allowed)|proceed|perform|take|get|receive|complete)\b.*$",
-    re.IGNORECASE,
+_WRITING = any_case(
+    r"\b(?:write|consequential|mutating|state-changing|modifying) (?:actions?|operations?|tools?|calls?)\b"
+    r"|\b(?:actions?|tools?|calls?|operations?|anything|steps?) (?:that|which) (?:will )?(?:update|modif|chang|writ"
+    r"|alter|affect|edit)|\b(?:updat|modif|chang|writ|alter)\w* (?:to )?(?:the |any |a )?(?:\w+ )?(?:database|records?"
+    r"|data|system|account state)\b|\bany (?:changes?|updates?|modifications?|writes?)\b|\bmak(?:e"
+    r"|ing) (?:any )?changes\b"
 )
-"""what a condition is for names the guarded call again, not what shows it"""
-_EARLIER = re.compile(
-    r"\b(?:previously|already|before|beforehand|prior|earlier|first|successfully)\b"
-    r"|\b(?:has|have|had) (?:been )?\w+(?:ed|en)\b",
-    re.IGNORECASE,
+_DESTRUCTIVE_VERBS = root_set(
+    "delete drop remove truncate purge wipe erase destroy cancel terminate revoke reset overwrite kill uninstall format"
 )
-"""something was done: a tool that changes things shows it by having been called"""
-_ASIDE = re.compile(r"\([^()]{0,200}\)|,\s*(?:which|retrieved|calculated|computed|defined|i\.e\.)\b[^,]{0,200}(?:,|$)")
-"""how a thing is found or worked out, not which thing"""
+_DESTRUCTIVE_GLOBS = tuple(
+    f"{word}_*" for word in ("delete", "drop", "remove", "truncate", "purge", "wipe", "erase", "destroy")
+)
+_MESSAGE_VERBS = root_set("transfer escalate handoff respond reply message notify log finish end terminate think")
+"""tools whose names begin with these send a message and change no data of the user's"""
+_VAGUE_VERBS = root_set(
+    """get set update check find list read show do make use call run look search send create add execute perform give
+    take verify confirm process handle request answer ask access approve report respond review submit transfer"""
+)
+"""verbs so common that one of them alone identifies no tool"""
+_LEAST_LIKENESS = 0.5
+"""of a phrase and a tool's description; below it, the tool found is wrong more often than right"""
+_SPEAKS_OF_SQL = any_case(r"\bsql\b|\b(?:database|db) (?:quer(?:y|ies)|statements?|commands?|operations?)\b")
+_DATABASE_WORDS = root_set("table database row record column schema index view collection sql query")
+_SQL_PARAMS = root_set("sql query statement command")
 
 
-class Bond(Struct, frozen=True):
-    """A tool that shows it, with the arguments that must be those of the guarded call: (its own, the call's)."""
+class Bound(Struct, frozen=True):
+    """The tools that a phrase means; falsy if it means none that is known."""
 
-    tool: str
-    same: tuple[tuple[str, str], ...]
+    tools: tuple[str, ...] = ()
+    tier: Tier = Tier.CERTAIN
+    confidence: float = 1.0
+    is_named: bool = False
+    """by its exact name or an alias, not by ordinary words"""
+    is_choice: bool = False
+    """any one of them is enough: `A or B`"""
 
+    def __bool__(self) -> bool:
+        return bool(self.tools)
 
-class Bonds(Struct, frozen=True):
-    any_of: tuple[Bond, ...]
-    tier: Tier
-    likeness: float = 1.0
+    @property
+    def is_any(self) -> bool:
+        return self.tools == ("*",)
 
+    @property
+    def names(self) -> str:
+        return " ".join(self.tools)
 
-class Asking(Struct, frozen=True):
-    """The sentence that looks for a tool."""
+    @property
+    def calls(self) -> str:
+        """As the trigger, the required or the forbidden action of a rule."""
+        return f"call_tool: {', '.join(self.tools)}"
 
-    text: str
-    action: str
-    earlier: bool
-    quoted: frozenset[str]
-    counts: bool
+    @property
+    def groups(self) -> list[tuple[str, ...]]:
+        """The demands on these tools: one on each tool, or one on all of them if they are a choice."""
+        return [self.tools] if self.is_choice else [(tool,) for tool in self.tools]
 
-
-class Binder:
-    """Knows the tools of one prompt."""
-
-    def __init__(self, tools: Sequence[ToolSpec], aliases: Mapping[str, Sequence[str]] | None = None) -> None:
-        self.tools = {tool.name: tool for tool in tools}
-        self.aliases = aliases or {}
-        self.vocabulary = Vocabulary(tools)
-        self.whole = tuple(tool.name for tool in tools if _shows_everything(tool))
-        """tools that show all there is: whoever has called one has looked at anything"""
-
-    def bind(
-        self, text: str, action: str, phrase: str | None = None, hints: frozenset[str] = frozenset()
-    ) -> Bonds | None:
-        """The tools that show what a sentence says of a call of `action`.
-
-        `phrase` is the part that names the thing, `hints` are words that the sentence means without saying them.
-        """
-        if named := [tool for tool in aliased(text, self.aliases) if tool in self.tools and tool != action]:
-            return Bonds(tuple(self._bond(tool, text, action) for tool in named), Tier.CERTAIN)
-        asking = Asking(text, action, bool(_EARLIER.search(text)), self._quoted(text, action), bool(hints & _NUMBER_OF))
-        for part in (phrase, text) if phrase else (text,):
-            words = frozenset(words_of(_ASIDE.sub(" ", _PURPOSE.sub("", part)))) | hints
-            if found := self._by_name(words, asking) or self._by_part_of_name(words, asking):
-                return found
-        return self._by_likeness(words, asking) or self._all(words)
-
-    def _quoted(self, text: str, action: str) -> frozenset[str]:
-        """The words of fields that the sentence quotes: what it is about, before anything else."""
-        params = self.tools[action].params if action in self.tools else {}
-        names = _MENTION.findall(_ASIDE.sub(" ", text))
-        return frozenset(word for name in names if name not in params for word in words_of(name))
-
-    def _candidates(self, asking: Asking) -> Iterator[tuple[str, frozenset[str]]]:
-        for tool, names in self.vocabulary.names.items():
-            if tool != asking.action and tool not in self.whole and (asking.earlier or only_reads(self.tools[tool])):
-                yield tool, names
-
-    def _by_name(self, words: frozenset[str], asking: Asking) -> Bonds | None:
-        """Tools all of whose telling words stand in the sentence; the one with most of them, and its equals."""
-        found = {tool: names for tool, names in self._candidates(asking) if names <= words}
-        best = max(found, key=lambda tool: self._rank(found[tool], words, tool, asking), default=None)
-        return None if best is None else self._with_equals(best, asking, Tier.CERTAIN, 1.0)
-
-    def _rank(self, names: frozenset[str], words: frozenset[str], tool: str, asking: Asking) -> tuple[float, float]:
-        return self._worth(names) + self._worth(names & asking.quoted), self.vocabulary.likeness(words, tool)
-
-    def _with_equals(self, best: str, asking: Asking, tier: Tier, likeness: float) -> Bonds:
-        tools = [best, *(tool for tool in self._equals(best, asking) if tool != best)]
-        return Bonds(tuple(self._bond(tool, asking.text, asking.action) for tool in tools), tier, likeness)
-
-    def _by_part_of_name(self, words: frozenset[str], asking: Asking) -> Bonds | None:
-        """Tools most of whose telling words stand in the sentence."""
-        if words & _THERE:
-            words |= _THERE
-        shares: dict[str, float] = {}
-        for tool, names in self._candidates(asking):
-            telling = (names - _EXTENT) or names
-            if telling & words:
-                shares[tool] = self._worth(telling & words) / self._worth(telling)
-        best = max(
-            shares,
-            key=lambda tool: (shares[tool], *self._rank(self.vocabulary.names[tool] & words, words, tool, asking)),
-            default=None,
-        )
-        if best is None or shares[best] < MOSTLY:
-            return None
-        return self._with_equals(best, asking, Tier.LIKELY, shares[best])
-
-    def _worth(self, names: frozenset[str]) -> float:
-        return sum(self.vocabulary.weight(word) for word in names)
-
-    def _equals(self, best: str, asking: Asking) -> list[str]:
-        """Tools about the very same thing that only show more or less of it. A number does not show which ones."""
-        thing = self.vocabulary.names[best] - _EXTENT
-        return [
-            tool
-            for tool, names in self._candidates(asking)
-            if names - _EXTENT == thing and only_reads(self.tools[tool]) and (asking.counts or not names & _NUMBER_OF)
-        ]
-
-    def _by_likeness(self, words: frozenset[str], asking: Asking) -> Bonds | None:
-        scores = {tool: self.vocabulary.likeness(words, tool) for tool, _ in self._candidates(asking)}
-        best = max(scores.values(), default=0.0)
-        if best < LIKE:
-            return None
-        near = [tool for tool, score in scores.items() if score >= NEAR * best]
-        return Bonds(tuple(self._bond(tool, asking.text, asking.action) for tool in near), Tier.LIKELY, best)
-
-    def _all(self, words: frozenset[str]) -> Bonds | None:
-        """`consider the database as a whole`: only a look at everything will do."""
-        named = [tool for tool in self.whole if self.vocabulary.names[tool] <= words]
-        return Bonds(tuple(Bond(tool, ()) for tool in named), Tier.CERTAIN) if named else None
-
-    def _bond(self, tool: str, text: str, action: str) -> Bond:
-        own, other = self.tools[tool].params, self.tools[action].params if action in self.tools else {}
-        mentioned = [name for name in _MENTION.findall(text) if name in other]
-        same = []
-        for param, schema in own.items():
-            partner = _partner(param, mentioned, other)
-            if partner is not None and schema.get("type") not in ("array", "object"):
-                same.append((param, partner))
-        return Bond(tool, tuple(same))
+    def without(self, *others: str) -> Bound:
+        """The same without these tools, and without `any tool`."""
+        return replace(self, tools=tuple(tool for tool in self.tools if tool not in others and tool != "*"))
 
 
-def _partner(param: str, mentioned: Sequence[str], other: Mapping[str, object]) -> str | None:
-    """The argument of the guarded call that this one must equal: one the sentence quotes, or else its namesake."""
-    words = frozenset(words_of(param))
-    for name in mentioned:
-        if name == param:
-            return name
-    for name in mentioned:
-        if words < frozenset(words_of(name)):
-            return name
-    return param if param in other else None
+def bind(phrase: str, sentence: Sentence, *, likeness: bool = True) -> Bound:
+    """The tools of a phrase, by the most certain way that finds any. `likeness`: also by verb or description."""
+    found = _bind(phrase, sentence, likeness=likeness)
+    return replace(found, is_choice=len(found.tools) > 1 and _CHOICE.search(phrase) is not None)
 
 
-def _shows_everything(tool: ToolSpec) -> bool:
-    return (
-        not tool.params and only_reads(tool) and bool(_WHOLE.search(tool.description) or tool.name.endswith("database"))
+def _bind(phrase: str, sentence: Sentence, *, likeness: bool) -> Bound:
+    tools = sentence.tools
+    if named := _named_tools(phrase, sentence) or tools.aliased(phrase):
+        return Bound(named, is_named=True)
+    if sentence.section and _THIS_TOOL.search(phrase):
+        return Bound((sentence.section,), is_named=True)
+    if found := _class_of_tools(phrase, tools):
+        return Bound(found, Tier.LIKELY, 0.7)
+    if by_words := _by_words(phrase, tools):
+        return by_words
+    if _ANY_TOOL.search(phrase):
+        return Bound(("*",))
+    return _by_likeness(phrase, tools) if likeness else Bound()
+
+
+# -- by name -----------------------------------------------------------------------------------------------------------
+
+
+def _named_tools(phrase: str, sentence: Sentence) -> tuple[str, ...]:
+    """Tools by their exact names, in the order of the phrase."""
+    specs, params = sentence.tools.specs, sentence.tools.params
+    identifiers = (match for match in _IDENTIFIER.finditer(phrase) if match[0] in specs or match[0] not in params)
+    found = {match.start(): match[0] for match in identifiers}
+    found |= {match.start(1): match[1] for match in _CALLED.finditer(phrase)}
+    for name in specs:
+        position = _position_of(name, phrase, sentence)
+        if position is not None:
+            found[position] = name
+    return tuple(dict.fromkeys(found[position] for position in sorted(found)))
+
+
+def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
+    """A name that is also an ordinary word counts only where the phrase marks it as a name: `call search`."""
+    pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    if not (name.isalpha() and name.islower()) or sentence.quotes(name):
+        found = re.search(pattern, phrase)
+        return found.start() if found else None
+    marked = re.search(
+        rf"{_CALLING}(?P<a>{pattern})|(?P<b>{pattern})(?:{_CALLED_BEHIND})|(?P<c>{pattern}){_AND}{_SNAKE}"
+        rf"|{_SNAKE}{_AND}(?P<d>{pattern})",
+        phrase,
     )
+    return marked.start(marked.lastgroup or 0) if marked else None
+
+
+# -- by class ----------------------------------------------------------------------------------------------------------
+
+
+def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
+    """`destructive tools`, `any action that changes the database`."""
+    if _DESTRUCTIVE.search(phrase):
+        return tuple(name for name in tools.specs if is_destructive(name)) or _DESTRUCTIVE_GLOBS
+    if not _WRITING.search(phrase):
+        return ()
+    return tuple(
+        name
+        for name, spec in tools.specs.items()
+        if not only_reads(spec) and _MESSAGE_VERBS.isdisjoint(tools.roots[name][:1])
+    )
+
+
+def is_class(phrase: str) -> bool:
+    """Whether a phrase means tools by their effect on data, so that its words do not narrow the calls further."""
+    return bool(_DESTRUCTIVE.search(phrase) or _WRITING.search(phrase))
+
+
+def is_destructive(tool: str) -> bool:
+    return not _DESTRUCTIVE_VERBS.isdisjoint(roots(tool)[:1])
+
+
+def speaks_of_destructive_sql(phrase: str) -> bool:
+    return bool(_SPEAKS_OF_SQL.search(phrase) and _DESTRUCTIVE.search(phrase))
+
+
+def only_database_tools(phrase: str, bound: Bound) -> Bound:
+    """`destructive SQL`: of the destructive tools only those named after parts of a database, if there are any."""
+    if not speaks_of_destructive_sql(phrase):
+        return bound
+    databases = tuple(name for name in bound.tools if not _DATABASE_WORDS.isdisjoint(roots(name)))
+    return Bound(databases, bound.tier, bound.confidence) if databases else bound
+
+
+def sql_params(tools: Tools) -> list[tuple[str, str]]:
+    """The tools that run SQL, each with the parameter that takes the statement."""
+    return [
+        (name, param)
+        for name, spec in tools.specs.items()
+        for param in spec.params
+        if not _SQL_PARAMS.isdisjoint(roots(param)) and ("sql" in param or not _DATABASE_WORDS.isdisjoint(roots(name)))
+    ]
+
+
+# -- by ordinary words -------------------------------------------------------------------------------------------------
+
+
+def _by_words(phrase: str, tools: Tools) -> Bound:
+    """`verify the identity of the caller`: all words of `verify_identity` stand in the phrase."""
+    spoken = roots(phrase)
+    said = set(spoken)
+    fits = {name: set(words) for name, words in tools.roots.items() if len(words) > 1 and set(words) <= said}
+    fits = {name: words for name, words in fits.items() if not any(words < other for other in fits.values())}
+    if not fits:
+        return Bound()
+    verbs = {tools.roots[name][0] for name in fits}
+    objects = {tools.roots[name][1:] for name in fits}
+    one_for_each_verb = len(verbs) == len(fits) and len(objects) == 1
+    if (len(fits) == 1 or one_for_each_verb) and all(_stand_together(spoken, words) for words in fits.values()):
+        return Bound(tuple(fits))
+    return Bound(tuple(fits), Tier.LIKELY, 0.7)
+
+
+def _stand_together(spoken: list[str], words: set[str]) -> bool:
+    """Whether the words of a name stand near each other, with few others between."""
+    places = [index for index, word in enumerate(spoken) if word in words]
+    spans = (last - first for first in places for last in places if set(spoken[first : last + 1]) >= words)
+    return min(spans, default=99) <= len(words) + 2
+
+
+def _by_likeness(phrase: str, tools: Tools) -> Bound:
+    """`refunds` means `issue_refund` if no other tool has that verb or object, or a similar description."""
+    spoken = roots(phrase)
+    by_verb = [
+        name for name, words in tools.roots.items() if words and words[0] in spoken and words[0] not in _VAGUE_VERBS
+    ]
+    if len(by_verb) == 1:
+        return Bound(tuple(by_verb), Tier.LIKELY, 0.6)
+    if by_object := _by_object(spoken, tools):
+        return Bound((by_object,), Tier.LIKELY, 0.55)
+    said = stems(phrase)
+    if len(said) < 2:
+        return Bound()
+    scores = sorted(((tools.vocabulary.likeness(said, name), name) for name in tools.specs), reverse=True)
+    if scores and scores[0][0] >= _LEAST_LIKENESS and (len(scores) == 1 or scores[0][0] > scores[1][0] + 0.05):
+        return Bound((scores[0][1],), Tier.LIKELY, 0.55)
+    return Bound()
+
+
+def _by_object(spoken: list[str], tools: Tools) -> str | None:
+    fits = [
+        name
+        for name, words in tools.roots.items()
+        if len(words) == 2 and words[1] in spoken and words[1] not in _VAGUE_VERBS
+    ]
+    if len(fits) != 1 or only_reads(tools.specs[fits[0]]):
+        return None
+    about_the_same = [name for name, words in tools.roots.items() if words[-1:] == tools.roots[fits[0]][-1:]]
+    return fits[0] if len(about_the_same) == 1 else None

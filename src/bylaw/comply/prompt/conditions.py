@@ -1,290 +1,179 @@
-"""A condition that stands under a tool → formulas: was it looked up before the call, and did it hold?
-
-`asked` is true at a call where something that can show the condition was called before, for the same arguments. `held`
-is true where what was shown last does not contradict it. They are apart because they are broken apart: an agent may act
-without looking, or look and act all the same.
-"""
+"""The parts that depend on a clause (if, unless, before, after …), and rules that allow a call only on a condition."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-
 from msgspec import Struct
-from msgspec.structs import replace
 
-from bylaw.comply.prompt.binding import Binder, Bond, Bonds
-from bylaw.comply.prompt.comparing import OPPOSITE, SWAPPED, Comparison, read_comparison
-from bylaw.comply.prompt.layout import Junction, Statement, plain_text
-from bylaw.comply.prompt.model import Tier, ToolSpec
-from bylaw.comply.prompt.words import words_of
-
-_QUOTED = re.compile(r"[\"\u201c\u201d'\u2018\u2019`]([A-Za-z_][\w.]*)[\"\u201c\u201d'\u2018\u2019`]")
-_NEGATIVE = re.compile(r"\b(?:not|no|never|none|nor|without|cannot|isn't|hasn't|doesn't|free of)\b", re.IGNORECASE)
-_EXISTS = re.compile(r"\bexists?\b", re.IGNORECASE)
-_TRUTH = re.compile(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false)\b", re.IGNORECASE)
-_YES_NO = re.compile(r"\btrue or false\b|\bboolean\b|\bwhether\b|\btrue if\b", re.IGNORECASE)
-_ONE_OF = re.compile(r"\b(?:must be|should be|is|are|be) (?:either |one of |any of |in )(?P<values>.+)$", re.IGNORECASE)
-
-
-class Formulas(Struct, frozen=True):
-    """What decides a condition at a call; None where nothing can."""
-
-    asked: str | None
-    held: str | None
-    variables: tuple[tuple[str, str], ...]
-    """(argument of the call, variable) that the formulas use"""
-    tier: Tier
-    confidence: float = 1.0
-
-
-class Open(Struct, frozen=True):
-    reason: str
-
-
-def read_condition(statement: Statement, action: ToolSpec, binder: Binder) -> Formulas | Open:
-    """A sentence, or a list of them with what joins them."""
-    if statement.junction is not None:
-        parts = [read_condition(part, action, binder) for part in statement.parts if is_condition(part, listed=True)]
-        return _joined(parts, statement.junction)
-    return _read_sentence(plain_text(statement.text), action, binder)
-
-
-def is_condition(statement: Statement, *, listed: bool = False) -> bool:
-    """Whether a sentence under a tool says what must hold when it is called, and does not describe the tool.
-
-    In a list that was introduced as one of conditions, the first sentence of each item does, in whatever words.
-    """
-    text = plain_text(statement.text)
-    if text.strip().rstrip(".").lower() in ("none", "n/a", "no constraints", "no conditions"):
-        return False
-    if statement.junction is not None or (listed and statement.leads):
-        return True
-    return bool(_DEMANDS.search(text)) and not _OF_THE_TOOL.match(text)
-
-
-_DEMANDS = re.compile(
-    r"\b(?:must|should|shall|needs? to|has to|have to|required?|requires|only|cannot|can't|may not|previously|already|"
-    r"beforehand|in order to|to (?:perform|proceed|be accepted|be eligible)|at least|at most|no more than)\b",
-    re.IGNORECASE,
+from bylaw.comply.prompt.arguments import find_bound, find_choice, find_state, shared_ids
+from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
+from bylaw.comply.prompt.clauses import Part
+from bylaw.comply.prompt.dialogue import AGREEMENT_CONFIDENCE, asks_user, confirmed, find_texts
+from bylaw.comply.prompt.readings import (
+    STATE_CONFIDENCE,
+    ArgTest,
+    Draft,
+    Field,
+    Reading,
+    View,
+    atom,
+    called_before,
+    formula,
+    holds,
 )
-_OF_THE_TOOL = re.compile(
-    r"\W*(?:(?:this|the) (?:tool|function|action|operation|call|endpoint|api)|it|returns?|takes|accepts|used?)\b",
-    re.IGNORECASE,
+from bylaw.comply.prompt.vocabulary import any_case
+
+EXCEPTIONS = ("unless", "without", "until", "before", "iff")
+"""conjunctions of parts that say when a forbidden action is allowed after all"""
+_FAILS = any_case(
+    r"\b(?:fail(?:s|ed)?|errors?|(?:return|throw|raise)s? an? (?:error|exception)|unsuccessful"
+    r"|is not successful|does not succeed)\b"
 )
+_USER_SAYS = any_case(
+    r"\b(?:user|customer|client|caller|they|human)\b[^.]{0,40}?\b(?:say|said|type|typed|types|write|writes"
+    r"|wrote|mention|message|repl|answer|ask|enter|contain|include|use)"
+)
+_NOT = any_case(r"\b(?:not|never|no)\b|n't\b")
+_OR = any_case(r"\bor\b")
+_SAME = any_case(
+    r"\b(?:same|each|every|corresponding|that (?:order|user|account|customer|item|file|booking|reservation|id))\b"
+    r"|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
+)
+"""both calls are about the same thing"""
+_DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 
 
-def _read_sentence(text: str, action: ToolSpec, binder: Binder) -> Formulas | Open:
-    comparison = read_comparison(text)
-    if comparison is not None and (bound := _bound(comparison, action, binder)):
-        return bound
-    if listed := _listed(text, action):
-        return listed
-    bonds = binder.bind(text, action.name, *_asked_for(comparison))
-    if bonds is None:
-        return Open("no tool is known to show it")
-    if comparison is not None:
-        return _compared(text, comparison, bonds, action, binder)
-    return _shown(text, bonds, action, binder)
+class Condition(Struct, frozen=True):
+    """One part as events show it. At most one of `tests`, `state`, `tools`, `agreed` and `said` is set."""
+
+    part: Part
+    quote: str
+    """the part as it is written"""
+    tests: tuple[ArgTest, ...] = ()
+    state: Field | None = None
+    tools: Bound = Bound()
+    failed: bool = False
+    """calls of these tools returned an error"""
+    agreed: bool = False
+    """the user agreed"""
+    said: str = ""
+    """a formula: the user said it"""
+    is_negated: bool = False
+    """it speaks of a call or an agreement that did not happen"""
+
+    @property
+    def is_read(self) -> bool:
+        return bool(self.tests or self.state or self.tools or self.agreed or self.said)
+
+    @property
+    def reason(self) -> str:
+        return f"no event shows whether `{self.quote}` holds"
+
+    @property
+    def trigger(self) -> str:
+        """The formula of the call, or of the failed call, that the part speaks of."""
+        if self.failed:
+            return atom(self.tools.tools, of="result")[:-1] + ", error = true)"
+        return atom(self.tools.tools)
 
 
-def _asked_for(comparison: Comparison | None) -> tuple[str | None, frozenset[str]]:
-    """The part of a sentence that names what is compared, and words that it means without saying them."""
-    if comparison is None:
-        return None, frozenset()
-    if comparison.counts:
-        return f"{comparison.left} {comparison.right}", frozenset(words_of("num number count"))
-    return comparison.left, frozenset(words_of("available")) if comparison.wants_some else frozenset()
+def read_condition(view: View, part: Part, actor: Bound) -> Condition:
+    """What a part says; `actor` are the tools whose calls it limits."""
+    text, quote = part.text, view.quote(part)
+    unread = Condition(part, quote)
+    if tests := _tests(view, part, actor.tools):
+        return unread if view.narrowing(text, actor, tests) else Condition(part, quote, tests)
+    if len(actor.tools) == 1:
+        state = find_state(text, part.start, view.literals(part), actor.tools[0], view.sentence)
+        if state:
+            shown = [(name, "present", None) for name in (state.name, *state.joined)]
+            return unread if view.narrowing(text, actor, shown) else Condition(part, quote, state=state)
+    is_negated = _NOT.search(text) is not None
+    if tools := view.bind(text, likeness=False).without(*actor.tools):
+        if _OR.search(text) and len(tools.tools) == 1:
+            return unread
+        failed = _FAILS.search(text) is not None
+        return Condition(part, quote, tools=tools, failed=failed, is_negated=is_negated)
+    if asks_user(text):
+        return Condition(part, quote, agreed=True, is_negated=is_negated)
+    if _USER_SAYS.search(text) and (texts := find_texts(f"say {text}", view.texts(part))):
+        return Condition(part, quote, said=texts.said_by_user(), is_negated=is_negated)
+    return unread
 
 
-def _bound(comparison: Comparison, action: ToolSpec, binder: Binder) -> Formulas | None:
-    """`the amount "amount" must be at most 10000`: a bound on the call's own argument."""
-    if comparison.number is None:
-        return None
-    quoted = list(_QUOTED.finditer(comparison.left))
-    if quoted:
-        name, after = quoted[-1][1], comparison.left[quoted[-1].end() :]
-        if _is_numeric(action, name) and not _HAVING.search(after) and not set(words_of(after)) - _SAYING:
-            return _argument(name, f"{comparison.sign} {comparison.number}", action)
-        return None
-    words = words_of(comparison.left)
-    for name in action.params:
-        own = words_of(name)
-        if own and words[-len(own) :] == own and len(words) <= len(own) + 2:
-            return _argument(name, f"{comparison.sign} {comparison.number}", action)
+def _tests(view: View, part: Part, tools: tuple[str, ...]) -> tuple[ArgTest, ...]:
+    if not tools:
+        return ()
+    if (bound := find_bound(part.text, tools, view.sentence)) and bound.tests:
+        return bound.tests
+    choice = find_choice(part.text, view.literals(part), tools, view.sentence)
+    return choice.tests if choice else ()
+
+
+# -- calls that need something before them -----------------------------------------------------------------------------
+
+
+def require_before(
+    view: View, first: Bound, second: Bound, tests: tuple[ArgTest, ...] = (), *, ceiling: float = 1.0
+) -> Reading:
+    """`call verify_identity before issue_refund`: each of the first tools, or one of them if they are a choice."""
+    drafts = []
+    for group in first.groups:
+        joined = shared_ids(group, second.tools, view.sentence) if _SAME.search(view.whole) else ()
+        drafts.append(called_before(group, second.tools, tests=tests, joined=joined))
+    return Reading(
+        name=f"{first.names} before {second.names}",
+        drafts=tuple(drafts),
+        trigger=second.calls,
+        required=first.calls,
+        bounds=(first, second),
+        ceiling=ceiling,
+    )
+
+
+def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
+    """`ask the user to confirm before you cancel an order`."""
+    return Reading(
+        name=f"confirm before {' '.join(tools.tools[:3])}",
+        drafts=(confirmed(tools.tools, tests), *(confirmed(*one) for one in destructive_sql(view))),
+        trigger=tools.calls,
+        required="confirm_with_user",
+        bounds=(tools,),
+        ceiling=AGREEMENT_CONFIDENCE,
+    )
+
+
+def destructive_sql(view: View) -> list[tuple[tuple[str, ...], tuple[ArgTest, ...]]]:
+    """`destructive SQL`: calls of the tools that run SQL, with a statement that destroys data."""
+    if not speaks_of_destructive_sql(view.whole):
+        return []
+    return [((tool,), ((param, "matches", _DESTRUCTIVE_SQL),)) for tool, param in sql_params(view.sentence.tools)]
+
+
+def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgTest, ...] = ()) -> Reading:
+    """`cancel an order only if its status is "pending"`: calls of these tools (with these arguments) need it."""
+    is_readable = not condition.is_negated or condition.part.word == "if"
+    if is_readable and condition.tools and not condition.failed:
+        return require_before(view, condition.tools, tools, tests)
+    if is_readable and condition.agreed:
+        return require_agreement(view, tools, tests)
+    draft = _allow_only(tools, condition) if is_readable and not tests else None
+    if draft is None:
+        return Reading(name=f"limit {tools.names}", undecided=condition.reason, forbidden=tools.calls)
+    return Reading(
+        name=f"only then {tools.names}",
+        drafts=(draft,),
+        trigger=tools.calls,
+        forbidden=tools.calls,
+        bounds=(tools,),
+        ceiling=1.0 if condition.tests else STATE_CONFIDENCE,
+    )
+
+
+def _allow_only(tools: Bound, condition: Condition) -> Draft | None:
+    if condition.tests:
+        return holds(tools.tools, condition.tests)
+    if condition.state:
+        return condition.state.only(tools.tools)
+    if condition.said:
+        return formula(f"G ({atom(tools.tools)} -> O {condition.said})", "dialogue")
     return None
-
-
-def _is_numeric(action: ToolSpec, name: str) -> bool:
-    return name in action.params and action.params[name].get("type", "number") in (
-        "number",
-        "integer",
-        ["number", "null"],
-    )
-
-
-_HAVING = re.compile(r"\b(?:has|have|had|having|owns?|holds?)\b", re.IGNORECASE)
-_SAYING = frozenset(words_of("must be is value amount total parameter should equal strictly"))
-
-
-def _argument(name: str, test: str, action: ToolSpec) -> Formulas:
-    held = f"tool({action.name}, args.{name} {test}) | tool({action.name}, args.{name} missing)"
-    return Formulas(None, held, (), Tier.CERTAIN)
-
-
-def _listed(text: str, action: ToolSpec) -> Formulas | None:
-    """`the reason must be one of a, b or c`: the values an argument may have."""
-    found = _ONE_OF.search(text)
-    if not found:
-        return None
-    before = text[: found.start()]
-    name = next((name for name in _QUOTED.findall(before) if name in action.params), None)
-    if name is None:
-        return None
-    values = [value.strip(" .\"'\u201c\u201d`") for value in re.split(r",| or | and ", found["values"])]
-    values = [value for value in values if value and len(value) <= 60]
-    if len(values) < 2:
-        return None
-    written = ", ".join(_text(value) for value in values)
-    return _argument(name, f"in [{written}]", action)
-
-
-def _shown(text: str, bonds: Bonds, action: ToolSpec, binder: Binder) -> Formulas:
-    """`the account must exist`: what shows it was called, and did not answer the contrary."""
-    negative = bool(_NEGATIVE.search(text))
-    if literal := _TRUTH.search(text):
-        negative ^= literal[1].lower() == "false"
-    about_key = _is_about_its_key(text, bonds, action)
-    wrong = []
-    for bond in bonds.any_of:
-        if _says_yes_or_no(bond, binder):
-            wrong.append(_latest(bond, ["result = true" if negative else "result = false"]))
-        elif not negative:
-            wrong.append(_latest(bond, ["result = false", "result = null"]))
-        elif about_key:
-            wrong.append(_latest(bond, [f"{path} > 0" for path in _paths(text, bond, action, binder)]))
-    found = _formulas(bonds, binder, wrong)
-    if not negative and about_key and _EXISTS.search(text) and found.asked is not None:
-        return replace(found, asked=" | ".join((found.asked, *_met(bonds))))
-    return found
-
-
-def _says_yes_or_no(bond: Bond, binder: Binder) -> bool:
-    return bool(_YES_NO.search(binder.tools[bond.tool].description))
-
-
-def _is_about_its_key(text: str, bonds: Bonds, action: ToolSpec) -> bool:
-    """Whether the only thing the sentence names is what the tools are asked by."""
-    named = {name for name in _QUOTED.findall(text) if name in action.params}
-    return all({name for _, name in bond.same} == named for bond in bonds.any_of)
-
-
-def _met(bonds: Bonds) -> Iterator[str]:
-    """Whatever answered for the same key has met the thing: it exists."""
-    for same in dict.fromkeys(bond.same for bond in bonds.any_of if bond.same):
-        tests = ", ".join(f"args.{own} = ${name}" for own, name in same)
-        yield f"O result(*, {tests}, result != false, result != null)"
-
-
-def _compared(text: str, comparison: Comparison, bonds: Bonds, action: ToolSpec, binder: Binder) -> Formulas:
-    """`the balance must be at least 300`, or at least what another argument says."""
-    if comparison.wants_some and all(_says_yes_or_no(bond, binder) for bond in bonds.any_of):
-        return _formulas(bonds, binder, [_latest(bond, ["result = false"]) for bond in bonds.any_of])
-    contrary = OPPOSITE[comparison.sign]
-    if comparison.number is not None:
-        return _formulas(bonds, binder, _measured(bonds, text, f"{contrary} {comparison.number}", action, binder))
-    if (other := _argument_in(comparison.right, bonds, action)) is not None:
-        wrong = _measured(bonds, comparison.left, f"{contrary} ${other}", action, binder)
-        return _formulas(bonds, binder, wrong, other)
-    own = _argument_in(comparison.left, bonds, action)
-    if own is not None and 0 < len(words_of(comparison.right)) <= _PLAIN:
-        wrong = _measured(bonds, comparison.right, f"{SWAPPED[contrary]} ${own}", action, binder)
-        return _formulas(bonds, binder, wrong, own)
-    return _formulas(bonds, binder, [])
-
-
-_PLAIN = 3
-"""words of a phrase that can still be one value; `credit limit minus credit balance` is a sum to be worked out"""
-
-
-def _measured(bonds: Bonds, text: str, test: str, action: ToolSpec, binder: Binder) -> list[str]:
-    return [_latest(b, [f"{path} {test}" for path in _paths(text, b, action, binder)]) for b in bonds.any_of]
-
-
-def _argument_in(text: str, bonds: Bonds, action: ToolSpec) -> str | None:
-    """An argument of the call that the text quotes and that does not only say whose thing it is."""
-    quoted = (name for name in _QUOTED.findall(text) if name in action.params)
-    return next((name for name in quoted if not _is_key(name, bonds)), None)
-
-
-def _is_key(argument: str, bonds: Bonds) -> bool:
-    """Whether the argument only says whose thing it is."""
-    return any(argument in pair for bond in bonds.any_of for pair in bond.same)
-
-
-def _paths(text: str, bond: Bond, action: ToolSpec, binder: Binder) -> list[str]:
-    """Where in a tool's result the value may stand: the whole of it, or a field.
-
-    Fields are those that the sentence quotes, and those that the tool's description names in words of the sentence.
-    """
-    tool = binder.tools[bond.tool]
-    params = {*tool.params, *action.params}
-    quoted = [name for name in _QUOTED.findall(text) if name not in params]
-    said = frozenset(words_of(text))
-    described = ["_".join(pair) for pair in _pairs(tool.description) if frozenset(words_of(" ".join(pair))) <= said]
-    fields = dict.fromkeys([*quoted, *described])
-    return ["result", *(f"result.{field}" for field in fields if field not in params)]
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Two words next to each other, each saying something."""
-    words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", text)]
-    for left, right in pairwise(words):
-        if len(words_of(f"{left} {right}")) == 2 and left.isalpha() and right.isalpha():
-            yield left, right
-
-
-def _formulas(bonds: Bonds, binder: Binder, wrong: Sequence[str], argument: str | None = None) -> Formulas:
-    looked = [f"O result({_arguments(bond)})" for bond in bonds.any_of] + [f"O result({tool})" for tool in binder.whole]
-    held = " & ".join(f"!{one}" for one in wrong) or None
-    names = dict.fromkeys(name for bond in bonds.any_of for _, name in bond.same)
-    if argument is not None and held is not None:
-        names[argument] = None
-    confidence = 0.95 if bonds.tier is Tier.CERTAIN else min(0.9, 0.5 + bonds.likeness / 2)
-    return Formulas(
-        " | ".join(dict.fromkeys(looked)), held, tuple((name, name) for name in names), bonds.tier, confidence
-    )
-
-
-def _latest(bond: Bond, tests: Sequence[str]) -> str:
-    """The last result for these arguments passes one of the tests."""
-    every = _arguments(bond)
-    passed = " | ".join(f"result({every}, {test})" for test in tests)
-    return f"(!result({every}) S ({passed}))"
-
-
-def _arguments(bond: Bond) -> str:
-    return ", ".join((bond.tool, *(f"args.{own} = ${name}" for own, name in bond.same)))
-
-
-def _joined(parts: Sequence[Formulas | Open], junction: Junction) -> Formulas | Open:
-    known = [part for part in parts if isinstance(part, Formulas)]
-    if not known:
-        return Open("none of its parts could be bound to a tool")
-    if junction == "any" and len(known) < len(parts):
-        return Open("one of its alternatives could not be bound to a tool")
-    sign = " | " if junction == "any" else " & "
-    asked = [f"({part.asked or part.held})" for part in known if part.asked or part.held]
-    held = [f"({part.held})" if part.held else "true" for part in known]
-    return Formulas(
-        sign.join(asked) if any(part.asked for part in known) else None,
-        sign.join(held) if any(part.held for part in known) else None,
-        tuple(dict.fromkeys(variable for part in known for variable in part.variables)),
-        Tier.LIKELY if any(part.tier is Tier.LIKELY for part in known) else Tier.CERTAIN,
-        min(part.confidence for part in known),
-    )
-
-
-def _text(value: str) -> str:
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

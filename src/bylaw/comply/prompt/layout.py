@@ -13,6 +13,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.vocabulary import any_case
+
 MAX_PROMPT = 2_000_000
 """characters; beyond that the rest is left unread and said to be"""
 
@@ -30,17 +32,15 @@ _SENTENCE_END = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*[A-Z0-9\u00c0-\u00d6\u00d8-\u00de])"
     r"|(?<=[\u3002\uff01\uff1f])"
 )
-_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.$", re.IGNORECASE)
+_ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.$")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _MARKUP = re.compile(r"\*\*|__|`")
-_ALL = re.compile(
-    r"\ball\b.{0,60}\b(?:conditions?|following|requirements?|criteria|of these|must|checks?)\b|\b(?:each|every) of\b",
-    re.IGNORECASE,
+_ALL = any_case(
+    r"\ball\b.{0,60}\b(?:conditions?|following|requirements?|criteria|of these|must|checks?)\b|\b(?:each|every) of\b"
 )
-_ANY = re.compile(r"\b(?:any(?: one)?|at least one|either|one) of\b|\beither\b.*:$", re.IGNORECASE)
-_CHAIN = re.compile(
-    r"\bin (?:this |the following |the given |that )?order\b|\bfollow(?:ing)? (?:these )?steps\b|\bin sequence\b",
-    re.IGNORECASE,
+_ANY = any_case(r"\b(?:any(?: one)?|at least one|either|one) of\b|\beither\b.*:$")
+_CHAIN = any_case(
+    r"\bin (?:this |the following |the given |that )?order\b|\bfollow(?:ing)? (?:these )?steps\b|\bin sequence\b"
 )
 
 

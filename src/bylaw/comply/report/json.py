@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bylaw.comply.model import ComplyReport, PromptDiff, RuleChange
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import ComplyReport, PromptDiff, PromptRule, RuleChange
 from bylaw.comply.report import wording
 
 

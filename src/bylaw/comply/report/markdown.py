@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule
 from bylaw.comply.report import wording
-from bylaw.report.markdown import code, escape
+from bylaw.report.text import escape_markdown, inline_code
 
 SHOWN = 5
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️", 4: "⚠️"}
@@ -18,32 +17,35 @@ def render_comply(report: ComplyReport) -> str:
 
 
 def _lines(report: ComplyReport) -> Iterator[str]:
-    yield f"### {_MARKS[report.exit_code]} Bylaw comply: {escape(wording.headline(report))}"
+    yield f"### {_MARKS[report.exit_code]} Bylaw comply: {escape_markdown(wording.headline(report))}"
     yield ""
-    yield escape(wording.size(report))
+    yield escape_markdown(wording.size(report))
     yield ""
     for rule in wording.violated(report):
         yield from _violated(report, rule)
-    open_ = [f"- **{escape(r.rule_id)}**: {escape('; '.join(why[:SHOWN]))}" for r, why in wording.undecided(report)]
+    open_ = [
+        f"- **{escape_markdown(r.rule_id)}**: {escape_markdown('; '.join(why[:SHOWN]))}"
+        for r, why in wording.undecided(report)
+    ]
     if open_:
         yield from ("**Undecided**", "", *open_, "")
     for result in report.results[: SHOWN * 2]:
-        yield f"{escape(result.trace)}: {escape(wording.coverage(result))}  "
-    yield from (f"> {escape(remark)}" for remark in wording.remarks(report))
+        yield f"{escape_markdown(result.trace)}: {escape_markdown(wording.coverage(result))}  "
+    yield from (f"> {escape_markdown(remark)}" for remark in wording.remarks(report))
 
 
 def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
     place = wording.place(report.prompt, report.text, rule.start)
-    yield f"**{escape(rule.rule_id)}** violated · {rule.tier} · {rule.severity} · {code(place)}"
+    yield f"**{escape_markdown(rule.rule_id)}** violated · {rule.tier} · {rule.severity} · {inline_code(place)}"
     yield ""
-    yield f"> {escape(wording.one_line(rule.description))}"
+    yield f"> {escape_markdown(wording.one_line(rule.description))}"
     yield ""
     found = [
         (result.trace, one) for result in report.results for one in result.violations if one.rule_id == rule.rule_id
     ]
     for trace, violation in found[:SHOWN]:
         where = "at the end" if violation.event_index is None else f"event {violation.event_index}"
-        yield f"- {escape(trace)}, {where}: {code(violation.evidence)}"
+        yield f"- {escape_markdown(trace)}, {where}: {inline_code(violation.evidence)}"
     if len(found) > SHOWN:
         yield f"- … and {len(found) - SHOWN:,} more"
     yield ""
@@ -52,18 +54,22 @@ def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
 def render_rules(rules: Sequence[PromptRule], file: str, text: str) -> str:
     lines = ["| rule | tier | severity | place | sentence | |", "|---|---|---|---|---|---|"]
     for rule in rules:
-        place = code(wording.place(file, text, rule.start))
-        sentence, why = escape(wording.one_line(rule.description)), escape(rule.undecided or "")
-        lines.append(f"| {escape(rule.rule_id)} | {rule.tier} | {rule.severity} | {place} | {sentence} | {why} |")
+        place = inline_code(wording.place(file, text, rule.start))
+        sentence, why = escape_markdown(wording.one_line(rule.description)), escape_markdown(rule.undecided or "")
+        lines.append(
+            f"| {escape_markdown(rule.rule_id)} | {rule.tier} | {rule.severity} | {place} | {sentence} | {why} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def render_diff(diff: PromptDiff) -> str:
-    lines = [f"### {_MARKS[diff.exit_code]} Bylaw comply diff: {escape(wording.diff_headline(diff))}", ""]
+    lines = [f"### {_MARKS[diff.exit_code]} Bylaw comply diff: {escape_markdown(wording.diff_headline(diff))}", ""]
     for change in diff.changes:
         name = (change.after or change.before).rule_id  # type: ignore[union-attr]
-        lines.append(f"- **{change.kind}** {escape(name)}{f': {escape(change.why)}' if change.why else ''}")
+        lines.append(
+            f"- **{change.kind}** {escape_markdown(name)}{f': {escape_markdown(change.why)}' if change.why else ''}"
+        )
         for sign, rule, place in wording.diff_sides(diff, change):
             side = "before" if sign == "-" else "after"
-            lines.append(f"    - {side} {escape(wording.one_line(rule.description))} ({code(place)})")
-    return "\n".join([*lines, *(f"> {escape(note)}" for note in diff.notes)]) + "\n"
+            lines.append(f"    - {side} {escape_markdown(wording.one_line(rule.description))} ({inline_code(place)})")
+    return "\n".join([*lines, *(f"> {escape_markdown(note)}" for note in diff.notes)]) + "\n"

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, Violation
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, Violation
 from bylaw.comply.report import wording
 from bylaw.report.text import printable
 

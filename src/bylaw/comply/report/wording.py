@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.comply.model import BehavioralRule, ComplianceResult, ComplyReport, PromptDiff, RuleChange, State
-from bylaw.comply.prompt.model import PromptRule
+from bylaw.comply.model import BehavioralRule, ComplianceResult, ComplyReport, PromptDiff, PromptRule, RuleChange, State
 from bylaw.report.text import count
 
 GRAVEST = {"critical": 0, "high": 1, "medium": 2, "low": 3}

@@ -1,15 +1,15 @@
-"""What a clause does with an action: forbids, demands, reserves, allows it, or says that it is not needed.
+"""What a clause does with an action: forbid, require, restrict or permit it, or say that it is not needed.
 
-| force | by |
+| force | words |
 |---|---|
 | waive | no need to, do not have to, not required, optional, do not hesitate |
-| require, doubly denied | never forget to, do not fail to, must not skip |
+| require, by a double negative | never forget to, do not fail to, must not skip |
 | only | only, can only, may only, exclusively, solely |
 | forbid | never, must not, do not, may not, cannot, under no circumstances, forbidden, not allowed, avoid, … |
 | require | must, always, have to, required, should, ensure, … |
 | permit | may, can, feel free to |
 
-The first row that fits decides. A clause with none of these words still demands something where it is an imperative.
+The first row that matches decides. A clause without any of these words is a demand if it is an imperative.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.comply.prompt.model import RuleSeverity
+from bylaw.comply.model import RuleSeverity
+from bylaw.comply.prompt.vocabulary import any_case
 
 
 class Force(StrEnum):
@@ -40,21 +41,16 @@ class Marker(Struct, frozen=True):
 
 
 _NEG = r"(?:never|do not|don't|does not|must not|mustn't|should not|shouldn't|cannot|can't|may not|shall not)"
-_WAIVE = re.compile(
+_WAIVE = any_case(
     r"\bno need (?:to|for)\b|\b(?:do|does|did|need) not (?:need|have) to\b|\b(?:don't|doesn't) (?:need|have) to\b"
     r"|\b(?:do|does) not (?:need|require)\b|\b(?:don't|doesn't) (?:need|require)\b|\bneed not\b|\bneedn't\b"
     r"|\bnot (?:strictly )?(?:required|obliged|necessary|mandatory|obligatory|needed)\b"
     r"|\bunnecessary to\b|\b(?:is|are) optional\b|\b(?:do not|don't|never|not) hesitate\b|(?:\bnot|n't"
-    r"|\bnever) (?:only|just|merely)\b|\bnot a problem\b",
-    re.IGNORECASE,
+    r"|\bnever) (?:only|just|merely)\b|\bnot a problem\b"
 )
-_DOUBLY = re.compile(
-    rf"\b{_NEG} (?:ever )?(?:forget|fail|omit|neglect|skip|miss)(?:ting|ping)?(?: to)?\b", re.IGNORECASE
-)
-_ONLY = re.compile(
-    r"(?<!not )(?<!the )(?<!read-)(?<!read )\b(?:only|exclusively|solely)\b(?!-)(?! the first)", re.IGNORECASE
-)
-_FORBID = re.compile(
+_DOUBLE_NEGATIVE = any_case(rf"\b{_NEG} (?:ever )?(?:forget|fail|omit|neglect|skip|miss)(?:ting|ping)?(?: to)?\b")
+_ONLY = any_case(r"(?<!not )(?<!the )(?<!read-)(?<!read )\b(?:only|exclusively|solely)\b(?!-)(?! the first)")
+_FORBID = any_case(
     rf"\b(?:under no circumstances|in no case|at no (?:point|time)|on no account)\b|\b{_NEG}\b|\bmust never\b"
     rf"|\bought not\b"
     r"|\b(?:is|are|be|remains?) (?:strictly |absolutely |expressly |explicitly )?"
@@ -63,55 +59,46 @@ _FORBID = re.compile(
     r"|\bnot (?:be )?(?:allowed|permitted|authori[sz]ed|acceptable)\b|\bavoid\b|\brefrain from\b"
     r"|\b(?:be sure|make sure|careful) not to\b"
     r"|\bno \w+(?: \w+)? (?:may|can|should|must|shall) (?:ever )?be\b|\bmust be avoided\b"
-    r"|\bdoes not (?:allow|permit)\b",
-    re.IGNORECASE,
+    r"|\bdoes not (?:allow|permit)\b"
 )
-_REQUIRE = re.compile(
-    r"\b(?:must|shall|always|should|ought to|(?:have|has|need|needs) to|(?:is|are|be) (?:required|mandatory"
-    r"|expected|obliged)"
-    r"|(?:is|are) (?:limited|capped|restricted) (?=to|at)|required|requires?|mandatory|ensure|make sure"
-    r"|be sure to|needs? (?:[a-z']+ ){0,3}?(?:approval|confirmation|verification|authori[sz]ation|consent)"
-    r"|(?:is|are) (?:essential|important|critical|imperative|crucial)|try to|aim to|prefer|remember to)\b",
-    re.IGNORECASE,
+_REQUIRE = any_case(
+    r"\b(?:must|shall|always|should|ought to|(?:have|has|need|needs) to|(?:is|are|be) (?:required|mandatory|expected"
+    r"|obliged)|(?:is|are) (?:limited|capped|restricted) (?=to|at)|required|requires?|mandatory|ensure|make sure"
+    r"|be sure to|needs? (?:[a-z']+ ){0,3}?(?:approval|confirmation|verification|authori[sz]ation|consent)|(?:is"
+    r"|are) (?:essential|important|critical|imperative|crucial)|try to|aim to|prefer|remember to)\b"
 )
-_PERMIT = re.compile(
+_PERMIT = any_case(
     r"\b(?:feel free to|(?:is|are) free to|may|can|could|might|(?:is|are) (?:allowed|permitted)|(?:is"
-    r"|are) (?:able|welcome) to|optionally)\b",
-    re.IGNORECASE,
+    r"|are) (?:able|welcome) to|optionally)\b"
 )
-_DESCRIBES = re.compile(
+_DESCRIBES = any_case(
     r"\b(?:is|are) (?:not )?(?:required|mandatory) (?:by|in) the (?:api|schema)\b|\bthe (?:api|tool|system"
-    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b"
-    r"|^[^,;]*?\b(?:indicates?|means|denotes|represents?|refers? to)\b"
-    r"|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b",
-    re.IGNORECASE,
+    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b|^[^,;]*?\b(?:indicates?|means|denotes"
+    r"|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b"
 )
-_CRITICAL = re.compile(
-    r"under no circumstances|on no account|in no case|at no (?:point|time)|strictly (?:forbidden|prohibited)"
-    r"|\bcritical",
-    re.IGNORECASE,
+_CRITICAL = any_case(
+    r"under no circumstances|on no account|in no case|at no (?:point|time)|strictly (?:forbidden|prohibited)|\bcritical"
 )
-_STRONG = re.compile(
+_STRONG = any_case(
     r"never|do not|don't|must|mustn't|always|shall|forbidden|prohibited|cannot|can't|may not"
     r"|not (?:be )?(?:allowed|permitted)|required|requires"
-    r"|mandatory|have to|has to|needs? to|obliged|no \w+|only|essential|imperative|crucial|ensure|make sure|be sure",
-    re.IGNORECASE,
+    r"|mandatory|have to|has to|needs? to|obliged|no \w+|only|essential|imperative|crucial|ensure|make sure|be sure"
 )
-_WEAK = re.compile(r"try to|aim to|prefer", re.IGNORECASE)
-_SHOULD = re.compile(r"\bshould\b", re.IGNORECASE)
-_LIMITS = re.compile(r"\b(?:at most|no more than|up to|a maximum of|exactly|not more than)\b", re.IGNORECASE)
-"""`may call A at most twice` allows and limits; only the limit can be broken"""
+_WEAK = any_case(r"try to|aim to|prefer")
+_SHOULD = any_case(r"\bshould\b")
+_LIMITS = any_case(r"\b(?:at most|no more than|up to|a maximum of|exactly|not more than)\b")
+"""`may call A at most twice` permits and limits; only the limit can be broken"""
 _NEAR = 14
-"""characters between `must` and the `never` that belongs to it"""
+"""the most characters between `must` and a `never` that belongs to it"""
 
 
 def find_marker(text: str, start: int = 0, *, whole: str = "") -> Marker | None:
-    """The marker of a clause whose masked text this is; `whole` is the sentence, for words such as `critical`."""
+    """The marker in the masked text of a clause; `whole` is the sentence, for words such as `critical`."""
     if _DESCRIBES.search(text):
         return None
     if found := _WAIVE.search(text):
         return _marker(Force.WAIVE, found, start, whole)
-    if found := _DOUBLY.search(text):
+    if found := _DOUBLE_NEGATIVE.search(text):
         return _marker(Force.REQUIRE, found, start, whole)
     forbid, require = _FORBID.search(text), _REQUIRE.search(text)
     only = _ONLY.search(text)
@@ -141,13 +128,12 @@ def _severity(word: str, whole: str) -> RuleSeverity:
     return "low" if _WEAK.search(word) else "medium"
 
 
-# Imperatives
+# -- imperatives -------------------------------------------------------------------------------------------------------
 
-_LEAD = re.compile(
-    r"\W*(?:(?:and|but|then|also|please|first|next|finally|instead|otherwise|so|immediately|kindly)\b[,\s]*)*",
-    re.IGNORECASE,
+_LEAD = any_case(
+    r"\W*(?:(?:and|but|then|also|please|first|next|finally|instead|otherwise|so|immediately|kindly)\b[,\s]*)*"
 )
-_VERB_WORDS = """
+_VERBS = """
     abort add address allow answer apologi[sz]e apply approve ask assist authenticate authori[sz]e avoid base begin
     book call cancel check choose cite close collect communicate complete compute confirm consult contact continue
     convert create decline delete deny deploy describe disclose display do double-check drop edit emit end ensure
@@ -159,15 +145,14 @@ _VERB_WORDS = """
     set share show sign start state stay stick stop store submit suggest summari[sz]e take tell terminate thank
     transfer translate treat try update use validate verify wait warn write be
 """
-_VERBS = _VERB_WORDS.split()
-_IMPERATIVE = re.compile(
-    rf"(?:{'|'.join(_VERBS)})\b(?!\s+(?:is|are|was|were|has|have|can|will|may|tool|tools|policy|contains|returns)\b)",
-    re.IGNORECASE,
+_IMPERATIVE = any_case(
+    rf"(?:{'|'.join(_VERBS.split())})\b"
+    r"(?!\s+(?:is|are|was|were|has|have|can|will|may|tool|tools|policy|contains|returns)\b)"
 )
 
 
 def imperative_at(text: str) -> tuple[int, int] | None:
-    """Where the verb of a bare imperative stands in a clause's text; None where the clause is none."""
+    """The position of the verb in a bare imperative; None if the clause is not an imperative."""
     begin = _LEAD.match(text)
     at = begin.end() if begin else 0
     found = _IMPERATIVE.match(text, at)

@@ -1,0 +1,292 @@
+"""Rules of a prompt + one trace → the state of each rule, by one fold over the engine."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Violation
+from bylaw.engine.compile import Program, compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.model.events import Event, ToolCall, ToolResult
+from bylaw.model.trace import Trace
+from bylaw.model.verdict import EventRef, Outcome, Verdict
+
+MOST_FINDINGS = 1_000
+"""of one rule that are listed; the others are only counted"""
+NO_TURN = "the trace holds no turn of the agent, so nothing could be checked"
+
+
+class _Evaluated(Struct):
+    """What the engine says of one trace."""
+
+    outcomes: Mapping[str, Outcome]
+    verdicts: dict[str, list[Verdict]]
+    turns: int
+
+
+class CompiledPrompt:
+    """The rules of one prompt, compiled once, for any number of traces."""
+
+    def __init__(self, prompt: PromptRules) -> None:
+        self.prompt = prompt
+        self._program: Program = compile_rules(prompt.engine)
+        self._engine_ids: dict[str, list[str]] = {}
+        for engine_id, rule_id in prompt.owners.items():
+            self._engine_ids.setdefault(rule_id, []).append(engine_id)
+
+    def check(self, trace: Trace) -> ComplianceResult:
+        evaluated = self._evaluate(trace)
+        rules = [self._decide(rule, evaluated) for rule in self.prompt.rules]
+        violations: list[Violation] = []
+        if any(rule.state is State.VIOLATED for rule in rules):
+            positions = _Positions(trace)
+            for rule in self.prompt.rules:
+                found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
+                violations += [_violation(rule, verdict, positions) for verdict in found]
+        violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
+        return ComplianceResult(
+            detected=any(rule.state is State.VIOLATED for rule in rules),
+            confidence=max((violation.confidence for violation in violations), default=0.0),
+            violations=violations,
+            extracted_rules=rules,
+            coverage=coverage_of(rules),
+            degraded=self._degraded(trace, evaluated),
+            trace=trace.name,
+            turns=evaluated.turns,
+        )
+
+    def _evaluate(self, trace: Trace) -> _Evaluated:
+        evaluation = Evaluation(self._program)
+        verdicts: dict[str, list[Verdict]] = {}
+
+        def add(found: Iterable[Verdict]) -> None:
+            for verdict in found:
+                if verdict.outcome is not Outcome.VACUOUS:
+                    verdicts.setdefault(verdict.rule.id, []).append(verdict)
+
+        for event in trace.events:
+            add(evaluation.step(read_result(event)))
+        add(evaluation.end(complete=trace.complete))
+        return _Evaluated(evaluation.outcomes(), verdicts, evaluation.turns)
+
+    def _decide(self, rule: PromptRule, evaluated: _Evaluated) -> BehavioralRule:
+        outcomes = [evaluated.outcomes[engine_id] for engine_id in self._engine_ids.get(rule.rule_id, ())]
+        state = _state_of(outcomes) if evaluated.turns else State.UNDECIDED
+        unusable = self.prompt.unusable.get(rule.rule_id)
+        if state is not State.VIOLATED and (unusable or (state is State.SATISFIED and rule.undecided)):
+            state = State.UNDECIDED  # a part of the rule was not checked
+        is_open = state is State.UNDECIDED
+        return BehavioralRule(
+            rule_id=rule.rule_id,
+            description=rule.description,
+            trigger=rule.trigger,
+            required_action=rule.required_action,
+            forbidden_action=rule.forbidden_action,
+            severity=rule.severity,
+            start=rule.start,
+            end=rule.end,
+            tier=rule.tier,
+            confidence=rule.confidence,
+            state=state,
+            reason=self._why_undecided(rule, unusable, evaluated) if is_open else None,
+            decided_by=None if is_open else "engine",
+        )
+
+    def _why_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _Evaluated) -> str:
+        if not rule.items:
+            return rule.undecided or "nothing in the trace is known to decide it"
+        if not evaluated.turns:
+            return NO_TURN
+        if unusable:
+            return unusable
+        verdicts = self._verdicts(rule, evaluated, Outcome.INCONCLUSIVE, Outcome.ERROR)
+        messages = (verdict.message for verdict in verdicts if verdict.message)
+        return next(messages, None) or rule.undecided or "the trace does not tell"
+
+    def _verdicts(self, rule: PromptRule, evaluated: _Evaluated, *outcomes: Outcome) -> list[Verdict]:
+        ids = self._engine_ids.get(rule.rule_id, ())
+        return [one for id in ids for one in evaluated.verdicts.get(id, ()) if one.outcome in outcomes]
+
+    def _degraded(self, trace: Trace, evaluated: _Evaluated) -> list[str]:
+        notes = list(self.prompt.notes)
+        if not self.prompt.rules and "the prompt is empty" not in notes:
+            notes.append("no rule could be read from the prompt")
+        if not evaluated.turns:
+            notes.append(NO_TURN)
+        if not trace.complete:
+            notes.append("the recording stopped early")
+        if trace.skipped:
+            notes.append(f"{trace.skipped:,} records of the trace could not be read")
+        notes += [f"`{rule}`: {reason}" for rule, reason in self.prompt.unusable.items()]
+        for rule in self.prompt.rules:
+            more = len(self._verdicts(rule, evaluated, Outcome.VIOLATED)) - MOST_FINDINGS
+            notes += [f"`{rule.rule_id}`: {more:,} more violations are not listed"] if more > 0 else []
+        return notes
+
+
+def _state_of(outcomes: Sequence[Outcome]) -> State:
+    """Of several engine rules: violated, then undecided, then satisfied, then not triggered."""
+    if Outcome.VIOLATED in outcomes:
+        return State.VIOLATED
+    if not outcomes or Outcome.INCONCLUSIVE in outcomes or Outcome.ERROR in outcomes:
+        return State.UNDECIDED
+    return State.SATISFIED if Outcome.OK in outcomes else State.NOT_TRIGGERED
+
+
+def coverage_of(rules: Sequence[BehavioralRule]) -> float:
+    return sum(rule.decided for rule in rules) / len(rules) if rules else 0.0
+
+
+# -- violations --------------------------------------------------------------------------------------------------------
+
+_Key: TypeAlias = tuple[str, int | None, str | None, str | None]
+_LONG_QUOTE = re.compile(r"`[^`]{120,}`")
+_UNCONFIRMED = "the call was made, and the user's last message before it does not confirm it"
+_MOST_QUOTED = 5
+"""events that the evidence quotes, the deciding one among them"""
+_BY_LINE = frozenset(("events", "openai", "anthropic"))
+_ELEMENT = re.compile(r"\[(\d+)\](?:[^\[\]]*)$")
+
+
+def index_of(event: Event, position: int, format: str | None) -> int:
+    """Which element of the list that was passed in an event comes from.
+
+    A list of events or messages is indexed by its elements, a file with one record a line by its lines, and anything
+    else by the trace's own events, as `load_trace` returns them.
+    """
+    source = event.source
+    if source is None or format not in (*_BY_LINE, "tau"):
+        return position
+    if source.item is not None:
+        found = _ELEMENT.search(source.item)
+        return int(found[1]) if found else position
+    return source.line - 1 if source.line is not None and format in _BY_LINE else position
+
+
+class _Positions:
+    """The index of each event that a verdict refers to."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._indexes: dict[_Key, int] = {}
+        for position, event in enumerate(trace.events):
+            call_id = event.call_id if isinstance(event, ToolCall | ToolResult) else None
+            source = None if event.source is None else str(event.source)
+            key = (event.kind, event.turn, call_id, source)
+            self._indexes.setdefault(key, index_of(event, position, trace.format))
+
+    def of(self, event: EventRef) -> int | None:
+        return self._indexes.get((event.event, event.turn, event.call_id, event.source))
+
+
+def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions) -> Violation:
+    found = [(index, event) for event in verdict.evidence if (index := positions.of(event)) is not None]
+    indexes = tuple(dict.fromkeys(index for index, _ in found))
+    quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
+    aspect = next((one.aspect for one in rule.items if one.item["id"] == verdict.rule.id), None)
+    if aspect == "dialogue" and rule.required_action == "confirm_with_user":
+        message = _UNCONFIRMED
+    else:  # the formula of a dialogue rule quotes long patterns, which nobody reads
+        message = _one_line(_LONG_QUOTE.sub("what the rule demands", verdict.message), 600)
+    return Violation(
+        rule_id=rule.rule_id,
+        evidence="; ".join(quotes) or "the trace as a whole",
+        explanation=f"the prompt says `{_one_line(rule.description)}`: {message}",
+        confidence=rule.confidence,
+        event_index=indexes[-1] if indexes else None,  # the engine puts the deciding event last
+        event_indexes=indexes,
+        tier=rule.tier,
+        aspect=aspect,
+        session=verdict.session,
+        turn=verdict.turn,
+    )
+
+
+def _one_line(text: str, width: int = 300) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+# -- tool results in Python's notation ---------------------------------------------------------------------------------
+
+LONGEST = 1 << 18
+"""characters; longer texts stay as they are"""
+DEEPEST = 40
+"""nested brackets"""
+_NAMES = {"True": True, "False": False, "None": None}
+
+
+def read_result(event: Event) -> Event:
+    """The event itself, or the value of a result in Python's notation.
+
+    Many harnesses record `str(result)`: `True`, `None`, `{'status': 'pending'}`, `(True, {…})`. JSON stays as it is,
+    since the engine reads it itself; so does any text that is not one whole Python literal. In a pair, a first half of
+    `True` or `False` is a success flag: `(True, v)` is read as `v`, `(False, v)` as `v` of a call that failed.
+    """
+    if type(event) is not ToolResult or type(event.content) is not str:
+        return event
+    found = read_literal(event.content)
+    if found is None:
+        return event
+    value, failed = found
+    return replace(event, content=value, is_error=True if failed and event.is_error is None else event.is_error)
+
+
+def read_literal(text: str) -> tuple[Any, bool] | None:
+    """The value, and whether a flag says that the call failed; None if the text is not a Python literal."""
+    text = text.strip()
+    if text in _NAMES:
+        return _NAMES[text], False
+    if len(text) > LONGEST or text[:1] not in ("(", "[", "{") or text[-1] not in ")]}":
+        return None
+    if _depth(text) > DEEPEST or _is_json(text):
+        return None
+    try:
+        match ast.literal_eval(text):
+            case (bool(succeeded), value) as pair if isinstance(pair, tuple):
+                return _plain(value), not succeeded
+            case value:
+                return _plain(value), False
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested. Those inside quotes count too: a text that is too deep is only left unread."""
+    depth = deepest = 0
+    for character in text:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth -= 1
+    return deepest
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON holds it. Raises ValueError if JSON has no form for it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        if not all(key is None or isinstance(key, bool | int | float | str) for key in value):
+            raise ValueError("a key that is not a scalar")
+        return {key if isinstance(key, str) else json.dumps(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, set):
+        return sorted((_plain(one) for one in value), key=str)
+    raise ValueError(f"a value of the type {type(value).__name__}")

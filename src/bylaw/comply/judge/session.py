@@ -1,0 +1,250 @@
+"""Asks the judge about the undecided rules of one result, and adds its verdicts to the result."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from bylaw.comply.decide import coverage_of
+from bylaw.comply.judge.exchange import (
+    LONGEST_PROMPT,
+    LONGEST_TRACE,
+    Answer,
+    instructions,
+    question,
+    read_answer,
+    transcript_of,
+)
+from bylaw.comply.judge.providers import BadReply, Judge
+from bylaw.comply.model import BehavioralRule, ComplianceResult, State, Tier, Violation
+from bylaw.errors import JudgeUnreachable
+from bylaw.model.canonical import canonical_json
+from bylaw.model.events import Usage
+from bylaw.model.trace import Trace
+from bylaw.text.prices import price_of
+
+CONFIDENCE = 0.5
+"""of a violation that only the judge found"""
+_MOST_ANSWERS = 1_000
+_LONGEST_ANSWER = 1 << 20
+_NO_ID = re.compile(r"[^a-z0-9]+")
+
+
+class AnswerCache:
+    """Answers of judges, in memory and, if there is one, in a folder.
+
+    The text of the judge is cached, not its verdicts: it is checked again each time it is used.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._answers: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> str | None:
+        with self._lock:
+            if key in self._answers:
+                self._answers.move_to_end(key)
+                return self._answers[key]
+        if self._folder is None:
+            return None
+        with contextlib.suppress(OSError, ValueError), (self._folder / f"{key}.json").open("rb") as file:
+            return file.read(_LONGEST_ANSWER).decode("utf-8")
+        return None
+
+    def put(self, key: str, text: str) -> None:
+        with self._lock:
+            self._answers[key] = text
+            while len(self._answers) > _MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        if self._folder is None or len(text) >= _LONGEST_ANSWER:
+            return
+        with contextlib.suppress(OSError):  # a folder that cannot be written costs money, not correctness
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, draft = tempfile.mkstemp(dir=self._folder, prefix=f".{key}.")
+            with os.fdopen(handle, "wb") as file:
+                file.write(text.encode("utf-8", "replace"))
+            Path(draft).replace(self._folder / f"{key}.json")  # so that the file is never seen half written
+
+
+class JudgeSession:
+    """The questions about one trace. `deadline` is on the clock of `time.monotonic`."""
+
+    def __init__(
+        self, judge: Judge, cache: AnswerCache, prompt: str, trace: Trace, *, batch: bool, deadline: float
+    ) -> None:
+        self._judge = judge
+        self._cache = cache
+        self._prompt = prompt
+        self._sessions = len(trace.sessions)
+        self._transcript = transcript_of(trace)
+        self._batch = batch
+        self._deadline = deadline
+        self._tokens = 0
+        self._dollars = 0.0
+        self._notes: dict[str, None] = {}
+
+    def review(self, result: ComplianceResult) -> ComplianceResult:
+        """Raises TimeoutError and JudgeUnreachable, with the result so far; a bad answer only degrades the result."""
+        if not self._prompt.strip() or not result.turns:
+            return result
+        why_not = None
+        if self._sessions > 1:
+            why_not = "the trace holds several sessions, whose events it could not tell apart"
+        elif self._transcript.too_long:
+            why_not = f"the trace is longer than {LONGEST_TRACE:,} characters"
+        if why_not is not None:
+            return replace(result, degraded=[*result.degraded, f"the judge was not asked: {why_not}"])
+        undecided = result.in_state(State.UNDECIDED)
+        questions = [[rule] for rule in undecided]
+        if not result.extracted_rules or (self._batch and undecided):
+            questions = [undecided]
+        for number, rules in enumerate(questions):
+            try:
+                answer = self._ask(rules, propose=number == 0)
+            except (JudgeUnreachable, TimeoutError) as problem:
+                problem.result = self._with_cost(result)  # type: ignore[union-attr]
+                raise
+            result = self._with_answer(result, answer)
+        return self._with_cost(result)
+
+    # -- one question --------------------------------------------------------------------------------------------------
+
+    def _ask(self, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
+        system = instructions(propose=propose)
+        named = [[rule.rule_id, rule.description] for rule in rules]
+        whole = [self._judge.name, system, self._prompt, named, self._transcript.digest]
+        key = hashlib.sha256(canonical_json(whole)).hexdigest()
+        cached = self._cache.get(key)
+        if cached is not None:
+            return self._read(cached, rules, propose=propose)
+        try:
+            asked = question(self._prompt, rules, self._transcript)
+            reply = self._judge.ask(system, asked, seconds=self._deadline - time.monotonic())
+        except BadReply as problem:
+            self._add_cost(problem.usage)
+            return Answer(refused=[str(problem)])
+        self._add_cost(reply.usage)
+        answer = self._read(reply.text, rules, propose=propose)
+        if not answer.refused:
+            self._cache.put(key, reply.text)
+        return answer
+
+    def _read(self, text: str, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
+        asked = [rule.rule_id for rule in rules]
+        answer = read_answer(text, asked, self._transcript.indexes, proposals=propose)
+        missing = [f"`{rule}`" for rule in asked if rule not in answer.verdicts]
+        if missing and not answer.refused:
+            answer.refused.append(f"the judge says nothing of {', '.join(missing)}")
+        return answer
+
+    # -- cost ----------------------------------------------------------------------------------------------------------
+
+    def _add_cost(self, usage: Usage | None) -> None:
+        if usage is None or usage.total is None:
+            self._notes["the judge did not say how many tokens it used"] = None
+            return
+        self._tokens += usage.total
+        price = price_of(self._judge.model)
+        if price is None:
+            self._notes[f"no price is known for `{self._judge.model}`, so its cost is not counted"] = None
+        else:
+            self._dollars += price.cost(usage)
+
+    def _with_cost(self, result: ComplianceResult) -> ComplianceResult:
+        notes = list(self._notes)
+        if len(self._prompt) > LONGEST_PROMPT:
+            notes.append(f"the judge was shown the first {LONGEST_PROMPT:,} characters of the prompt")
+        degraded = list(dict.fromkeys((*result.degraded, *notes)))
+        return replace(result, tokens_used=self._tokens, cost_usd=self._dollars, degraded=degraded)
+
+    # -- verdicts ------------------------------------------------------------------------------------------------------
+
+    def _with_answer(self, result: ComplianceResult, answer: Answer) -> ComplianceResult:
+        rules = [self._decided(rule, answer) for rule in result.extracted_rules]
+        rules += self._proposed(rules, answer)
+        before = {rule.rule_id for rule in result.in_state(State.VIOLATED)}
+        new = [rule for rule in rules if rule.state is State.VIOLATED and rule.rule_id not in before]
+        violations = [*result.violations, *(self._violation(rule, answer) for rule in new)]
+        return replace(
+            result,
+            detected=any(rule.state is State.VIOLATED for rule in rules),
+            confidence=max((violation.confidence for violation in violations), default=0.0),
+            violations=violations,
+            extracted_rules=rules,
+            coverage=coverage_of(rules),
+            degraded=[*result.degraded, *answer.refused],
+        )
+
+    def _decided(self, rule: BehavioralRule, answer: Answer) -> BehavioralRule:
+        judged = answer.verdicts.get(rule.rule_id)
+        if judged is None:
+            return rule
+        if judged.state is State.UNDECIDED:
+            return replace(rule, reason=f"{rule.reason}; the judge cannot tell either: {judged.explanation}")
+        return replace(
+            rule,
+            state=judged.state,
+            reason=judged.explanation,
+            tier=Tier.JUDGED,
+            confidence=CONFIDENCE,
+            decided_by="judge",
+        )
+
+    def _proposed(self, known: Sequence[BehavioralRule], answer: Answer) -> list[BehavioralRule]:
+        """Rules that the grammar missed, if the prompt states them word for word."""
+        rules: list[BehavioralRule] = []
+        for judged in answer.proposed:
+            start = self._prompt.find(judged.quote)
+            if start < 0:
+                answer.refused.append("the judge proposes a rule that does not stand in the prompt")
+                continue
+            end = start + len(judged.quote)
+            if any(rule.start < end and start < rule.end for rule in (*known, *rules)):
+                continue
+            rule_id = _free_id(judged.quote, {rule.rule_id for rule in (*known, *rules)})
+            answer.verdicts[rule_id] = judged
+            rules.append(
+                BehavioralRule(
+                    rule_id=rule_id,
+                    description=judged.quote,
+                    start=start,
+                    end=end,
+                    tier=Tier.JUDGED,
+                    confidence=CONFIDENCE,
+                    state=judged.state,
+                    reason=judged.explanation,
+                    decided_by=None if judged.state is State.UNDECIDED else "judge",
+                )
+            )
+        return rules
+
+    def _violation(self, rule: BehavioralRule, answer: Answer) -> Violation:
+        judged = answer.verdicts[rule.rule_id]
+        return Violation(
+            rule_id=rule.rule_id,
+            evidence=self._transcript.quote(judged.event_indexes),
+            explanation=judged.explanation,
+            confidence=CONFIDENCE,
+            event_index=judged.event_indexes[-1],
+            event_indexes=judged.event_indexes,
+            tier=Tier.JUDGED,
+        )
+
+
+def _free_id(quote: str, taken: set[str]) -> str:
+    slug = "judged-" + (_NO_ID.sub("-", quote.lower()).strip("-")[:40].strip("-") or "rule")
+    number = 1
+    while (free := slug if number == 1 else f"{slug}-{number}") in taken:
+        number += 1
+    return free

@@ -1,0 +1,237 @@
+"""What a sentence says of an argument of a call, or of a field of a result: bounds, choices, lengths, states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.clauses import Literal, Sentence
+from bylaw.comply.prompt.readings import ArgTest, Draft, Field, holds, never, no_longer_than
+from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
+
+_COMPARISONS = tuple(
+    (any_case(rf"(?<!not )(?<!n't )\b(?:{words})\s+(?P<number>{NUMBER})(?P<unit>(?:\s+[a-z_]+)?)"), op)
+    for words, op in (
+        (
+            r"(?:not|never) (?:exceed|be (?:more|greater|higher|larger) than|go (?:over|above))|at most"
+            r"|no more than|not more than|up to|(?:a )?maximum of|max(?:imum)?(?: is)?|no (?:greater|higher"
+            r"|larger) than|capped at|limited to",
+            "<=",
+        ),
+        (
+            r"(?:not|never) be (?:less|lower|smaller|fewer) than|at least|no less than|not less than"
+            r"|(?:a )?minimum of",
+            ">=",
+        ),
+        (
+            r"over|above|more than|greater than|exceed(?:s|ing)?|larger than|higher than|in excess of|beyond"
+            r"|bigger than",
+            ">",
+        ),
+        (r"under|below|less than|fewer than|lower than|smaller than", "<"),
+    )
+)
+_UNIT_OF_SOMETHING_ELSE = any_case(
+    r"\s+(?:times?|calls?|turns?|tools?|hours?|days?|minutes?|weeks?|words?|sentences?|characters?)\b"
+)
+_BETWEEN = any_case(rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})")
+_OR_MORE = any_case(rf"(?P<number>{NUMBER})(?:\s+[a-z]+)?\s+or\s+(?P<way>more|above|higher|less|fewer|below|lower)\b")
+_MONEY = any_case(r"\$|\b(?:dollars?|usd|euros?|eur|pounds?)\b|€|£")
+_MONEY_PARAMS = root_set("amount price total cost value sum fee budget refund payment")
+_DENIES = any_case(r"\b(?:not|isn't|aren't|other than|anything but|different from)\b")
+_CHOICE = any_case(
+    r"\b(?:one of|either|must be|should be|has to be|can only be|may only be|limited to|restricted to|be|is|are|equals?"
+    r"|set to|=)\b(?: set to| one of| either| only| exactly| equal to| limited to)*[:\s]*(?P<list>[^.;]*)$"
+)
+_LIST_SEPARATOR = re.compile(r"\s*(?:,\s*(?:or|and)\s+|,|\bor\b|\band\b|/)\s*")
+_FIELD = any_case(
+    r"(?P<field>[A-Za-z][\w ]*?)\s*(?:\bis\b|\bare\b|\bequals\b|=|\bof\b|\bwas\b|\bshows\b|\breads\b)?\s*(?:still "
+    r"|already |currently )?(?P<not>not |no longer )?(?:one of |either |set to |equal to |marked |marked as |in )?\s*$"
+)
+_FIELD_FILLERS = word_set("the its their a an is are")
+_NO_FIELDS = word_set("user customer they it he she says said say message agent you call called the a")
+_ID_ENDINGS = ("id", "number", "code", "name", "email", "key")
+
+
+class Param(Struct, frozen=True):
+    """A parameter that a text speaks of, and the tools that take it."""
+
+    name: str
+    tools: tuple[str, ...]
+    is_named: bool = False
+    """its full name stands in the sentence, not only words like it"""
+
+
+class Constraint(Struct, frozen=True):
+    """What a parameter must pass."""
+
+    param: Param
+    tests: tuple[ArgTest, ...] = ()
+    length: int | None = None
+    """the greatest length of a list, in place of tests"""
+
+    def required(self, tools: tuple[str, ...]) -> Draft:
+        if self.length is not None:
+            return no_longer_than(tools, self.param.name, self.length)
+        return holds(tools, self.tests)
+
+    def forbidden(self, tools: tuple[str, ...]) -> Draft:
+        """`must not exceed 10` was read as `<= 10`, which has to hold; `more than 10` as `> 10`, which must not."""
+        if self.length is not None or self.tests[0][1] in ("<=", ">="):
+            return self.required(tools)
+        return never(tools, self.tests)
+
+
+def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbidden: bool = False) -> Constraint | None:
+    """`refunds over $500`: a number that a parameter of these tools (of any, if none is named) is compared with."""
+    found = _comparison(text)
+    param = _number_param(found[2], text, tools, sentence) if found else None
+    if found is None or param is None:
+        return None
+    operator, value = found[0], _plain(found[1])
+    if not _is_list(param, sentence):
+        return Constraint(param, ((param.name, operator, value),))
+    length = None
+    if isinstance(value, int) and (operator == "<=" or (operator == ">" and is_forbidden)):
+        length = value
+    elif isinstance(value, int) and operator == "<" and not is_forbidden:
+        length = value - 1
+    return None if length is None else Constraint(param, length=length)
+
+
+def _comparison(text: str) -> tuple[str, float, str] | None:
+    """Operator, number, and its unit."""
+    for pattern, operator in _COMPARISONS:
+        found = pattern.search(text)
+        if found and (number := number_of(found["number"])) is not None:
+            return None if _UNIT_OF_SOMETHING_ELSE.match(found["unit"]) else (operator, number, found["unit"])
+    found = _OR_MORE.search(text)
+    if found and (number := number_of(found["number"])) is not None:
+        return (">=" if found["way"].lower() in ("more", "above", "higher") else "<="), number, found[0]
+    return None
+
+
+def find_range(text: str, tools: Sequence[str], sentence: Sentence) -> Constraint | None:
+    """`the discount must be between 5 and 20`."""
+    found = _BETWEEN.search(text)
+    param = _number_param("", text, tools, sentence) if found else None
+    if found is None or param is None:
+        return None
+    low, high = _plain(number_of(found["low"])), _plain(number_of(found["high"]))
+    return Constraint(param, ((param.name, ">=", low), (param.name, "<=", high)))
+
+
+def _plain(number: float | None) -> Any:
+    return int(number) if number is not None and number == int(number) else number
+
+
+def _number_param(unit: str, text: str, tools: Sequence[str], sentence: Sentence) -> Param | None:
+    """The parameter that the text names; else the only one for money, or the only number of the tools named."""
+    if named := find_param(text, tools, sentence):
+        return named
+    params = _params(tools, sentence)
+    if _MONEY.search(text):
+        money = [p for p in params if not _MONEY_PARAMS.isdisjoint(roots(p)) and not p.endswith("id")]
+        if len(money) == 1:
+            return Param(money[0], params[money[0]])
+    if not tools or unit.strip():
+        return None
+    types = sentence.tools.schema_types
+    numeric = [param for param, takers in params.items() if types(param, takers) & {"number", "integer"}]
+    return Param(numeric[0], params[numeric[0]]) if len(numeric) == 1 else None
+
+
+def find_param(text: str, tools: Sequence[str], sentence: Sentence) -> Param | None:
+    """The parameter whose words all stand in the text, of the tools named or of any; the longest name wins."""
+    said = set(roots(text))
+    fits = [
+        (len(words), param, takers)
+        for param, takers in _params(tools, sentence).items()
+        if (words := roots(param)) and set(words) <= said
+    ]
+    if not fits:
+        return None
+    _, param, takers = max(fits, key=lambda fit: fit[0])
+    is_written = re.search(rf"(?<!\w){re.escape(param)}(?!\w)", text) is not None
+    return Param(param, takers, is_written and (bool(tools) or "_" in param or sentence.quotes(param)))
+
+
+def _params(tools: Sequence[str], sentence: Sentence) -> dict[str, tuple[str, ...]]:
+    every = sentence.tools.params
+    if not tools or "*" in tools:
+        return every
+    return {param: own for param, takers in every.items() if (own := tuple(tool for tool in takers if tool in tools))}
+
+
+def _is_list(param: Param, sentence: Sentence) -> bool:
+    types = sentence.tools.schema_types(param.name, param.tools)
+    return "array" in types or (types <= {None} and param.name.endswith("s") and not param.name.endswith(("ss", "us")))
+
+
+def find_choice(text: str, literals: Sequence[Literal], tools: Sequence[str], sentence: Sentence) -> Constraint | None:
+    """`the reason must be one of "a", "b" or "c"`: the values in quotes or backticks, or single words."""
+    text = text.rstrip(" .,;")
+    found = _CHOICE.search(text)
+    param = find_param(text[: found.start()], tools, sentence) if found else None
+    if found is None or param is None:
+        return None
+    values = [one.text for one in literals if one.text != param.name and one.text not in sentence.tools.specs]
+    if not values and re.search(r"\bone of\b|\beither\b", found[0], re.IGNORECASE):
+        items = [item.strip(" .,(){}[]") for item in _LIST_SEPARATOR.split(found["list"])]
+        items = [item for item in items if item]
+        # Longer items are more often prose than values.
+        values = items if len(items) > 1 and all(re.fullmatch(r"[\w-]+", item) for item in items) else []
+    if not values:
+        return None
+    operator = "not in" if _DENIES.search(text[: found.end()]) else "in"
+    types = sentence.tools.schema_types(param.name, param.tools)
+    return Constraint(param, ((param.name, operator, [_typed(value, types) for value in values]),))
+
+
+def _typed(value: str, types: set[object]) -> Any:
+    if types & {"number", "integer"} and re.fullmatch(r"-?\d+", value):
+        return int(value)
+    if "boolean" in types and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return value
+
+
+def find_state(text: str, start: int, literals: Sequence[Literal], tool: str, sentence: Sentence) -> Field | None:
+    """`the status is "shipped"`: a field that a result showed for the same thing as the call is about."""
+    values = [literal for literal in literals if not literal.is_code or literal.text not in sentence.tools.specs]
+    if not values:
+        return None
+    lead = text[: values[0].start - start]
+    found = None if "n't" in lead else _FIELD.search(lead)
+    if found is None:
+        return None
+    words = [word for word in found["field"].lower().split() if word not in _FIELD_FILLERS]
+    joined = _id_params(tool, sentence)
+    if not words or words[-1] in _NO_FIELDS or not joined:
+        return None
+    return Field(words[-1], tuple(value.text for value in values), joined, bool(found["not"]))
+
+
+def _id_params(tool: str, sentence: Sentence) -> tuple[str, ...]:
+    """The parameter that says which thing a call is about; of several, the one that the sentence names."""
+    ids = [param for param in sentence.tools.spec(tool).params if roots(param)[-1:] and _is_id(param)]
+    if len(ids) > 1:
+        said = set(roots(sentence.text))
+        ids = [param for param in ids if set(roots(param)[:-1]) & said] or ids
+    return (ids[0],) if len(ids) == 1 else ()
+
+
+def _is_id(param: str) -> bool:
+    return param.rpartition("_")[2] in _ID_ENDINGS
+
+
+def shared_ids(first: Sequence[str], second: Sequence[str], sentence: Sentence) -> tuple[str, ...]:
+    """The ids that both take; none if `first` is a choice or a schema is not known."""
+    specs = sentence.tools.specs
+    if len(first) != 1 or not all(name in specs for name in (*first, *second)):
+        return ()
+    shared = set(specs[first[0]].params).intersection(*(specs[name].params for name in second))
+    return tuple(sorted(param for param in shared if _is_id(param)))

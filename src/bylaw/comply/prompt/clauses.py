@@ -1,0 +1,209 @@
+"""A statement → a sentence without markup → its clauses.
+
+A sentence is as long as the statement's own text, so a position in it is a position in the prompt. Quoted text is not a
+demand: in `Sentence.masked` it is replaced by underscores, and it is available as a `Literal`.
+
+A clause is a main part with the parts that depend on it: if, unless, before, until, after. `Before X, always do Y and
+never Z if W.` has two clauses: (do Y; before X) and (never Z; before X; if W). A part in front of the sentence belongs
+to all its clauses, a part behind a clause only to that clause.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.markers import find_marker, imperative_at
+from bylaw.comply.prompt.vocabulary import Tools, any_case
+
+MAX_SENTENCE = 1_000
+"""characters; some patterns take time quadratic in the length of a sentence"""
+
+_MARKS = re.compile(r"\*+|`+")
+_CODE = re.compile(r"`([^`\n]{1,200})`")
+_QUOTED = re.compile(
+    r"\"([^\"]{1,400})\"|“([^”]{1,400})”|(?<!\w)'([^']{1,400})'(?!\w)|\u2018([^\u2019]{1,400})\u2019(?!\w)"
+)
+_LABEL = any_case(
+    r"\s*(?!(?:never|always|do not|don't|only|must|before|after|if|when|unless|for)\b)"
+    r"([A-Za-z][\w /&'-]{0,40}?):\s+(?=\S)"
+)
+_EXAMPLE = any_case(
+    r"\W*(?:for example|for instance|e\.g\.?|example|examples|as an example|sample)\b(?!\s+(?:of|tool|must))"
+)
+_QUESTION = re.compile(r"\?[\"'”’)\]*_\s]*$")
+_SUBORDINATE = any_case(
+    r"\b(?:"
+    r"(?P<before>(?:immediately |right |just )?before|prior to|ahead of)"
+    r"|(?P<until>until(?: after)?|till|not before)"
+    r"|(?P<unless>unless|except(?: for| if| when| that| where)?|other than|apart from|with the exception of)"
+    r"|(?P<without>without(?: first| having| prior| explicit| the)*)"
+    r"|(?P<iff>if and only if|only if|only when|only after|only once(?= [a-z_]+ (?:has|have|is|are|was"
+    r"|returns|succeed))|but only (?:if|when|after)|provided(?: that)?|as long as)"
+    r"|(?P<after>(?:immediately |right |directly |only )?after|as soon as|following(?! (?:conditions|steps"
+    r"|tools|rules|order|values|list|are|is))"
+    r"|(?<!only )(?<!just )(?<!than )(?<!at )(?<!exactly )once(?! (?:per|in|each|every|only|for|and"
+    r"|or)\b)(?! an? (?:day|week|month|year|turn|session|conversation)\b)(?=\s+\w))"
+    r"|(?P<if>(?<!even )if|whenever|when|in case|in the event)"
+    r")\b"
+)
+_MAIN_BEGINS = any_case(
+    r",\s*(?=(?:then |so )?(?:you|the (?:agent|assistant|model|bot|tool|system|user|customer)|the \w+ (?:tool"
+    r"|function)|it|they|we|always|never|do not|don't|must|please"
+    r"|make sure|ensure|first|only|refunds?|under no circumstances|no \w+)\b)"
+)
+_COORDINATE = any_case(
+    r"\s{0,20};\s{0,20}(?:and |but |however,? )?|\s{1,20}[–—-]\s{1,20}(?=(?:never|always|do not|don't|must|only)\b)"
+    r"|,?\s{1,20}(?:and|but|or|so|then)\s{1,20}(?:then\s{1,20})?(?=(?:you |the (?:agent|assistant|user|model) "
+    r"|it )?(?:must|should|shall|may not|cannot|never|always|do not|don't|need to|have to)\b)|,\s{0,20}(?:and"
+    r"|but)\s{1,20}(?=(?:if|when|before|after|once)\b)|,\s{1,20}(?=(?:never|always|do not|don't|call|use|invoke|ask"
+    r"|contact)\b)"
+)
+_THEREFORE = re.compile(r"\bso\b|;")
+"""the text before it may only describe; the text behind it is a clause of its own"""
+_CONNECTIVE = re.compile(r"[\s,]*(?:(?:and|but|then|so|also)\b[\s,]*)?")
+
+
+class Literal(Struct, frozen=True):
+    """Text in quotes or between backticks; `start` and `end` include the marks."""
+
+    text: str
+    start: int
+    end: int
+    is_code: bool = False
+
+
+class Sentence(Struct, frozen=True):
+    """One sentence without markup, and the tools it may speak of."""
+
+    text: str
+    masked: str
+    tools: Tools
+    section: str | None = None
+    """the tool whose section the sentence stands in"""
+    literals: tuple[Literal, ...] = ()
+    body: int = 0
+    """where it begins after a label such as `Refunds:`"""
+
+    def literals_in(self, start: int, end: int) -> list[Literal]:
+        return [literal for literal in self.literals if start <= literal.start and literal.end <= end]
+
+    def quotes(self, name: str) -> bool:
+        """Whether the name stands between backticks or in quotes."""
+        return any(literal.text == name for literal in self.literals)
+
+
+def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentence | None:
+    """The sentence; None where the text is an example or a question, which demand nothing."""
+    raw = raw.replace("\u2019", "'").replace("\n", " ").replace("\t", " ")
+    codes = [Literal(found[1].strip(), found.start(), found.end(), is_code=True) for found in _CODE.finditer(raw)]
+    text = _MARKS.sub(lambda found: " " * len(found[0]), raw)
+    quoted = [
+        Literal(next(group for group in found.groups() if group is not None).strip(), found.start(), found.end())
+        for found in _QUOTED.finditer(text)
+    ]
+    masked = text
+    for literal in quoted:
+        if literal.text not in tools.specs:
+            blank = "_" * (literal.end - literal.start - 2)
+            masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
+    if _EXAMPLE.match(masked) or _QUESTION.search(masked):
+        return None
+    label = _LABEL.match(masked)
+    literals = tuple(sorted([*codes, *quoted], key=lambda literal: literal.start))
+    return Sentence(text, masked, tools, section, literals, label.end() if label else 0)
+
+
+class Part(Struct, frozen=True):
+    """A stretch of the sentence. `word` is the kind of conjunction in front of it, `main` for the main part."""
+
+    word: str
+    text: str
+    start: int
+    end: int
+
+
+class Clause(Struct, frozen=True):
+    main: Part
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def start(self) -> int:
+        return min(part.start for part in (self.main, *self.parts))
+
+    @property
+    def end(self) -> int:
+        return max(part.end for part in (self.main, *self.parts))
+
+    def part(self, *words: str) -> Part | None:
+        """The first part with one of these conjunctions."""
+        return next((part for part in self.parts if part.word in words), None)
+
+
+def read_clauses(sentence: Sentence) -> list[Clause]:
+    clauses: list[Clause] = []
+    shared: tuple[Part, ...] = ()
+    for start, end in _stretches(sentence.masked, sentence.body):
+        leading, clause = _read_clause(sentence.masked, start, end)
+        if not leading and clauses:
+            clause = Clause(clause.main, (*shared, *clause.parts))
+        else:
+            shared = leading
+        clauses.append(clause)
+    return clauses
+
+
+def _stretches(masked: str, begin: int) -> list[tuple[int, int]]:
+    """Cut the text where one demand ends and another begins."""
+    cuts: list[tuple[int, int]] = []
+    start = begin
+    for found in _COORDINATE.finditer(masked, begin):
+        left, right = masked[start : found.start()], masked[found.end() :]
+        goes_on = ";" in found[0] or _demands(right)
+        if goes_on and (_demands(left) or _THEREFORE.search(found[0])):
+            cuts.append((start, found.start()))
+            start = found.end()
+    return [*cuts, (start, len(masked.rstrip()))]
+
+
+def _demands(text: str) -> bool:
+    if "," not in text and _conjunction_at(text, 0, len(text)):
+        return False
+    main = _read_clause(text, 0, len(text))[1].main.text
+    return bool(main.strip(" ,.")) and (find_marker(main) is not None or imperative_at(main) is not None)
+
+
+def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], Clause]:
+    """The parts in front of the main part, and the clause as a whole."""
+    leading: list[Part] = []
+    at = start
+    while found := _conjunction_at(masked, at, end):
+        close = _end_of_leading_part(masked, found.end(), end)
+        if close is None:
+            break
+        leading.append(_part(found, masked, close))
+        at = close + 1
+    marks = [found for found in _SUBORDINATE.finditer(masked, at, end) if found.start() > at]
+    bounds = [*(mark.start() for mark in marks), end]
+    main = Part("main", masked[at : bounds[0]], at, bounds[0])
+    trailing = [_part(found, masked, close) for found, close in zip(marks, bounds[1:], strict=True)]
+    return tuple(leading), Clause(main, (*leading, *trailing))
+
+
+def _part(found: re.Match[str], masked: str, end: int) -> Part:
+    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end)
+
+
+def _conjunction_at(masked: str, at: int, end: int) -> re.Match[str] | None:
+    skipped = _CONNECTIVE.match(masked, at, end)
+    return _SUBORDINATE.match(masked, skipped.end() if skipped else at, end)
+
+
+def _end_of_leading_part(masked: str, at: int, end: int) -> int | None:
+    """The comma that ends a part in front: the first one with a main part behind it, or else the first one."""
+    if found := _MAIN_BEGINS.search(masked, at, end):
+        return found.start()
+    commas = [index for index in range(at, end) if masked[index] == ","]
+    before_imperative = (comma for comma in commas if imperative_at(masked[comma + 1 : end]) is not None)
+    return next(before_imperative, commas[0] if commas else None)

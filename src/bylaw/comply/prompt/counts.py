@@ -1,0 +1,200 @@
+"""How often a tool may or must be called, and the shape of a turn.
+
+`at most three times per turn`, `only once`, `exactly one`, `once per order`; `one tool call at a time`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.readings import Draft, Reading, View, at_least, at_most, exactly, formula, not_shown
+from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
+
+At: TypeAlias = Literal["<=", ">=", "="]
+Per: TypeAlias = Literal["turn", "conversation"]
+
+_AT_MOST = (
+    r"at most|no more than|not more than|never more than|up to|(?:a )?maximum(?: of)?|max(?: of)?|more than"
+    r"|fewer than or equal to|not exceed|exceed"
+)
+_LIMIT = any_case(
+    rf"\b(?P<most>{_AT_MOST})\s+(?P<often>once|twice|thrice)\b"
+    rf"|\b(?:{_AT_MOST})\s+(?P<number>{NUMBER})(?:\s+(?P<unit>[a-z_]+))?"
+)
+_EXACT = any_case(rf"\bexactly\s+(?:(?P<often>once|twice)\b|(?P<number>{NUMBER})(?:\s+(?P<unit>[a-z_]+))?)")
+_LEAST = any_case(rf"\bat least\s+(?:(?P<often>once|twice)\b|(?P<number>{NUMBER})(?:\s+(?P<unit>[a-z_]+))?)")
+_ONLY_OFTEN = any_case(
+    r"\b(?:only|just|more than)(?: be)?(?: \w+)?(?: \w+){0,3}? (?P<often>once|twice)\b|\b(?P<late>once"
+    r"|twice)(?: only| at most)\b"
+)
+_TWICE = any_case(r"\b(?P<often>twice|a second time|again|repeatedly|more than once)\b")
+_TURN = any_case(
+    r"\b(?:per|each|every|in (?:a|one|any|each|the same)|within (?:a|one)|at)(?: single| same| one)? (?:turn"
+    r"|response|message|reply|step|time)\b"
+)
+_IN_TIME = any_case(r"\b(?:per|a|an|each|every|in one) (?:second|minute|hour|day|week|month|year)\b")
+"""what is counted by the clock is not counted by the conversation"""
+_OFTEN = {"once": 1, "twice": 2, "thrice": 3}
+_ENTITY = any_case(
+    r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"
+    r"|the same|same)\s+(?P<noun>[a-z]+(?:[ _](?:id|number))?)\b"
+)
+_NO_ENTITIES = word_set(
+    "turn response message reply step time conversation session chat run task call tool single day request"
+)
+_UNITS = word_set("times time calls call tool tools per in a for during within each and or of")
+_COUNTING = root_set(
+    """at most least no more than once twice thrice time times up maximum max limit of per each every same single for
+    during within conversation session chat turn response message reply step a second again repeatedly exceed exactly
+    only number"""
+)
+
+
+class Count(Struct, frozen=True):
+    """How often something may or must happen."""
+
+    at: At
+    number: int
+    per: Per = "conversation"
+    entity: str = ""
+    """`order` in `once per order`"""
+    unit: str = ""
+    """`passengers` in `at most five passengers`; empty for times"""
+
+
+def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
+    """The count that a clause sets; `more than N` sets one only where it is forbidden."""
+    if _IN_TIME.search(text):
+        return None
+    per: Per = "turn" if _TURN.search(text) else "conversation"
+    nouns = (found["noun"].lower() for found in _ENTITY.finditer(text))
+    entity = next((noun for noun in nouns if noun.split(" ")[0] not in _NO_ENTITIES), "")
+    kinds: tuple[tuple[At, re.Pattern[str]], ...] = (("=", _EXACT), (">=", _LEAST), ("<=", _LIMIT))
+    for at, pattern in kinds:
+        found = pattern.search(text)
+        if found is None or (not is_forbidden and re.match(r"more than|exceed", found[0], re.IGNORECASE)):
+            continue
+        number = _OFTEN[found["often"].lower()] if found["often"] else number_of(found["number"])
+        if number is not None and number == int(number):
+            unit = (found["unit"] or "").lower()
+            return Count(at, int(number), per, entity, "" if unit in _UNITS else unit)
+    if found := _ONLY_OFTEN.search(text):
+        return Count("<=", _OFTEN[(found["often"] or found["late"]).lower()], per, entity)
+    if is_forbidden and _TWICE.search(text):
+        return Count("<=", 1, per, entity)
+    return None
+
+
+def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Count, Bound] | None:
+    """The count with its tools. `two emails` counts the calls of send_email, `five passengers` counts no calls."""
+    count = find_count(view.main, is_forbidden=is_forbidden)
+    tools = view.bind(view.main)
+    if count is None or not tools:
+        return None
+    counts_calls = not count.unit or all(set(roots(count.unit)) <= set(roots(tool)) for tool in tools.tools)
+    return (count, tools) if counts_calls else None
+
+
+def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
+    """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
+    name = f"limit {tools.names}"
+    if narrowing := _narrowing(view, tools, count):
+        return Reading(name=name, undecided=not_shown(narrowing), forbidden=tools.calls)
+    joined = _entity_param(count.entity, tools.tools, view)
+    if count.entity and not joined:
+        why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
+        return Reading(name=name, undecided=why, forbidden=tools.calls)
+    per_turn = count.per == "turn"
+    return Reading(
+        name=f"at most {count.number} {tools.names}",
+        drafts=tuple(at_most((tool,), count.number, per_turn=per_turn, joined=joined) for tool in tools.tools),
+        trigger=tools.calls,
+        forbidden=f"{tools.calls} more than {count.number} times",
+        bounds=(tools,),
+    )
+
+
+def require_calls(view: View, count: Count, tools: Bound) -> Reading:
+    """`call verify_identity exactly once`, `call search at least twice`."""
+    if count.per == "turn" or count.entity:
+        why = "the engine counts calls that must be made over the whole conversation only"
+        return Reading(name=view.name, undecided=why, required=tools.calls)
+    drafts: list[Draft] = []
+    for tool in tools.tools:
+        drafts += exactly((tool,), count.number) if count.at == "=" else [at_least((tool,), count.number)]
+    often = f"{'exactly' if count.at == '=' else 'at least'} {count.number}"
+    required = f"{tools.calls} {often} times"
+    return Reading(name=f"{often} {tools.names}", drafts=tuple(drafts), required=required, bounds=(tools,))
+
+
+def _narrowing(view: View, tools: Bound, count: Count) -> str:
+    """Words that say which calls are counted, beside those that say how often and for what."""
+    known = _COUNTING.union(roots(count.entity), roots(count.unit))
+    left = [word for word in view.narrowing(view.bare, tools).split() if not set(roots(word)) <= known]
+    return " ".join(word for word in left if number_of(word) is None)
+
+
+def _entity_param(entity: str, tools: tuple[str, ...], view: View) -> tuple[str, ...]:
+    """The parameter of all these tools that says which `order` a call is about."""
+    known = view.sentence.tools.specs
+    params = [set(known[tool].params) for tool in tools if tool in known]
+    if not entity or not params:
+        return ()
+    noun = entity.split(" ", maxsplit=1)[0].rstrip("s")
+    fits = [param for param in set.intersection(*params) if noun in param.split("_")]
+    return tuple(sorted(fits, key=lambda param: (not param.endswith("id"), param))[:1])
+
+
+# -- the shape of a turn -----------------------------------------------------------------------------------------------
+
+_ONE_CALL = any_case(
+    r"\b(?:one|1|a single) (?:tool|function)(?: call| calls)?(?: \w+){0,3}? (?:at a time|at once|per (?:turn|response"
+    r"|message|step)|in (?:a|one|each|any) (?:single )?(?:turn|response|message|step)|(?:each|every) (?:turn|response"
+    r"|message|step))|\b(?:tools?|tool calls|functions) (?:\w+ ){0,3}?one at a time\b"
+    r"|\bone tool(?: call)? after (?:the other|another)\b"
+)
+_SEVERAL = any_case(
+    r"\b(?:multiple|several|two|more than one|parallel|simultaneous|concurrent|many) (?:or more )?(?:tool"
+    r"|function)s?(?: calls?)?\b|\b(?:tools?|functions?|tool calls) (?:\w+ ){0,2}?(?:in parallel"
+    r"|simultaneously|concurrently|at once|at the same time)\b"
+)
+_OTHER_NUMBER = any_case(
+    r"\bat least\b|\b(?:no more than|at most|more than|up to|exactly|maximum of)"
+    r" (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|\d\d+)\b"
+)
+_MORE = any_case(r"\bmore than one (?:at a time|at once|at the same time)\b")
+_CALL = any_case(
+    r"\b(?:tool|function)(?: |-)?calls?\b|\bcall(?:s|ing)? (?:a|any|the) (?:tool|function)\b|\bmak(?:e"
+    r"|ing) a tool call\b|\bcall(?:ing)? tools\b"
+)
+_SPEAK = any_case(r"\b(?:respond|reply|talk|speak|writ|messag|answer|text)\w*\b")
+_TOGETHER = any_case(
+    r"\b(?:simultaneously|at the same time|at once|together|in the same (?:turn|response|message|step)"
+    r"|alongside|mix|combine|both|and (?:also )?call)\w*\b|\bin a single (?:turn|response|message)\b"
+)
+
+
+def read_one_call_at_a_time(view: View) -> Reading | None:
+    """`make one tool call at a time`."""
+    if _OTHER_NUMBER.search(view.main) or not _ONE_CALL.search(view.main):
+        return None
+    return _one_call_at_a_time()
+
+
+def read_turn_shape(view: View) -> Reading | None:
+    """`never call several tools in parallel`; `if you make a tool call, do not respond at the same time`."""
+    text = view.whole
+    if _CALL.search(text) and _SPEAK.search(text) and _TOGETHER.search(text):
+        draft = formula(r"G !(text(/\S/) & tool(*))", "text", over="turns")
+        return Reading(name="no text beside a tool call", drafts=(draft,), forbidden="say: text beside a tool call")
+    several = _SEVERAL.search(text) or (_MORE.search(text) and _CALL.search(text))
+    return _one_call_at_a_time() if several and not _OTHER_NUMBER.search(text) else None
+
+
+def _one_call_at_a_time() -> Reading:
+    draft = formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count")
+    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")

@@ -1,0 +1,144 @@
+"""What is said: whether the user agreed to a call, and texts that the agent must or must not say.
+
+Whether the user agreed is found by patterns, so it is a likely reading, not a certain one: `sounds good, but use the
+other card` agrees by pattern. A message agrees if it begins with or clearly contains a word of assent, and neither
+begins with nor contains a clear refusal. Texts must stand in quotes (`never say "guaranteed"`); without them nothing
+can be searched for, and the rule stays undecided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.clauses import Literal
+from bylaw.comply.prompt.readings import ArgTest, Draft, atom, either, formula, literal_pattern, text_pattern
+from bylaw.comply.prompt.vocabulary import any_case
+
+AGREEMENT_CONFIDENCE = 0.7
+
+AGREES = (
+    r"^\W*(?:yes|yeah|yep|yup|ya|sure|ok|okay|k|fine|correct|right|exactly|absolutely|definitely|certainly"
+    r"|of course|please do"
+    r"|go ahead|go for it|confirm|confirmed|confirming|proceed|do it|sounds (?:good|great|right|fine)|that works"
+    r"|works for me|looks (?:good|right|correct)"
+    r"|perfect|great|approved?|agreed?|that'?s (?:right|fine|correct|ok|okay|good)|please (?:proceed|go|do"
+    r"|continue|confirm)|let'?s (?:do|go|proceed))\b"
+    r"|\b(?:yes|go ahead|do it|i (?:hereby )?(?:do )?(?:confirm|agree|approve|consent|authori[sz]e)"
+    r"|please proceed|you (?:may|can) proceed"
+    r"|happy to proceed|like to proceed|want to proceed|confirmed|(?:let'?s|just|let'?s just) proceed"
+    r"|(?:everything|it|that|this|all) looks (?:good|right|correct|great|fine))\b"
+)
+REFUSES = (
+    r"^\W*(?:no|nope|nah|not|never)\b"
+    r"|\b(?:but no|not yet|hold on|hold off|wait a|rather not|never ?mind|changed my mind|no longer)\b"
+    r"|\b(?:do not|don'?t) (?:do|proceed|go|book|cancel|delete|drop|remove|send|continue|run|make|refund"
+    r"|change|want (?:you )?to)\b"
+)
+
+_ASKS_USER = any_case(
+    r"\b(?:confirm|check|clear|verify|agree)(?:s|ed|ing|ation)?\b[^.]{0,30}?\b(?:with|from|by) (?:the |your )?(?:user"
+    r"|customer|client|caller|them|requester)|\b(?:user|customer|client|caller|requester|they|them)(?:'s|s'"
+    r"|s)?\b[^.]{0,40}?\b(?:confirm|agree|consent|approv|permission|yes\b|go-ahead|authori[sz]|acknowledg)"
+    r"|\b(?:explicit|user|customer|verbal|prior|their|written)\b[^.]{0,20}?\b(?:confirmation|consent|approval"
+    r"|permission|agreement|go-ahead|yes)\b|\bask(?:ing|s|ed)?\b[^.]{0,30}?\b(?:user|customer|client|caller"
+    r"|them)\b[^.]{0,20}?\b(?:to confirm|for (?:\w+ )?(?:confirmation|permission|approval|consent))"
+    r"|\bask(?:ing)?\b (?:for )?(?:confirmation|permission|consent)\b|\b(?:get|obtain|seek|request|wait for"
+    r"|receiv)\w* (?:\w+ )?(?:confirmation|permission|consent|a yes|an explicit yes)\b|\bask(?:ing)?(?: first)?\s*$"
+    r"|\bask(?:ing|ed)? (?:the )?(?:user|customer|client)\s*$|\bconfirm(?:ing|ation|ed)?\s*$|\bconfirmation\b"
+)
+_OTHERS = any_case(r"\b(?:manager|supervisor|admin|administrator|team lead|lawyer|legal|director|compliance)\b")
+
+
+def asks_user(phrase: str) -> bool:
+    """Whether a phrase speaks of the agreement of the user and of nobody else: `confirm with the customer`."""
+    return _ASKS_USER.search(phrase.strip(" ,.")) is not None and not _OTHERS.search(phrase)
+
+
+def agreed() -> str:
+    """The latest message of the user agrees."""
+    return rf"(!user(/\S/) S (user(/{AGREES}/i) & !user(/{REFUSES}/i)))"
+
+
+def confirmed(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
+    """At each of these calls, the latest message of the user agrees."""
+    return formula(f"G ({atom(tools, tests)} -> {agreed()})", "dialogue")
+
+
+# -- texts of the agent ------------------------------------------------------------------------------------------------
+
+SPEAKS = any_case(
+    r"\b(?:say|saying|mention|mentioning|includ\w*|reveal\w*|disclos\w*|writ(?:e|ing)|stat(?:e|ing)|us(?:e"
+    r"|ing) the (?:words?|phrases?|terms?)|contain\w*|repl(?:y|ies|ying)|respond\w*|answer\w*|tell\w*|output\w*"
+    r"|begin\w*|start\w*|end(?:s|ing)?|finish\w*|open\w*|clos(?:e|es|ing)|greet\w*|sign off|append\w*|prefix\w*"
+    r"|utter\w*|print\w*|add\w*|the (?:words?|phrases?|terms?)|address\w*|call(?:ing)? (?:the )?(?:user|customer))\b"
+)
+_OPENS = any_case(r"\b(?:begin|start|open|prefix|greet|introduce)\w*\b")
+_ENDS = any_case(r"\b(?:end|finish|clos|conclud|sign off|append)\w*\b")
+_CONVERSATION = any_case(r"\b(?:conversation|chat|session|call|at least once|first (?:message|reply|response))\b")
+_FINAL = any_case(r"\b(?:final|last) (?:answer|message|reply|response|output)\b")
+_ALWAYS = any_case(r"\b(?:always|every|each|all|any)\b")
+
+
+class Texts(Struct, frozen=True):
+    """The texts in a clause that the agent is to say or not to say."""
+
+    literals: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(self.literals)
+
+    def said(self, *, before: str = "", after: str = "") -> str:
+        """The agent says one of them."""
+        return either([f"text({text_pattern(text, before=before, after=after)})" for text in self.literals])
+
+    def said_by_user(self) -> str:
+        return either([f"user({text_pattern(text)})" for text in self.literals])
+
+
+def find_texts(text: str, literals: list[Literal]) -> Texts | None:
+    wanted = tuple(literal.text for literal in literals if literal.text.strip())
+    return Texts(wanted) if wanted and SPEAKS.search(text) else None
+
+
+def forbid_texts(texts: Texts) -> tuple[Draft, ...]:
+    """`never say "guaranteed" or "promise"`: one rule for each of them."""
+    return tuple(
+        Draft("forbidden_text", {"text": _whole_words(text), "regex": True, "ignore_case": True}, "text")
+        for text in texts.literals
+    )
+
+
+def _whole_words(text: str) -> str:
+    """The engine's patterns know the bounds of words only beside ASCII letters and digits."""
+    left = r"\b" if re.match(r"\w", text, re.ASCII) else ""
+    return f"{left}{literal_pattern(text)}" + (r"\b" if re.search(r"\w$", text, re.ASCII) else "")
+
+
+def require_texts(clause: str, texts: Texts, *, any_of: bool) -> tuple[Draft, ...]:
+    return tuple(_require(clause, one) for one in ([texts] if any_of else [Texts((text,)) for text in texts.literals]))
+
+
+def _require(clause: str, texts: Texts) -> Draft:
+    """Where the text has to be said: in the last answer, in the first one, in every answer, or once."""
+    if _FINAL.search(clause):
+        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_at_its_place(clause, texts)})", "text")
+    if _CONVERSATION.search(clause):
+        if _OPENS.search(clause) or re.search(r"\bfirst\b", clause, re.IGNORECASE):
+            return formula(f"!text(/\\S/) W {texts.said()}", "text")
+        if not _ENDS.search(clause):
+            return formula(f"F {texts.said()}", "text")
+        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text")
+    if _ALWAYS.search(clause) or _OPENS.search(clause) or _ENDS.search(clause):
+        demand = _at_its_place(clause, texts)
+        return formula(f"G ((text(/\\S/) & !tool(*)) -> {demand})", "text", over="turns")
+    return formula(f"F {texts.said()}", "text")
+
+
+def _at_its_place(clause: str, texts: Texts) -> str:
+    """`begin with`, `end with`, or anywhere in the answer."""
+    if _OPENS.search(clause):
+        return texts.said(before=r"^\s*")
+    return texts.said(after=r"\W*$") if _ENDS.search(clause) else texts.said()

@@ -1,0 +1,194 @@
+"""Clauses that require: `always call A`, `A before B`, `after A, call B`, `the reason must be one of …`, `say "…"`."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from bylaw.comply.model import Tier
+from bylaw.comply.prompt.arguments import Constraint, find_bound, find_choice, find_range
+from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.clauses import Clause
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_one_call_at_a_time, require_calls
+from bylaw.comply.prompt.dialogue import asks_user, find_texts, require_texts
+from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
+from bylaw.comply.prompt.prohibitions import forbid_calls
+from bylaw.comply.prompt.readings import NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown, shorten
+from bylaw.comply.prompt.vocabulary import any_case
+
+_REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b")
+_TALK = any_case(r"\b(?:every |each |the |a )?(?:conversation|session|chat)s?\b")
+_ASKED = any_case(r"\b(?:asked|asks?|wants?|requests?|demands?|tries|tells you) (?:you )?(?:to|for)\b")
+_CONTRAST = any_case(r"\b(?:not|never|instead of|rather than)\b|n't\b")
+_REFUSAL = any_case(r"\b(?:deny|refuse|decline|reject)\b")
+_OPENING = any_case(
+    r"\b(?:start|begin|open)\b(?: \w+){0,4}? (?:by|with)\b|\bfirst\b(?! then)|\bas (?:your"
+    r"|the) first (?:action|step|call)\b|\bfirst (?:action|step|call)\b|\bat the (?:start|beginning)\b"
+)
+_CLOSING = any_case(
+    r"\b(?:end|finish|conclude)\b(?: \w+){0,4}? (?:by|with)\b|\bas (?:your|the) (?:last|final) (?:action"
+    r"|step|call)\b|\bat the end\b"
+)
+_EVERY_TURN = any_case(r"\b(?:in |on |at |for )?(?:every|each) (?:turn|response|step)\b")
+_REQUESTS = any_case(
+    r"\b(?:any |all |every )?(?:user |customer )?(?:requests?|demands?|attempts?|ask(?:s|ed)?|wants?"
+    r"|tries)\b|\bden(?:y|ied)\b|\b(?:refuse|decline|reject)d?\b|\bto\b|\bfor\b"
+)
+
+
+def read_obligation(view: View) -> Reading:
+    return (
+        _read_refusal(view)
+        or read_one_call_at_a_time(view)
+        or _read_contrast(view)
+        or read_sequence(view)
+        or read_precedence(view)
+        or read_means(view)
+        or read_before(view)
+        or read_trigger(view)
+        or _read_count(view)
+        or _read_constraint(view)
+        or _read_texts(view)
+        or _read_agreement(view)
+        or _read_calls(view)
+        or Reading(name=view.name, undecided=_why_unbound(view), required=shorten(view.action))
+    )
+
+
+def _why_unbound(view: View) -> str:
+    return NO_TOOL if view.marker.severity in ("critical", "high") else OPEN
+
+
+def _read_refusal(view: View) -> Reading | None:
+    """`you should deny requests to cancel an order` forbids the order's cancellation."""
+    if not (_REFUSES.match(view.action) or _REFUSAL.fullmatch(view.marker.word)):
+        return None
+    text = view.bare
+    condition = view.clause.part("if")
+    if condition and len(view.clause.parts) == 1 and _ASKED.search(condition.text):
+        view = View(Clause(view.clause.main), view.marker, view.sentence)
+        text = condition.text
+    tools = view.bind(text)
+    if not tools or tools.is_any or view.extra(_REQUESTS.sub(" ", text), tools):
+        return Reading(name=view.name, undecided=OPEN, required="refuse")
+    return forbid_calls(view, Bound(tools.tools, Tier.LIKELY, min(tools.confidence, 0.7)))
+
+
+def _read_contrast(view: View) -> Reading | None:
+    """`call A, not B` names a tool that is not meant."""
+    if not _CONTRAST.search(view.bare):
+        return None
+    return Reading(name=view.name, undecided="it sets one thing against another", required=shorten(view.action))
+
+
+def _read_count(view: View) -> Reading | None:
+    """`call send_email at most twice`, `call verify_identity exactly once`."""
+    found = find_count_of_calls(view)
+    if found is None:
+        return None
+    return limit_calls(view, *found) if found[0].at == "<=" else require_calls(view, *found)
+
+
+def _read_constraint(view: View) -> Reading | None:
+    """`the discount must be between 5 and 20`, `the reason must be one of "late" or "lost"`."""
+    tools = view.bind(view.main, likeness=False)
+    found = (
+        find_range(view.main, tools.tools, view.sentence)
+        or find_choice(view.main, view.literals(), tools.tools, view.sentence)
+        or find_bound(view.main, tools.tools, view.sentence)
+    )
+    return constrain(view, tools, found) if found else None
+
+
+def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
+    """An argument has to pass; certain only if the sentence names the parameter."""
+    actors = tools if tools and not tools.is_any else Bound(found.param.tools)
+    param = found.param.name
+    name = f"{param} of {' '.join(actors.tools[:2])}"
+    values = [value for _, _, one in found.tests for value in (one if isinstance(one, list) else [one])]
+    known = [(word, "present", None) for word in (param, *map(str, values))]
+    if narrowing := view.narrowing(view.bare, Bound(actors.tools), known):
+        return Reading(name=name, undecided=not_shown(narrowing), trigger=actors.calls)
+    return Reading(
+        name=name,
+        drafts=(found.required(actors.tools),),
+        trigger=actors.calls,
+        required=f"argument: {param}",
+        bounds=(tools,),
+        ceiling=1.0 if found.param.is_named else 0.75,
+    )
+
+
+def _read_texts(view: View) -> Reading | None:
+    """`always end your answer with "Thank you"`."""
+    texts = find_texts(view.main, view.texts())
+    if texts is None or view.clause.parts or view.bind(view.main, likeness=False).is_named:
+        return None
+    any_of = re.search(r"\bor\b|\bone of\b|\beither\b", view.main, re.IGNORECASE) is not None
+    return Reading(
+        name=f"say {texts}", drafts=require_texts(view.whole, texts, any_of=any_of), required=f"say: {texts}"
+    )
+
+
+def _read_agreement(view: View) -> Reading | None:
+    """`always confirm with the user` alone does not say before what."""
+    if asks_user(view.action) and not view.bind(view.main, likeness=False).is_named:
+        return Reading(name=view.name, undecided=NO_TOOL, required="confirm_with_user")
+    return None
+
+
+# -- calls without a condition -----------------------------------------------------------------------------------------
+
+
+def _read_calls(view: View) -> Reading | None:
+    tools = view.bind(view.main)
+    if not tools or tools.is_any:
+        return None
+    return _read_first(view, tools) or _read_last(view, tools) or _read_every_turn(view, tools) or _always(view, tools)
+
+
+def _read_first(view: View, tools: Bound) -> Reading | None:
+    """`start every conversation by calling A`."""
+    if not _OPENING.search(view.main):
+        return None
+    if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
+        return Reading(name=view.name, undecided=NO_TOOL, required=tools.calls)
+    draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order")
+    return _call(_less_certain_unless_named(tools), f"{tools.names} first", draft)
+
+
+def _read_last(view: View, tools: Bound) -> Reading | None:
+    """`end every conversation with A`."""
+    if not _CLOSING.search(view.main) or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools):
+        return None
+    return _call(tools, f"{tools.names} last", formula(f"G (tool(*) -> F {atom(tools.tools)})", "order"))
+
+
+def _read_every_turn(view: View, tools: Bound) -> Reading | None:
+    """`call A in every turn`."""
+    if not _EVERY_TURN.search(view.main) or not tools.is_named or view.clause.parts:
+        return None
+    if view.extra(_EVERY_TURN.sub(" ", view.bare), tools):
+        return None
+    return _call(tools, f"{tools.names} every turn", formula(f"G {atom(tools.tools)}", "call", over="turns"))
+
+
+def _always(view: View, tools: Bound) -> Reading:
+    """`always call A`; decided only if the sentence says nothing else."""
+    extra = view.extra(view.bare, tools)
+    if extra or view.clause.parts:
+        return Reading(name=f"call {tools.names}", undecided=not_shown(extra), required=tools.calls)
+    if view.marker.severity in ("medium", "low"):
+        return Reading(name=f"call {tools.names}", undecided="it does not say when", required=tools.calls)
+    drafts = (formula(f"F {atom(group)}", "call") for group in tools.groups)
+    return _call(_less_certain_unless_named(tools), f"always {tools.names}", *drafts)
+
+
+def _less_certain_unless_named(tools: Bound) -> Bound:
+    """`always get the order first` is meant for conversations about orders; only a tool's name is a demand as such."""
+    return tools if tools.is_named else replace(tools, tier=Tier.LIKELY, confidence=min(tools.confidence, 0.6))
+
+
+def _call(tools: Bound, name: str, *drafts: Draft) -> Reading:
+    return Reading(name=name, drafts=drafts, required=tools.calls, bounds=(tools,))

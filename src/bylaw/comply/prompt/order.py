@@ -1,0 +1,198 @@
+"""What comes before or after what: `A before B`, `first A, then B`, `after A, call B`, `refunds need approval by A`."""
+
+from __future__ import annotations
+
+from bylaw.comply.prompt.arguments import find_bound
+from bylaw.comply.prompt.binding import Bound
+from bylaw.comply.prompt.clauses import Part
+from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
+from bylaw.comply.prompt.dialogue import asks_user, find_texts
+from bylaw.comply.prompt.readings import (
+    NO_TOOL,
+    OPEN,
+    SEVERAL_CONDITIONS,
+    STATE_CONFIDENCE,
+    ArgTest,
+    Reading,
+    View,
+    atom,
+    formula,
+    not_shown,
+    shorten,
+)
+from bylaw.comply.prompt.vocabulary import any_case
+
+_FIRST_THEN = any_case(
+    r"\bfirst\b(?P<first>.+?)(?:,?\s*(?:and|only)?\s*(?:then|afterwards|second)\b|, and only then\b)(?P<then>.+)"
+)
+_THEN = any_case(r"(?P<first>.+?)(?:,\s*(?:and )?then\b|\band (?:only )?then\b|\bfollowed by\b)(?P<then>.+)")
+_PRECEDES = any_case(r"\b(?:precedes?|come before|happen before|be completed before|run before|preceded? every)\b")
+_FOLLOWS = any_case(
+    r"\b(?:be preceded by|come after|requires?(?: an?| the)? (?:prior |previous "
+    r"|earlier )?(?:successful )?(?:call|calls) (?:to|of)|requires?)\b"
+)
+_BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
+_SEES_TO = any_case(
+    r"\b(?:approv|verif|validat|authori[sz]|check|confirm|clear|review|authenticat|sign(?:ed)? off"
+    r"|look(?:ed)? up|preced)\w*"
+)
+"""what is done to a thing before an action on it is allowed"""
+
+
+# -- both halves in the main part --------------------------------------------------------------------------------------
+
+
+def read_sequence(view: View) -> Reading | None:
+    """`first call A, then B`."""
+    for pattern in (_FIRST_THEN, _THEN):
+        if (found := pattern.search(view.main)) and not view.clause.parts:
+            first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)
+            if second and (narrowing := view.narrowing(found["then"], second)):
+                return _narrowed(second, narrowing)
+            if first and second and not set(first.tools) & set(second.tools):
+                return require_before(view, first, second)
+    return None
+
+
+def read_precedence(view: View) -> Reading | None:
+    """`A must precede B`, `B requires a prior call to A`."""
+    is_reversed = False
+    found = _PRECEDES.search(view.main)
+    if found is None:
+        found, is_reversed = _FOLLOWS.search(view.main), True
+    if found is None or view.clause.parts:
+        return None
+    left, right = view.bind(view.main[: found.start()]), view.bind(view.main[found.end() :], likeness=False)
+    if not left or not right or left.is_any or right.is_any or set(left.tools) & set(right.tools):
+        return None
+    if not is_reversed:
+        narrowing = view.narrowing(view.main[found.end() :], right)
+        return _narrowed(right, narrowing) if narrowing else require_before(view, left, right)
+    subject = view.main[: found.start()]
+    tests = _tests(subject, left, view)
+    narrowing = view.narrowing(subject, left, tests)
+    return _narrowed(left, narrowing) if narrowing else require_before(view, right, left, tests)
+
+
+def read_means(view: View) -> Reading | None:
+    """`refunds must be approved with A`, `refunds need the customer's consent`, `every refund is logged with A`."""
+    subject = view.bind(view.subject)
+    if not subject or subject.is_any or view.clause.parts or _PRECEDES.search(view.main):
+        return None
+    tests = _tests(view.subject, subject, view)
+    narrowing = view.narrowing(view.subject, subject, tests)
+    found = _BY.search(view.action)
+    means = view.bind(view.action[found.end() :], likeness=False) if found else Bound()
+    demand = f"{view.marker.word} {view.action}"
+    if means and not means.is_any and not set(means.tools) & set(subject.tools):
+        if narrowing:
+            return _narrowed(subject, narrowing)
+        if _SEES_TO.search(demand):
+            return require_before(view, means, subject, tests)
+        call = atom(means.tools)
+        return Reading(
+            name=f"{means.names} with {subject.names}",
+            drafts=(formula(f"G ({atom(subject.tools)} -> (O {call} | F {call}))", "order"),),
+            trigger=subject.calls,
+            required=means.calls,
+            bounds=(subject, means),
+        )
+    return require_agreement(view, subject, tests) if asks_user(demand) and not narrowing else None
+
+
+def _tests(text: str, tools: Bound, view: View) -> tuple[ArgTest, ...]:
+    bound = find_bound(text, tools.tools, view.sentence)
+    return bound.tests if bound else ()
+
+
+def _narrowed(tools: Bound, words: str) -> Reading:
+    """`before cancelling a gift order` speaks of fewer calls than all; the trace does not say which."""
+    return Reading(name=f"before {tools.names}", undecided=not_shown(words), trigger=tools.calls)
+
+
+# -- a part with `before` ----------------------------------------------------------------------------------------------
+
+
+def read_before(view: View) -> Reading | None:
+    """`do A before B`, `before B, confirm with the user`, `before B, say "…"`."""
+    part = view.clause.part("before")
+    if part is None:
+        return None
+    second = view.bind(part.text)
+    if not second:
+        return Reading(name=view.name, undecided=NO_TOOL, required=shorten(view.action), trigger=view.quote(part))
+    tests = _tests(part.text, second, view)
+    for other in view.clause.parts:
+        if other is part:
+            continue
+        condition = read_condition(view, other, second)
+        if not condition.tests:
+            return Reading(name=view.name, undecided=condition.reason, trigger=view.quote(other))
+        tests = (*tests, *condition.tests)
+    if narrowing := view.narrowing(part.text, second, tests):
+        return _narrowed(second, narrowing)
+    first = view.bind(view.main, likeness=False).without(*second.tools)
+    if first and (first.is_named or not asks_user(view.main)):
+        return require_before(view, first, second, tests)
+    if asks_user(view.main):
+        return require_agreement(view, second, tests)
+    if texts := find_texts(view.main, view.texts()):
+        return Reading(
+            name=f"say before {second.names}",
+            drafts=(formula(f"G ({atom(second.tools, tests)} -> O {texts.said()})", "text"),),
+            trigger=second.calls,
+            required=f"say: {texts}",
+            bounds=(second,),
+        )
+    likely = view.bind(view.main).without(*second.tools)
+    if likely and not second.is_any:
+        return require_before(view, likely, second, tests)
+    return Reading(name=view.name, undecided=OPEN, trigger=second.calls, required=shorten(view.action))
+
+
+# -- a part with `after` or `if` ---------------------------------------------------------------------------------------
+
+
+def read_trigger(view: View) -> Reading | None:
+    """`after A, call B`, `if A fails, call B`, `if the user says "stop", call B`, `if over 500, call B`."""
+    if not view.clause.parts:
+        return None
+    tools = view.bind(view.main, likeness=False)
+    required = tools.calls if tools else shorten(view.action)
+    if len(view.clause.parts) > 1:
+        return Reading(name=view.name, undecided=SEVERAL_CONDITIONS, required=required)
+    part = view.clause.parts[0]
+    condition = read_condition(view, part, tools)
+    if part.word == "iff" and tools:
+        return allow_only(view, tools, condition)
+    if tools and not condition.is_negated:
+        if part.word in ("after", "if") and condition.tools and not tools.is_any:
+            if narrowing := view.narrowing(part.text, condition.tools):
+                return _narrowed(tools, narrowing)
+            return _require_after(tools, condition.trigger, view.quote(part), condition.tools)
+        if part.word == "if" and condition.said:
+            return _require_after(tools, condition.said, view.quote(part))
+        if part.word == "if" and not tools.is_any and (reading := _read_approval(view, part, tools)):
+            return reading
+    return Reading(name=view.name, undecided=condition.reason, trigger=view.quote(part), required=required)
+
+
+def _require_after(tools: Bound, cause: str, trigger: str, *cause_tools: Bound) -> Reading:
+    """Each cause is followed by a call at some point."""
+    return Reading(
+        name=f"after {trigger} call {tools.names}",
+        drafts=tuple(formula(f"G ({cause} -> F {atom(group)})", "order") for group in tools.groups),
+        trigger=trigger,
+        required=tools.calls,
+        bounds=(tools, *cause_tools),
+        ceiling=1.0 if cause_tools else STATE_CONFIDENCE,
+    )
+
+
+def _read_approval(view: View, part: Part, first: Bound) -> Reading | None:
+    """`if a refund exceeds $500, call request_approval`: the approval comes before such a refund."""
+    second = view.bind(part.text).without(*first.tools)
+    bound = find_bound(part.text, second.tools, view.sentence) if second else None
+    if bound is None or not bound.tests:
+        return None
+    return require_before(view, first, second, bound.tests, ceiling=0.7)

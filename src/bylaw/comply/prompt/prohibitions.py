@@ -1,0 +1,253 @@
+"""Clauses that forbid: `never call A`, `do not B unless …`, `A must not be called after B`."""
+
+from __future__ import annotations
+
+import re
+
+from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, find_state
+from bylaw.comply.prompt.binding import Bound, is_class
+from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, destructive_sql, read_condition
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
+from bylaw.comply.prompt.dialogue import SPEAKS, find_texts, forbid_texts
+from bylaw.comply.prompt.readings import (
+    NO_TOOL,
+    OPEN,
+    SEVERAL_CONDITIONS,
+    STATE_CONFIDENCE,
+    Draft,
+    Field,
+    Reading,
+    View,
+    atom,
+    formula,
+    never,
+    not_shown,
+    nothing_but,
+    shorten,
+)
+from bylaw.comply.prompt.vocabulary import any_case, root, roots
+
+_TOGETHER = any_case(
+    r"\b(?:in|within|during) (?:the same|one|a single) (?:turn|response|message|step)\b"
+    r"|\b(?:at the same time|together|in parallel|simultaneously|at once)\b"
+)
+
+
+def read_prohibition(view: View) -> Reading:
+    return (
+        read_turn_shape(view)
+        or _read_bound(view)
+        or _read_count(view)
+        or _read_texts(view)
+        or _read_calls(view)
+        or Reading(name=f"no {view.action}", undecided=_why_unbound(view), forbidden=shorten(view.action))
+    )
+
+
+def _why_unbound(view: View) -> str:
+    return OPEN if view.marker.severity in ("medium", "low") or SPEAKS.search(view.action) else NO_TOOL
+
+
+def _read_bound(view: View) -> Reading | None:
+    """`never refund more than $500`, `the quantity may not exceed 10`."""
+    tools = view.bind(view.main)
+    found = find_bound(view.main, tools.tools, view.sentence, is_forbidden=True)
+    if found is None or view.clause.parts:
+        return None
+    actors = tools or Bound(found.param.tools)
+    if narrowing := view.narrowing(view.bare, actors, found.tests or ((found.param.name, "present", None),)):
+        return _narrowed(actors, narrowing)
+    return Reading(
+        name=f"limit {found.param.name} of {actors.names}",
+        drafts=(found.forbidden(actors.tools),),
+        trigger=actors.calls,
+        forbidden=actors.calls,
+        bounds=(actors,),
+        ceiling=1.0 if tools or found.param.is_named else 0.75,
+    )
+
+
+def _read_count(view: View) -> Reading | None:
+    """`never call issue_refund more than once per order`."""
+    found = find_count_of_calls(view, is_forbidden=True)
+    return limit_calls(view, *found) if found and found[0].at == "<=" else None
+
+
+def _read_texts(view: View) -> Reading | None:
+    """`never say "guaranteed"`."""
+    texts = find_texts(view.main, view.texts())
+    if texts is None or view.bind(view.main, likeness=False).is_named:
+        return None
+    name, forbidden = f"never say {texts}", f"say: {texts}"
+    if view.clause.parts:
+        reason = f"no event shows whether `{view.quote(view.clause.parts[0])}` holds"
+        return Reading(name=name, undecided=reason, forbidden=forbidden)
+    return Reading(name=name, drafts=forbid_texts(texts), forbidden=forbidden)
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------
+
+
+def _read_calls(view: View) -> Reading | None:
+    tools = view.bind(view.main)
+    if not tools and view.sentence.section and "call" in view.main:
+        tools = Bound((view.sentence.section,), is_named=True)
+    if not tools:
+        return None
+    if tools.is_any and view.clause.part("unless"):
+        return _read_all_but(view)
+    if reading := _read_together(view, tools) or _read_value(view, tools) or _read_state(view, tools):
+        return reading
+    if reading := _read_bound_with_exception(view, tools) or _read_choice(view, tools):
+        return reading
+    if (extra := view.extra(view.bare, tools)) and (tools.is_named or not is_class(view.main)):
+        return _narrowed(tools, extra)
+    return forbid_calls(view, tools)
+
+
+def _read_all_but(view: View) -> Reading | None:
+    """`never call any tool other than A`."""
+    part = view.clause.part("unless")
+    allowed = view.bind(part.text, likeness=False) if part else Bound()
+    if not allowed or allowed.is_any:
+        return None
+    return only_these(allowed)
+
+
+def only_these(tools: Bound) -> Reading:
+    return Reading(
+        name=f"only {tools.names}",
+        drafts=(nothing_but(tools.tools),),
+        forbidden="call_tool: any other",
+        bounds=(tools,),
+    )
+
+
+def _read_together(view: View, tools: Bound) -> Reading | None:
+    """`never call A and B in the same turn`."""
+    if len(tools.tools) != 2 or not tools.is_named or view.clause.parts or not _TOGETHER.search(view.main):
+        return None
+    first, second = tools.tools
+    draft = formula(f"G !({atom((first,))} & {atom((second,))})", "call", over="turns")
+    return Reading(name=f"never {first} with {second}", drafts=(draft,), forbidden=f"{tools.calls} in one turn")
+
+
+def _read_value(view: View, tools: Bound) -> Reading | None:
+    """`never set the priority to "urgent"`."""
+    literals = view.texts()
+    if not literals or view.clause.parts or tools.is_any:
+        return None
+    param = find_param(view.main[: literals[0].start - view.clause.main.start], tools.tools, view.sentence)
+    if param is None:
+        return None
+    return _forbid(tools, never(tools.tools, ((param.name, "in", [literal.text for literal in literals]),)))
+
+
+def _read_state(view: View, tools: Bound) -> Reading | None:
+    """`never cancel orders with status "shipped"`."""
+    state = None if view.clause.parts else find_state_in_main(view, tools)
+    return _forbid(tools, state.never(tools.tools), ceiling=STATE_CONFIDENCE) if state else None
+
+
+def find_state_in_main(view: View, tools: Bound) -> Field | None:
+    """`orders with status "shipped"`: the field, if the clause has no other words that narrow the calls."""
+    if len(tools.tools) != 1 or tools.is_any:
+        return None
+    state = find_state(view.main, view.clause.main.start, view.literals(), tools.tools[0], view.sentence)
+    if state is None:
+        return None
+    known = roots(" ".join((*state.joined, state.name)))
+    left = re.findall(r"[a-z]+", view.extra(view.bare, tools).lower())
+    return state if all(root(word) in known for word in left) else None
+
+
+def _read_bound_with_exception(view: View, tools: Bound) -> Reading | None:
+    """`no refunds over $50 without request_approval`."""
+    parts = view.clause.parts
+    if len(parts) != 1 or parts[0].word not in EXCEPTIONS:
+        return None
+    bound = find_bound(view.main, tools.tools, view.sentence, is_forbidden=True)
+    condition = read_condition(view, parts[0], tools)
+    if bound is None or not bound.tests or not condition.is_read:
+        return None
+    return allow_only(view, tools, condition, bound.tests)
+
+
+def _read_choice(view: View, tools: Bound) -> Reading | None:
+    """`the cabin must not be "first" or "business"`."""
+    choice = find_choice(view.main, view.literals(), tools.tools, view.sentence)
+    if choice is None or view.clause.parts or tools.is_any:
+        return None
+    param, _, values = choice.tests[0]
+    return _forbid(tools, never(tools.tools, ((param, "in", values),)))
+
+
+# -- calls under conditions --------------------------------------------------------------------------------------------
+
+
+def forbid_calls(view: View, tools: Bound) -> Reading:
+    """Calls of these tools are forbidden, under the conditions of the clause: `never call A`, `never A if B failed`."""
+    conditions = [read_condition(view, part, tools) for part in view.clause.parts]
+    unread = next((one for one in conditions if not one.is_read or _is_left_to_people(one)), None)
+    if unread:
+        return _undecided(tools, unread.reason)
+    if not conditions:
+        also = (never(*one) for one in destructive_sql(view))
+        return _forbid(tools, never(tools.tools), *also)
+    if len(conditions) == 1:
+        return _forbid_under(view, tools, conditions[0])
+    tests = [one for one in conditions if one.tests and one.part.word not in EXCEPTIONS and not one.is_negated]
+    exceptions = [one for one in conditions if one.part.word in EXCEPTIONS]
+    if len(tests) == 1 and len(exceptions) == 1 and len(conditions) == 2:
+        # `if the amount is over 500, never call A without B`
+        return allow_only(view, tools, exceptions[0], tests[0].tests)
+    return _undecided(tools, SEVERAL_CONDITIONS)
+
+
+def _is_left_to_people(condition: Condition) -> bool:
+    """`unless A was not called` and `if the user did not say` are too twisted to be read."""
+    return condition.is_negated and (condition.part.word != "if" or bool(condition.said) or condition.failed)
+
+
+def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
+    """`never call A after B`, `never call A if B failed`, `never call A if the user says "stop"`."""
+    trigger = condition.quote
+    if condition.part.word in EXCEPTIONS or condition.is_negated:
+        return allow_only(view, tools, condition)
+    if condition.tests:
+        return _forbid(tools, never(tools.tools, condition.tests), trigger=trigger)
+    if condition.state:
+        return _forbid(tools, condition.state.never(tools.tools), trigger=trigger, ceiling=STATE_CONFIDENCE)
+    if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools)):
+        return _narrowed(tools, narrowing)
+    if condition.tools:
+        draft = formula(f"G ({atom(tools.tools)} -> !O {condition.trigger})", "order")
+        causes = () if condition.failed else (condition.tools,)
+        return _forbid(tools, draft, trigger=trigger, causes=causes)
+    if condition.said:
+        draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue")
+        return _forbid(tools, draft, trigger=trigger, ceiling=STATE_CONFIDENCE)
+    return _undecided(tools, condition.reason)
+
+
+def _forbid(
+    tools: Bound, *drafts: Draft, trigger: str = "always", causes: tuple[Bound, ...] = (), ceiling: float = 1.0
+) -> Reading:
+    return Reading(
+        name=f"never {tools.names}",
+        drafts=drafts,
+        trigger=trigger,
+        forbidden=tools.calls,
+        bounds=(tools, *causes),
+        ceiling=ceiling,
+        forbids=tools.tools,
+    )
+
+
+def _narrowed(tools: Bound, words: str) -> Reading:
+    """`never call drop_table in production` forbids fewer calls than all; the trace does not say which."""
+    return _undecided(tools, not_shown(words))
+
+
+def _undecided(tools: Bound, reason: str) -> Reading:
+    return Reading(name=f"never {tools.names}", undecided=reason, forbidden=tools.calls)

@@ -1,0 +1,150 @@
+"""A prompt → the rules it states, ready for the engine.
+
+Two kinds of statements are read: conditions in the section of a tool (`preconditions`), and demands by their grammar
+(`statements`). The rules found are then parsed like those of any rule file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+
+from msgspec.structs import replace
+
+from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
+from bylaw.comply.prompt.layout import MAX_PROMPT, Statement, read_layout
+from bylaw.comply.prompt.preconditions import read_preconditions
+from bylaw.comply.prompt.statements import read_statement, read_steps
+from bylaw.comply.prompt.vocabulary import Tools, any_case
+from bylaw.model.rule import RuleSet
+from bylaw.rules.loader import parse_rules
+
+MAX_STATEMENTS = 3_000
+"""read by grammar, at about a millisecond each; the rest is reported as unread"""
+_UNREAD = "rest-of-the-prompt"
+"""the id of the rule that stands for the unread rest"""
+_ADDRESSES_THE_AGENT = any_case(
+    r"\W*(?:never|always|do not|don't|only|confirm|ask|before|after|first|under no|at most|refuse|decline|deny)\b"
+)
+"""how a sentence begins that says what the agent does; others say what must hold"""
+
+
+def read_prompt(
+    prompt: str, *, tools: Sequence[ToolSpec] = (), aliases: Mapping[str, Sequence[str]] | None = None
+) -> PromptRules:
+    return parse_prompt_rules(prompt, extract_rules(prompt, tools=tools, aliases=aliases or {}))
+
+
+def prompt_hash(prompt: str) -> str:
+    return hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- extraction --------------------------------------------------------------------------------------------------------
+
+
+def extract_rules(
+    prompt: str, *, tools: Sequence[ToolSpec] = (), aliases: Mapping[str, Sequence[str]] | None = None
+) -> tuple[PromptRule, ...]:
+    """Every rule found, in the order of the prompt, each with an id of its own and its place."""
+    known = {tool.name for tool in tools}
+    statements = read_layout(prompt, known)
+    named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
+    every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases)
+    read = statements[:MAX_STATEMENTS]
+    rules = [rule for statement in read for rule in _read(statement, every)]
+    for introduction, steps in _step_lists(read):
+        rules += read_steps(steps, every, introduction=introduction)
+    if len(statements) > MAX_STATEMENTS:
+        rules.append(_unread(statements[MAX_STATEMENTS:]))
+    return tuple(_with_ids(rules))
+
+
+def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
+    stated = read_statement(statement, tools)
+    if statement.tool is None:
+        return stated
+    if _ADDRESSES_THE_AGENT.match(statement.text) and any(rule.items for rule in stated):
+        return stated
+    preconditions = list(read_preconditions(statement, tools))
+    return preconditions if any(rule.items for rule in preconditions) else stated or preconditions
+
+
+def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
+    """Numbered items that follow each other, with the sentence before them, outside the sections of tools."""
+    introduction, steps = "", list[Statement]()
+    for statement in statements:
+        if statement.numbered and statement.tool is None:
+            steps += [statement] if statement.leads else []
+            continue
+        if len(steps) > 1:
+            yield introduction, steps
+        introduction, steps = statement.text, []
+    if len(steps) > 1:
+        yield introduction, steps
+
+
+def _unread(statements: Sequence[Statement]) -> PromptRule:
+    return PromptRule(
+        rule_id=_UNREAD,
+        description=f"{len(statements):,} sentences after the first {MAX_STATEMENTS:,}",
+        start=statements[0].start,
+        end=statements[-1].end,
+        undecided=f"only the first {MAX_STATEMENTS:,} sentences are read",
+    )
+
+
+def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
+    """The rules in the order of the prompt, each with an id of its own; so are their items."""
+    taken: set[str] = set()
+    for rule in sorted(rules, key=lambda rule: rule.start):
+        rule_id = _free_id(rule.rule_id, taken)
+        items = []
+        for one in rule.items:
+            item_id = rule_id if len(rule.items) == 1 else _free_id(f"{rule_id}-{one.aspect}", taken)
+            items.append(EngineItem({**one.item, "id": item_id}, one.aspect))
+        yield replace(rule, rule_id=rule_id, items=tuple(items))
+
+
+def _free_id(name: str, taken: set[str]) -> str:
+    free = next(one for number in count(1) if (one := name if number == 1 else f"{name}-{number}") not in taken)
+    taken.add(free)
+    return free
+
+
+# -- engine rules ------------------------------------------------------------------------------------------------------
+
+
+def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
+    """INVARIANT: an item that the engine cannot run makes its rule undecided; the rule never disappears."""
+    taken: set[str] = set()
+    rules = [replace(rule, items=tuple(_item(one, rule, taken) for one in rule.items)) for rule in rules]
+    owners = {one.item["id"]: rule.rule_id for rule in rules for one in rule.items}
+    items = [one.item for rule in rules for one in rule.items]
+    found = parse_rules(json.dumps(items), file="<prompt>", format="json") if items else RuleSet(())
+    why = "; ".join(dict.fromkeys(problem.message for problem in found.diagnostics if problem.is_error))
+    parsed = {rule.id for rule in found.rules}
+    return PromptRules(
+        sha256=prompt_hash(prompt),
+        rules=tuple(rules),
+        engine=tuple(replace(rule, span=None) for rule in found.rules),
+        owners={item: rule for item, rule in owners.items() if item in parsed},
+        unusable={rule: f"a part of it cannot be run: {why}" for item, rule in owners.items() if item not in parsed},
+        notes=_notes(prompt, rules),
+    )
+
+
+def _item(one: EngineItem, rule: PromptRule, taken: set[str]) -> EngineItem:
+    """The item with an id of its own. A prompt speaks about each conversation, so its rules have session scope."""
+    item_id = _free_id(str(one.item.get("id", rule.rule_id)), taken)
+    return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect)
+
+
+def _notes(prompt: str, rules: Sequence[PromptRule]) -> tuple[str, ...]:
+    if not prompt.strip():
+        return ("the prompt is empty",)
+    if len(prompt) > MAX_PROMPT:
+        return (f"only the first {MAX_PROMPT:,} characters of the prompt were read",)
+    return tuple(rule.undecided for rule in rules if rule.rule_id == _UNREAD and rule.undecided)

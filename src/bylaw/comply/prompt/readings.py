@@ -1,0 +1,281 @@
+"""What a clause demands, as rules of the engine: `Reading`, its `Draft`s, and `View`, the clause as its readers see it.
+
+A reader is a function of a `View` that returns a `Reading`, or None if the clause is not of its form. A draft is an
+engine rule as it stands in a rule file, without its id and severity. A demand that no event can decide is a reading
+without drafts, with the reason in `undecided`, so that no demand is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.comply.model import Aspect, Tier
+from bylaw.comply.prompt.binding import Bound, bind, is_class, only_database_tools
+from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
+from bylaw.comply.prompt.markers import Marker
+from bylaw.comply.prompt.vocabulary import number_of, root_set, roots
+
+NO_TOOL = "no tool is named that is known"
+OPEN = "open wording: no event shows whether it was kept"
+SEVERAL_CONDITIONS = "several conditions hang together"
+STATE_CONFIDENCE = 0.8
+"""of rules that depend on the latest value of a field, or on words of the user"""
+
+_HARMLESS = root_set(
+    """call invoke use run execute trigger make try attempt tool function api under any all circumstance ever never
+    always must should shall may can cannot not don do does did please agent assistant you model bot ai is are be been
+    being it its this that forbidden prohibited allowed permitted strictly absolutely expressly explicitly avoid refrain
+    no directly yourself user customer client their his her your a an the i we they also only exclusively solely
+    required mandatory have has had need want ensure sure and or nor either neither important critical note warning on
+    own behalf time at point case ll t s ve as such them via explicit another other step perform carry out go ahead
+    there simply just up to with by using through remember keep mind"""
+)
+"""words beside a tool's name that do not narrow which of its calls are meant"""
+_DONE = root_set(
+    """called returned succeeded completed done finished been successful successfully result results each every same
+    once again fail fails failed error errors returns throws raises before after exception immediately"""
+)
+"""words that say that a call was made"""
+_COMPARING = root_set(
+    """over above more than greater exceed exceeds exceeding larger higher excess beyond under below less fewer lower
+    smaller least most up maximum dollars euros percent of worth amount amounts
+    between inclusive one either limited capped restricted valid value values equal set"""
+)
+
+
+# -- engine rules ------------------------------------------------------------------------------------------------------
+
+ArgTest: TypeAlias = "tuple[str, str, Any]"
+"""parameter, operator, value; the value of `present` and `missing` is None"""
+_PLAIN_NAME = re.compile(r"[\w\-.:/*?]+")
+
+
+class Draft(Struct, frozen=True):
+    """An engine rule without its id and severity."""
+
+    kind: str
+    params: dict[str, Any]
+    aspect: Aspect
+
+
+def formula(text: str, aspect: Aspect, *, over: str | None = None) -> Draft:
+    return Draft("temporal", {"formula": text} | ({"over": over} if over else {}), aspect)
+
+
+def atom(tools: Sequence[str], tests: Sequence[ArgTest] = (), *, of: str = "tool", joined: Sequence[str] = ()) -> str:
+    """`tool(a | b, args.amount > 5, args.order_id = $order_id)`."""
+    names = " | ".join(name if _PLAIN_NAME.fullmatch(name) else json.dumps(name) for name in tools)
+    same = [f"args.{_segment(param)} = $" + re.sub(r"\W", "_", param) for param in joined]
+    return f"{of}({', '.join((names, *map(_written_test, tests), *same))})"
+
+
+def _written_test(test: ArgTest) -> str:
+    param, operator, value = test
+    if operator == "matches":
+        return f"args.{_segment(param)} matches /{value}/i"
+    path = ".".join(_segment(part) for part in param.split("."))
+    return f"args.{path} {operator}" + ("" if value is None else f" {json.dumps(value, ensure_ascii=False)}")
+
+
+def _segment(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else json.dumps(name)
+
+
+def either(atoms: Sequence[str]) -> str:
+    return atoms[0] if len(atoms) == 1 else f"({' | '.join(atoms)})"
+
+
+def literal_pattern(literal: str) -> str:
+    """A pattern that finds this text; each blank matches any run of blanks.
+
+    A backslash is written as `\\x5c`: the reader of rule files takes two of them before a letter for a mistake.
+    """
+    return r"\s+".join(re.escape(part).replace("\\\\", r"\x5c") for part in literal.split())
+
+
+def text_pattern(literal: str, *, before: str = "", after: str = "") -> str:
+    """The same between slashes, in any case."""
+    inside = literal_pattern(literal).replace("/", r"\/")
+    return f"/{before}{inside}{after}/i"
+
+
+def never(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
+    if tests:
+        return formula(f"G !{atom(tools, tests)}", "argument")
+    return Draft("no_call", {"tool": _one_or_list(tools)}, "call")
+
+
+def called_before(
+    first: Sequence[str], second: Sequence[str], *, tests: Sequence[ArgTest] = (), joined: Sequence[str] = ()
+) -> Draft:
+    """Every call of `second` (with these arguments) has a call of `first` before it, on the same `joined` arguments."""
+    if not tests and not joined and "*" not in (*first, *second):
+        return Draft("must_call_before", {"first": _one_or_list(first), "second": _one_or_list(second)}, "order")
+    return formula(f"G ({atom(second, tests, joined=joined)} -> O {atom(first, joined=joined)})", "order")
+
+
+def _one_or_list(names: Sequence[str]) -> str | list[str]:
+    return names[0] if len(names) == 1 else list(names)
+
+
+def nothing_but(tools: Sequence[str]) -> Draft:
+    return formula(f"G (tool(*) -> {atom(tools)})", "call")
+
+
+def holds(tools: Sequence[str], tests: Sequence[ArgTest]) -> Draft:
+    """Calls that have the parameter have a value that passes."""
+    has_it = atom(tools, [(tests[0][0].split(".")[0], "present", None)])
+    return formula(f"G ({has_it} -> {atom(('*',), tests)})", "argument")
+
+
+def no_longer_than(tools: Sequence[str], param: str, length: int) -> Draft:
+    return formula(f"G !{atom(tools, [(f'{param}.{length}', 'present', None)])}", "argument")
+
+
+def at_most(tools: Sequence[str], number: int, *, per_turn: bool = False, joined: Sequence[str] = ()) -> Draft:
+    window = "[<=0t]" if per_turn else ""
+    one = atom(tools, joined=joined)
+    return formula(f"G ({one} -> count{window}({one}) <= {number})", "count")
+
+
+def at_least(tools: Sequence[str], number: int) -> Draft:
+    return formula(f"F (count({atom(tools)}) >= {number})", "count")
+
+
+def exactly(tools: Sequence[str], number: int) -> list[Draft]:
+    if number == 1:
+        return [Draft("must_call_once", {"tool": _one_or_list(tools)}, "count")]
+    return [at_most(tools, number), at_least(tools, number)]
+
+
+class Field(Struct, frozen=True):
+    """A field of results with the values it is compared with, and the arguments that tie the result to the call."""
+
+    name: str
+    values: tuple[Any, ...]
+    joined: tuple[str, ...]
+    is_negated: bool = False
+
+    def never(self, tools: Sequence[str]) -> Draft:
+        """No call while the latest result has such a value. Vacuous if no result ever had one."""
+        call = atom(tools, joined=self.joined)
+        return formula(f"G (({call} & O {self._result('present')} & {self._latest()}) -> false)", "state")
+
+    def only(self, tools: Sequence[str]) -> Draft:
+        """Calls only while the latest result has such a value. Judged only if some result had the field."""
+        call = atom(tools, joined=self.joined)
+        return formula(f"G (({call} & O {self._result('present')}) -> {self._latest()})", "state")
+
+    def _latest(self) -> str:
+        """The latest result with the field has one of these values."""
+        values = json.dumps(list(self.values), ensure_ascii=False)
+        latest = f"(!{self._result('present')} S {self._result(f'in {values}')})"
+        return f"!{latest}" if self.is_negated else latest
+
+    def _result(self, test: str) -> str:
+        return atom(("*",), of="result", joined=self.joined)[:-1] + f", result.{_segment(self.name)} {test})"
+
+
+# -- readings ----------------------------------------------------------------------------------------------------------
+
+
+class Reading(Struct, frozen=True, kw_only=True):
+    """A rule without its place and severity."""
+
+    name: str
+    """what its id is made of"""
+    drafts: tuple[Draft, ...] = ()
+    trigger: str = "always"
+    required: str | None = None
+    forbidden: str | None = None
+    undecided: str | None = None
+    bounds: tuple[Bound, ...] = ()
+    """the tools it depends on; the least certain of them decides how certain the rule is"""
+    ceiling: float = 1.0
+    """the highest confidence of this kind of reading; below 1 the rule is only likely"""
+    forbids: tuple[str, ...] = ()
+    """tools of which it forbids calls"""
+
+    @property
+    def tier(self) -> Tier:
+        is_likely = self.ceiling < 1 or any(bound.tier is Tier.LIKELY for bound in self.bounds)
+        return Tier.LIKELY if is_likely else Tier.CERTAIN
+
+    @property
+    def confidence(self) -> float:
+        return min((self.ceiling, *(bound.confidence for bound in self.bounds)))
+
+
+class View:
+    """A clause with its marker and its sentence."""
+
+    def __init__(self, clause: Clause, marker: Marker, sentence: Sentence) -> None:
+        self.clause = clause
+        self.marker = marker
+        self.sentence = sentence
+        self.main = clause.main.text
+        self.subject = self.main[: marker.start - clause.main.start]
+        """the main part before the marker"""
+        self.action = self.main[marker.end - clause.main.start :]
+        """the main part behind the marker"""
+        self.bare = f"{self.subject} {self.action}"
+        """the main part without the marker"""
+        self.whole = sentence.masked[clause.start : clause.end]
+
+    @property
+    def name(self) -> str:
+        """The name of a rule that is tied to no tool: its own words."""
+        return shorten(self.main, 50)
+
+    def quote(self, part: Part) -> str:
+        """A part as it is written, with its quoted text."""
+        return shorten(self.sentence.text[part.start : part.end])
+
+    def literals(self, part: Part | None = None) -> list[Literal]:
+        part = part or self.clause.main
+        return self.sentence.literals_in(part.start, part.end)
+
+    def texts(self, part: Part | None = None) -> list[Literal]:
+        """The literals that are names of neither tools nor parameters."""
+        tools = self.sentence.tools
+        return [one for one in self.literals(part) if one.text not in tools.specs and one.text not in tools.params]
+
+    def bind(self, text: str, *, likeness: bool = True) -> Bound:
+        return only_database_tools(text, bind(text, self.sentence, likeness=likeness))
+
+    def extra(self, text: str, bound: Bound) -> str:
+        """The words that narrow a phrase beyond its tools: `in production`; empty if there are none."""
+        known = set(_HARMLESS).union(*(roots(tool) for tool in bound.tools))
+        for phrase, names in self.sentence.tools.aliases.items():
+            if set(names) & set(bound.tools):
+                known |= set(roots(phrase))
+        return " ".join(word for word in re.findall(r"[\w$'-]+", text) if not set(roots(word)) <= known)
+
+    def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
+        """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
+        if is_class(text):
+            return ""
+        known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
+        left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
+        return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+
+def not_shown(words: str) -> str:
+    """The reason why a rule about fewer calls than all is undecided: `never call drop_table in production`."""
+    return f"it speaks of `{shorten(words)}`, which no event shows"
+
+
+def slug(text: str) -> str:
+    """An id of a few readable words."""
+    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", text).lower())
+    return "-".join(words[:9])[:64].strip("-") or "rule"
+
+
+def shorten(text: str, most: int = 60) -> str:
+    text = " ".join(text.split()).strip(" ,.;:")
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"

@@ -1,0 +1,222 @@
+"""A statement → the rules that its grammar states, with the list that it introduces.
+
+`clauses` divides a sentence into clauses, `markers` finds what each of them does, and one of `prohibitions`,
+`obligations` and `reservations` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
+from bylaw.comply.prompt.binding import Bound, bind, is_destructive
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
+from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at
+from bylaw.comply.prompt.obligations import read_obligation
+from bylaw.comply.prompt.prohibitions import read_prohibition
+from bylaw.comply.prompt.readings import Reading, View, called_before, slug
+from bylaw.comply.prompt.reservations import read_reservation
+from bylaw.comply.prompt.vocabulary import Tools, any_case
+
+_NO = any_case(r"\W*(no)\s+\w")
+_READERS = {Force.FORBID: read_prohibition, Force.REQUIRE: read_obligation, Force.ONLY: read_reservation}
+_IN_ORDER = any_case(
+    r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b|\bfollow(?:ing)? (?:these|the"
+    r"|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
+)
+_NEVER = "Never "
+
+
+def read_statement(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """The rules of one statement, with the list it introduces; none if it demands nothing."""
+    return _read_list(statement, tools) if statement.parts else _read_alone(statement, tools)
+
+
+# -- one sentence ------------------------------------------------------------------------------------------------------
+
+
+def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
+    if len(statement.text) > MAX_SENTENCE:
+        return _leave_unread(statement)
+    sentence = read_sentence(statement.text, tools, statement.tool)
+    if sentence is None:
+        return []
+    rules: list[PromptRule] = []
+    clauses = read_clauses(sentence)
+    for clause in clauses:
+        marker = _marker_of(clause, sentence)
+        if marker is not None:
+            reading = _READERS[marker.force](View(clause, marker, sentence))
+            place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
+            rules.append(_placed(reading, statement, _severity(marker, reading), place))
+    return rules
+
+
+def _leave_unread(statement: Statement) -> list[PromptRule]:
+    """A sentence that is too long to be read states a rule all the same, if its beginning does."""
+    marker = find_marker(statement.text[:MAX_SENTENCE])
+    if marker is None or marker.force not in _READERS:
+        return []
+    name = " ".join(statement.text[:MAX_SENTENCE].split()[:6])
+    reading = Reading(name=name, undecided=f"the sentence is longer than {MAX_SENTENCE:,} characters")
+    return [_placed(reading, statement, marker.severity)]
+
+
+def _marker_of(clause: Clause, sentence: Sentence) -> Marker | None:
+    """The marker of a clause that forbids, requires or restricts; None if it permits, waives or only describes."""
+    main = clause.main
+    marker = find_marker(main.text, main.start, whole=sentence.text)
+    force = marker.force if marker else None
+    if force is Force.WAIVE:
+        return None
+    if clause.part("iff") and force in (None, Force.PERMIT, Force.REQUIRE):
+        start, end = (marker.start, marker.end) if marker else (main.start, main.start)
+        return Marker(Force.ONLY, start, end, "only", "high") if main.text.strip(" ,.") else None
+    if force is Force.PERMIT:
+        return None
+    if marker is None and (no := _NO.match(main.text)) and bind(main.text, sentence):
+        return Marker(Force.FORBID, main.start + no.start(1), main.start + no.end(1), "no", "high")
+    if marker is None and (verb := imperative_at(main.text)):
+        start, end = main.start + verb[0], main.start + verb[1]
+        return Marker(Force.REQUIRE, start, end, sentence.text[start:end].lower(), "medium")
+    return marker
+
+
+def _severity(marker: Marker, reading: Reading) -> RuleSeverity:
+    if reading.forbids and marker.severity == "high" and all(map(is_destructive, reading.forbids)):
+        return "critical"
+    return marker.severity
+
+
+def _placed(
+    reading: Reading, statement: Statement, severity: RuleSeverity, place: tuple[int, int] | None = None
+) -> PromptRule:
+    """The rule at its place in the statement, or over all of it, without the blanks and commas around it."""
+    start, end = place or (0, len(statement.text))
+    text = statement.text[start:end]
+    start += len(text) - len(text.lstrip(" ,;"))
+    end -= len(text) - len(text.rstrip(" ,;"))
+    rule_id = slug(reading.name)
+    description = " ".join(statement.text[start:end].split())
+    items = []
+    for number, draft in enumerate(reading.drafts, 1):
+        item = {
+            "id": rule_id if number == 1 else f"{rule_id}-{number}",
+            "kind": draft.kind,
+            "severity": ENGINE_SEVERITY[severity],
+            "description": description,
+            "params": draft.params,
+        }
+        items.append(EngineItem(item, draft.aspect))
+    return PromptRule(
+        rule_id=rule_id,
+        description=description,
+        start=statement.start + start,
+        end=statement.start + end,
+        trigger=reading.trigger,
+        required_action=reading.required,
+        forbidden_action=reading.forbidden,
+        severity=severity,
+        tier=reading.tier,
+        confidence=reading.confidence,
+        items=tuple(items),
+        undecided=reading.undecided,
+    )
+
+
+# -- lists and steps ---------------------------------------------------------------------------------------------------
+
+
+class _Step(Struct, frozen=True):
+    statement: Statement
+    tools: Bound
+
+
+def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """`never do any of these: …`, `before issue_refund, all of these: …`; no rule if the items depend on nothing."""
+    sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
+    if sentence is None:
+        return []
+    marker = find_marker(sentence.masked)
+    if marker and marker.force is Force.FORBID:
+        return [rule for part in statement.parts for rule in _read_forbidden_item(part, tools)]
+    actor = _actor(sentence)
+    steps = [_Step(part, _tools_of(part, tools)) for part in statement.parts]
+    if actor and statement.junction == "any":
+        return [_require_one(statement, steps, actor)]
+    rules = [_require_before(step.statement, step.tools, actor) for step in steps if actor and step.tools]
+    if statement.junction == "chain":
+        return rules + _require_in_order(steps)
+    unread = [step.statement for step in steps if not (actor and step.tools)]
+    return rules + [rule for part in unread for rule in _read_alone(part, tools)]
+
+
+def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
+    """An item of a list that forbids is read as if it began with `never`."""
+    text = _NEVER + part.text[:1].lower() + part.text[1:]
+    shifted = Statement(text, part.start - len(_NEVER), part.end, part.headings, part.tool)
+    return [replace(rule, start=max(rule.start, part.start)) for rule in _read_alone(shifted, tools)]
+
+
+def _actor(sentence: Sentence) -> Bound:
+    """The tools whose calls depend on the list: `before calling B`, `B requires`, `to call B`."""
+    clauses = read_clauses(sentence)
+    part = clauses[0].part("before", "if") if clauses else None
+    found = bind(part.text if part else sentence.masked, sentence, likeness=False)
+    return Bound() if found.is_any else found
+
+
+def _tools_of(part: Statement, tools: Tools) -> Bound:
+    """The tools that an item says to call; none if it is conditional or forbids or permits something."""
+    sentence = read_sentence(part.text[:MAX_SENTENCE], tools, part.tool)
+    if sentence is None or any(clause.part("if", "unless", "iff") for clause in read_clauses(sentence)):
+        return Bound()
+    marker = find_marker(sentence.masked)
+    if marker and marker.force in (Force.FORBID, Force.PERMIT, Force.WAIVE):
+        return Bound()
+    found = bind(sentence.masked, sentence, likeness=False)
+    return Bound() if found.is_any else found
+
+
+def _require_before(statement: Statement, first: Bound, second: Bound, *others: Bound) -> PromptRule:
+    reading = Reading(
+        name=f"{first.names} before {second.names}",
+        drafts=(called_before(first.tools, second.tools),),
+        trigger=second.calls,
+        required=first.calls,
+        bounds=(first, second, *others),
+    )
+    return _placed(reading, statement, "high")
+
+
+def _require_one(statement: Statement, steps: Sequence[_Step], actor: Bound) -> PromptRule:
+    """One of the items comes before. An unread item may be the one that allowed the call, so all must name tools."""
+    if not all(step.tools for step in steps):
+        why = "one of its alternatives names no tool"
+        reading = Reading(name=f"before {actor.names}", trigger=actor.calls, undecided=why)
+        return _placed(reading, statement, "high")
+    names = dict.fromkeys(name for step in steps for name in step.tools.tools)
+    return _require_before(statement, Bound(tuple(names)), actor, *(step.tools for step in steps))
+
+
+def _require_in_order(steps: Sequence[_Step]) -> list[PromptRule]:
+    """Each step that names tools comes after the previous one that does."""
+    named = [step for step in steps if step.tools]
+    return [
+        _require_before(later.statement, earlier.tools, later.tools)
+        for earlier, later in pairwise(named)
+        if not set(earlier.tools.tools) & set(later.tools.tools)
+    ]
+
+
+def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: str = "") -> list[PromptRule]:
+    """The order of numbered steps, if the introduction says that they are in order or every step names a tool."""
+    steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
+    if not _IN_ORDER.search(introduction) and not all(step.tools for step in steps):
+        return []
+    return _require_in_order(steps)
