@@ -46,7 +46,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 
 
 @click.group(
-    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80}
 )
 @click.option(
     "--version",
@@ -71,13 +71,13 @@ cli.params.append(colour_option())
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit as `ExitCode` says."""
-    # a stream that the caller closed is None here: what goes there is lost as wanted, what comes from there is empty
+    # a stream that the caller closed is None: replace it, so that reading finds nothing and output is discarded
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that lacks a character is no reason to fail
+            stream.reconfigure(errors="replace")  # a terminal that lacks a character must not stop the command
     try:
         code = cli.main(arguments, prog_name="bylaw", standalone_mode=False)
     except click.ClickException as problem:
@@ -86,30 +86,28 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
-    except (BrokenPipeError, SystemExit) as problem:
-        if isinstance(problem, SystemExit) and not problem.code:
-            sys.exit(0)  # click answered a request for shell completion
-        # whoever read our output went away (click exits with 1 then, which here means a tripped gate); leave nothing
-        # for the interpreter to flush into the closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    except (BrokenPipeError, SystemExit):
+        # The reader of our output has gone. Click exits with 1 then, which here would mean a tripped gate.
+        _discard_output()
         code = ExitCode.OUT_OF_REACH
     except OSError as problem:
-        _say(f"cannot go on: {problem.strerror or problem}" + (f": `{problem.filename}`" if problem.filename else ""))
+        file = f": `{problem.filename}`" if problem.filename else ""
+        _print_error(f"cannot go on: {problem.strerror or problem}{file}")
         code = ExitCode.OUT_OF_REACH
-    sys.exit(int(_flushed(code or ExitCode.OK)))
-
-
-def _say(message: str) -> None:
-    with contextlib.suppress(OSError, AttributeError, ValueError):  # stderr itself may be gone
-        click.echo(message, err=True)
-
-
-def _flushed(code: int) -> int:
-    """A full disk may show only when the last bytes are written: that is no pass either."""
     try:
-        sys.stdout.flush()
+        sys.stdout.flush()  # a full disk may show only when the last bytes are written
     except (OSError, ValueError) as problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        _say(f"cannot write the output: {problem}")
-        return ExitCode.OUT_OF_REACH
-    return code
+        _discard_output()
+        _print_error(f"cannot write the output: {problem}")
+        code = ExitCode.OUT_OF_REACH
+    sys.exit(int(code or ExitCode.OK))
+
+
+def _discard_output() -> None:
+    """Keep the interpreter from flushing into a closed pipe or onto a full disk when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _print_error(message: str) -> None:
+    with contextlib.suppress(OSError, AttributeError, ValueError):  # stderr may be closed too
+        click.echo(message, err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from bylaw.diff.job import diff
+from bylaw.diff.api import compare_versions
 from bylaw.diff.model import Change, DiffReport
 from tests.support.build import trace
 
@@ -70,7 +70,7 @@ def swapped_pair(seed: int, sessions: int = 50, share: float = 0.3) -> DiffRepor
 
 
 def _diff(baseline: list[Turn], candidate: list[Turn]) -> DiffReport:
-    return diff([trace(baseline, name="b")], [trace(candidate, name="c")], fail_on=Change.MODERATE)
+    return compare_versions([trace(baseline, name="b")], [trace(candidate, name="c")], fail_on=Change.MODERATE)
 
 
 def false_alarms(runs: int, first: int = 0) -> float:

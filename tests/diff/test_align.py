@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from bylaw.engine.compile import compile_rules
-from bylaw.text.lexical import Lexicon
+from bylaw.text.similarity import Lexicon
 from bylaw.traces.comparison import align as module
 from bylaw.traces.comparison.align import EXTEND, OPEN, Pair, align, align_costs
-from bylaw.traces.comparison.sessions import read_side
-from bylaw.traces.comparison.steps import Step
+from bylaw.traces.comparison.recording import Step, read_side
 from tests.support.build import trace
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.diff.job import diff
+from bylaw.diff.api import compare_versions
 from bylaw.diff.model import AxisRow, Change, DiffReport
 from bylaw.rules import load_rules
 from tests.support.build import trace
@@ -17,7 +17,7 @@ Turns = list[dict[str, Any]]
 def compare(baseline: Turns, candidate: Turns, rules: Any = (), fail_on: str = "severe") -> DiffReport:
     loaded = load_rules(rules).rules if rules else ()
     left, right = trace(baseline, name="baseline"), trace(candidate, name="candidate")
-    return diff([left], [right], loaded, fail_on=Change(fail_on))
+    return compare_versions([left], [right], loaded, fail_on=Change(fail_on))
 
 
 def axis(report: DiffReport, name: str) -> AxisRow:
@@ -223,7 +223,7 @@ def test_a_rule_that_errors_is_an_error_never_no_change() -> None:
     schema: Any = {"type": "string"}
     rules = list(load_rules([{"id": "r", "kind": "must_match_json_schema", "params": {"schema": schema}}]).rules)
     deep = "[" * 900 + "]" * 900
-    report = diff([trace([{"text": deep}])], [trace([{"text": deep}])], rules)
+    report = compare_versions([trace([{"text": deep}])], [trace([{"text": deep}])], rules)
     assert report.policy.errors or not report.policy.regressions
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bylaw.diff.job import diff
+from bylaw.diff.api import compare_versions
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
@@ -18,18 +18,20 @@ def large() -> DiffReport:
     baseline = [{"text": f"answer {i} " + "word " * 60, "calls": ["look"]} for i in range(60)]
     candidate = [{"text": HOSTILE * 8, "calls": [{"name": "wipe", "args": {"x": HOSTILE}}]} for _ in range(60)]
     rules = load_rules(RULES).rules
-    return diff([trace(baseline, name=HOSTILE)], [trace(candidate, name="candidate")], rules)
+    return compare_versions([trace(baseline, name=HOSTILE)], [trace(candidate, name="candidate")], rules)
 
 
 def test_markdown_fits_a_comment_and_says_what_is_left_out() -> None:
     text = diff_markdown.render_diff(large())
-    assert len(text) <= diff_markdown.LIMIT
+    assert len(text) <= diff_markdown.COMMENT_LIMIT
     assert text.startswith(diff_markdown.MARKER)
     assert "do not fit into a comment" in text
 
 
 def test_nothing_from_a_trace_becomes_markup_or_steers_a_terminal() -> None:
-    small = diff([trace([{"text": "a", "calls": ["look"]}])], [trace([{"text": HOSTILE, "calls": [HOSTILE]}])])
+    small = compare_versions(
+        [trace([{"text": "a", "calls": ["look"]}])], [trace([{"text": HOSTILE, "calls": [HOSTILE]}])]
+    )
     lines = diff_markdown.render_diff(small).split("\n")
     prose = "\n".join(line for line in lines if "- after" not in line)  # those quote inside code, where nothing acts
     assert "<img" not in prose.replace(diff_markdown.MARKER, "")

@@ -7,11 +7,11 @@ from typing import Any
 import click
 import pytest
 
-from bylaw.inspect.compare import compare
+from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import SideBySide
-from bylaw.inspect.report import wording
-from bylaw.inspect.report.columns import Columns
-from bylaw.inspect.report.text import width
+from bylaw.inspect.report import side_by_side as wording
+from bylaw.inspect.report.layout import width
+from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.selection import Selection
 from tests.inspect.support import controls, everything
 from tests.support.build import trace
@@ -111,7 +111,7 @@ def test_other_input_is_a_note_and_no_difference() -> None:
     asked = [{"request": {"messages": [{"role": "user", "content": text}]}, "text": "ok"} for text in ("hi", "ho")]
     report = compare(trace(asked[:1]), trace(asked[1:]))
     assert (report.first, report.input_differs_at) == (None, 0)
-    assert "the agents were told different things, first at turn 0" in _shown(report)
+    assert "the requests hold different messages, first at turn 0" in _shown(report)
 
 
 def test_what_is_asked_for_narrows_what_is_shown_but_not_what_is_told() -> None:

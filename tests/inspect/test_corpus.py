@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.inspect.compare import compare
+from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import TurnEntry
-from bylaw.inspect.report.columns import Columns
 from bylaw.inspect.report.json import entry_line
-from bylaw.inspect.report.text import width
+from bylaw.inspect.report.layout import width
+from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.timeline import Timeline
 from bylaw.traces import load_trace, open_trace
 from tests.inspect.support import controls, entries, page
@@ -46,7 +46,7 @@ def test_a_conversation_is_told_once(data: Path) -> None:
     for entry in entries(trace):
         if isinstance(entry, TurnEntry):
             session = entry.origin.session
-            heard[session] = heard.get(session, 0) + sum(m.role == "user" for m in entry.input.heard)
+            heard[session] = heard.get(session, 0) + sum(m.role == "user" for m in entry.input.messages)
     assert heard == said
 
 

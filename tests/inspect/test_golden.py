@@ -8,12 +8,13 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from bylaw.inspect.compare import compare
+from bylaw.inspect.comparison import compare
 from bylaw.inspect.model import SideBySide
-from bylaw.inspect.report.columns import Columns
 from bylaw.inspect.report.json import comparison_lines, end_line, entry_line, trace_line
+from bylaw.inspect.report.side_by_side import Columns
 from bylaw.inspect.report.terminal import Page
 from bylaw.inspect.timeline import Timeline
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Response, ToolResult
 from tests.inspect.support import entries, everything, page
 
@@ -24,9 +25,8 @@ def _terminal(width: int, full: bool) -> str:
     made, trace = Page(width=width, full=full), everything()
     timeline = Timeline(trace)
     shown = [made.entry(entry) for entry in timeline]
-    top = made.title(trace.name, trace.format) + made.totals(
-        timeline.totals, complete=trace.complete, skipped=2, warnings=1, notes=trace.notes
-    )
+    read = replace(trace, skipped=2, problems=(Diagnostic(code="bad-json", message="bad", file="run.jsonl"),))
+    top = made.title(trace.name, trace.format) + made.totals(timeline.totals, read)
     return click.unstyle(top + "".join(shown))
 
 

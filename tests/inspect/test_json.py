@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.inspect.compare import compare
+from bylaw.inspect.comparison import compare
 from bylaw.inspect.report.json import comparison_lines, end_line, entry_line, trace_line
 from bylaw.inspect.timeline import Timeline
 from tests.inspect.support import entries, everything

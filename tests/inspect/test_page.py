@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from bylaw.inspect.report.figures import tokens
+from bylaw.inspect.report.layout import format_tokens, width
 from bylaw.inspect.report.terminal import Page
-from bylaw.inspect.report.text import width
 from bylaw.model.events import Usage
 from tests.inspect.support import controls, entries, everything, page
 from tests.support.build import trace
@@ -53,9 +52,9 @@ def test_unknown_is_a_dash_and_never_nothing() -> None:
 
 
 def test_half_known_tokens() -> None:
-    assert tokens(Usage(7, None)) == "7 → – tok"
-    assert tokens(Usage(None, 7)) == "– → 7 tok"
-    assert tokens(Usage(recorded={"total_tokens": 9})) == "9 tok"
+    assert format_tokens(Usage(7, None)) == "7 → – tok"
+    assert format_tokens(Usage(None, 7)) == "– → 7 tok"
+    assert format_tokens(Usage(recorded={"total_tokens": 9})) == "9 tok"
 
 
 def test_a_model_is_named_where_it_changes() -> None:

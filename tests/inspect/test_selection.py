@@ -18,19 +18,19 @@ from tests.inspect.support import entries, everything, turns
 def test_turns_by_number_are_whole_and_bring_all_that_the_model_was_told() -> None:
     (turn,) = turns(everything(), turns=[(2, 2)])
     assert turn.whole
-    assert [message.role for message in turn.input.heard] == ["system", "user", "assistant", "tool", "tool"]
+    assert [message.role for message in turn.input.messages] == ["system", "user", "assistant", "tool", "tool"]
 
 
 def test_a_range_tells_the_history_once() -> None:
     shown = turns(everything(), turns=[(0, 0), (2, 3)])
     assert [turn.turn for turn in shown] == [0, 2, 3]
-    assert len(shown[0].input.heard) == 2
+    assert len(shown[0].input.messages) == 2
 
 
 def test_a_tool_brings_its_calls_and_results_alone() -> None:
     (turn,) = turns(everything(), tools=["lookup*"])
     assert [called.call.name for called in turn.calls] == ["lookup_order"]
-    assert (turn.other_calls, turn.input.heard, turn.thoughts) == (1, (), ())
+    assert (turn.other_calls, turn.input.messages, turn.thoughts) == (1, (), ())
 
 
 def test_a_late_result_belongs_to_its_tool() -> None:

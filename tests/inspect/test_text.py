@@ -9,9 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.inspect.report.figures import clock, latency, money, tokens
-from bylaw.inspect.report.text import cut, fit, fold, lay_out, middle, one_line, width
-from bylaw.inspect.report.values import call_preview, pretty, preview
+from bylaw.inspect.report.layout import (
+    call_preview,
+    cut,
+    fit,
+    fold,
+    format_cost,
+    format_duration,
+    format_latency,
+    format_tokens,
+    lay_out,
+    middle,
+    one_line,
+    pretty,
+    preview,
+    width,
+)
 from tests.inspect.support import controls
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \u202egnp.exe\u2066 \r\nnext\tline\u2028 \x9b31m \ud800 \u200b"
@@ -117,19 +130,19 @@ def test_a_huge_text_costs_as_little_as_a_small_one() -> None:
 @pytest.mark.parametrize(
     ("shown", "wanted"),
     [
-        (latency(None), "– s"),
-        (latency(0.2), "<1 ms"),
-        (latency(820), "820 ms"),
-        (latency(1234), "1.2 s"),
-        (latency(133_000), "2m 13s"),
-        (clock(90_000), "1d 01h"),
-        (clock(11_100), "3h 05m"),
-        (money(None), "$ –"),
-        (money(0), "$0"),
-        (money(0.00001), "<$0.0001"),
-        (money(0.0123), "$0.0123"),
-        (money(1234.5), "$1,234.50"),
-        (tokens(None), "– tok"),
+        (format_latency(None), "– s"),
+        (format_latency(0.2), "<1 ms"),
+        (format_latency(820), "820 ms"),
+        (format_latency(1234), "1.2 s"),
+        (format_latency(133_000), "2m 13s"),
+        (format_duration(90_000), "1d 01h"),
+        (format_duration(11_100), "3h 05m"),
+        (format_cost(None), "$ –"),
+        (format_cost(0), "$0"),
+        (format_cost(0.00001), "<$0.0001"),
+        (format_cost(0.0123), "$0.0123"),
+        (format_cost(1234.5), "$1,234.50"),
+        (format_tokens(None), "– tok"),
     ],
 )
 def test_figures(shown: str, wanted: str) -> None:

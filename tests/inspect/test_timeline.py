@@ -55,8 +55,8 @@ def test_agents_stand_below_their_parents() -> None:
 
 def test_only_what_is_new_is_heard() -> None:
     first, _, third, _ = turns(everything())
-    assert [message.role for message in first.input.heard] == ["system", "user"]
-    assert third.input.heard == ()
+    assert [message.role for message in first.input.messages] == ["system", "user"]
+    assert third.input.messages == ()
     assert third.input.repeated == 5
 
 
@@ -125,7 +125,7 @@ def _asked(*requests: list[Any], said: str | None = "ok") -> Trace:
 
 def _heard(made: Trace) -> list[list[str]]:
     return [
-        [f"{m.role}: {part.text}" for m in entry.input.heard for part in m.parts if part.kind == "text"]
+        [f"{m.role}: {part.text}" for m in entry.input.messages for part in m.parts if part.kind == "text"]
         for entry in turns(made)
     ]
 
@@ -167,14 +167,14 @@ def test_results_that_no_event_tells_are_shown() -> None:
     before = [_m("user", "hi")]
     told = {"role": "tool", "tool_call_id": "c9", "content": "found"}
     made = _asked(before, [*before, _m("assistant", "ok"), told])
-    (message,) = turns(made)[1].input.heard
+    (message,) = turns(made)[1].input.messages
     assert [(part.kind, part.call_id, part.value) for part in message.parts] == [("result", "c9", "found")]
 
 
-def test_many_runs_that_interleave_are_not_all_kept() -> None:
-    from bylaw.inspect.history import MOST_RUNS, Histories
+def test_only_the_latest_runs_that_interleave_are_remembered() -> None:
+    from bylaw.inspect.messages import MOST_RUNS, Histories
 
     histories = Histories()
     for number in range(3 * MOST_RUNS):
-        histories.asked(Request(origin=Origin(str(number)), held_messages=[]))
+        histories.add_request(Request(origin=Origin(str(number)), held_messages=[]))
     assert len(histories._runs) <= MOST_RUNS

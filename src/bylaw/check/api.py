@@ -1,11 +1,21 @@
-"""`bylaw.check`: the job as a Python function."""
+"""`bylaw.check`, and the check it runs: traces are folded one after the other, and the report is taken at the end."""
 
 from __future__ import annotations
 
-from bylaw.check.job import check as check_sources
-from bylaw.model.report import CheckReport, FailOn
+from collections.abc import Callable, Iterable, Sequence
+
+from bylaw.engine.compile import Program, compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.ports import TraceSource
+from bylaw.model.report import CheckReport, FailOn, Finding, OutcomeCounts, TraceSummary
+from bylaw.model.rule import Rule
+from bylaw.model.verdict import Outcome, Verdict
 from bylaw.rules.loader import Rules, as_rules
-from bylaw.traces.inputs import Traces, as_sources
+from bylaw.traces.source import Traces, as_sources
+
+MOST_FINDINGS = 10_000
+"""findings held in memory; all are counted, and `on_finding` gets every one"""
 
 
 def check(trace: Traces, rules: Rules, *, fail_on: FailOn = "error", allow_vacuous: bool = False) -> CheckReport:
@@ -14,4 +24,92 @@ def check(trace: Traces, rules: Rules, *, fail_on: FailOn = "error", allow_vacuo
     `trace`: a trace, the path of one (or a folder or glob), or several of those. `rules`: what `load_rules`
     returned, or the path of a rule file. The report's `exit_code` is what `bylaw check` would exit with.
     """
-    return check_sources(as_sources(trace), as_rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+    job = Check(as_rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+    for source in as_sources(trace):
+        job.add(source)
+    return job.report()
+
+
+class Check:
+    """A check in progress: add traces one after the other, then take the report."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        *,
+        fail_on: FailOn = "error",
+        allow_vacuous: bool = False,
+        on_finding: Callable[[Finding], None] | None = None,
+    ) -> None:
+        self._program: Program = compile_rules(rules)
+        self._on_finding = on_finding
+        self._report = CheckReport(
+            rules=tuple(rules),
+            outcomes=OutcomeCounts(),
+            by_rule={rule.id: OutcomeCounts() for rule in rules},
+            fail_on=fail_on,
+            allow_vacuous=allow_vacuous,
+        )
+
+    def add(self, source: TraceSource) -> None:
+        evaluation = Evaluation(self._program)
+        step = evaluation.step
+        for event in source:
+            verdicts = step(event)
+            if verdicts:
+                self._add_findings(source.name, verdicts)
+        self._add_findings(source.name, evaluation.end(complete=source.complete))
+        self._count(evaluation)
+        self._report.traces.append(_summary(source, evaluation))
+
+    def report(self, unread: Iterable[Diagnostic] = ()) -> CheckReport:
+        """`unread`: why whole files were skipped."""
+        self._report.findings.sort(key=_reading_order(self._report))
+        self._report.unread = tuple(unread)
+        return self._report
+
+    def _add_findings(self, trace: str, verdicts: Iterable[Verdict]) -> None:
+        for verdict in verdicts:
+            finding = Finding(trace, verdict)
+            self._report.finding_count += 1
+            if len(self._report.findings) < MOST_FINDINGS:
+                self._report.findings.append(finding)
+            if self._on_finding is not None:
+                self._on_finding(finding)
+
+    def _count(self, evaluation: Evaluation) -> None:
+        report, outcomes = self._report, evaluation.outcomes()
+        for rule_id, outcome in outcomes.items():
+            report.outcomes.add(outcome)
+            report.by_rule[rule_id].add(outcome)
+        report.broken_traces += any(outcome in (Outcome.VIOLATED, Outcome.ERROR) for outcome in outcomes.values())
+        for rule_id, notes in evaluation.notes().items():
+            report.notes[rule_id] = tuple(dict.fromkeys((*report.notes.get(rule_id, ()), *notes)))
+
+
+def _reading_order(report: CheckReport) -> Callable[[Finding], tuple[int, int, float, int]]:
+    """Trace by trace, the worst outcome first, then by turn; verdicts of the end come last."""
+    traces = {summary.name: i for i, summary in enumerate(report.traces)}
+    rules = {rule.id: i for i, rule in enumerate(report.rules)}
+
+    def key(finding: Finding) -> tuple[int, int, float, int]:
+        verdict = finding.verdict
+        turn = float("inf") if verdict.turn is None else verdict.turn
+        return traces[finding.trace], -verdict.outcome.badness, turn, rules[verdict.rule.id]
+
+    return key
+
+
+def _summary(source: TraceSource, evaluation: Evaluation) -> TraceSummary:
+    empty = evaluation.empty_sessions
+    notes = [f"{empty:,} session{' holds' if empty == 1 else 's hold'} no turn"] if empty else []
+    return TraceSummary(
+        name=source.name,
+        turns=evaluation.turns,
+        sessions=evaluation.sessions,
+        complete=source.complete,
+        format=source.format,
+        skipped=source.skipped,
+        notes=(*source.notes, *notes),
+        problems=tuple(source.problems),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, get_args
+from typing import TextIO, get_args
 
 import click
 
@@ -13,13 +13,10 @@ from bylaw.check.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, FailOn, Finding
-from bylaw.report.output import Target, emit, opened, output_options, write_reports
-from bylaw.report.problems import refuse, show_on_stderr
-from bylaw.report.progress import shown
-from bylaw.report.trace_options import trace_format_option
-
-if TYPE_CHECKING:
-    from bylaw.check.job import Check
+from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.output import Target, emit, open_target, write_reports
+from bylaw.report.progress import watch_traces
 
 DEFAULT_POLICY = "bylaw.yaml"
 
@@ -56,69 +53,56 @@ def command(
     TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` are read as they are. Without --policy,
     the rules are read from ./bylaw.yaml.
     """
-    from bylaw.check.job import Check
+    from bylaw.check.api import Check
     from bylaw.rules import load_rules
-    from bylaw.traces import find_traces
+    from bylaw.traces import find_traces, open_trace
 
-    if show_all and any(target.format == "markdown" for target in targets):
-        raise click.UsageError("--all streams to terminal and json; markdown has to stay short")
+    if show_all and any(target.format not in ("terminal", "json") for target in targets):
+        raise click.UsageError("--all works only with the formats terminal and json")
+    if not policies and not Path(DEFAULT_POLICY).is_file():
+        raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
     try:
-        rules = load_rules(_policies(policies))
+        rules = load_rules(list(policies) or [DEFAULT_POLICY])
         names = find_traces(traces)
     except InputError as problem:
-        return refuse("check", problem.diagnostics, targets)
-    show_on_stderr(rules.diagnostics)
+        return report_bad_input("check", problem.diagnostics, targets)
+    print_diagnostics(rules.diagnostics)
+    unread: list[Diagnostic] = []
     with contextlib.ExitStack() as files:
-        streams = [Stream(target, files.enter_context(opened(target))) for target in targets] if show_all else []
+        streams = [_Stream(target, files.enter_context(open_target(target))) for target in targets if show_all]
 
         def stream(finding: Finding) -> None:
             for one in streams:
                 one.finding(finding)
 
         job = Check(rules.rules, fail_on=fail_on, allow_vacuous=allow_vacuous, on_finding=stream if streams else None)
-        unread = [d for name in names for d in _read(job, name, trace_format, skip_bad, verify_ids)]
+        with watch_traces(names) as watch:
+            for name in names:
+                try:
+                    job.add(watch(open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)))
+                except InputError as problem:
+                    unread += problem.diagnostics
         if unread and not skip_bad:
             for one in streams:
-                one.refuse(unread)
-            return refuse("check", unread, [] if streams else targets)
+                one.end_on_bad_input(unread)
+            return report_bad_input("check", unread, [] if streams else targets)
         report = job.report(unread)
         for one in streams:
             one.end(report)
     if not streams:
         write_reports(RENDERERS, targets, report)
-    show_on_stderr([problem for trace in report.traces for problem in trace.problems])
+    print_diagnostics([problem for trace in report.traces for problem in trace.problems])
     return ExitCode(report.exit_code)
 
 
-def _policies(given: tuple[str, ...]) -> list[str]:
-    if given:
-        return list(given)
-    if not Path(DEFAULT_POLICY).is_file():
-        raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
-    return [DEFAULT_POLICY]
-
-
-def _read(job: Check, name: str, trace_format: str | None, skip_bad: bool, verify_ids: bool) -> tuple[Diagnostic, ...]:
-    """Fold one trace into the job; return what kept it from being read."""
-    from bylaw.traces import open_trace
-
-    try:
-        source = open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)
-        with shown(source) as watched:
-            job.add(watched)
-    except InputError as problem:
-        return problem.diagnostics
-    return ()
-
-
-class Stream:
-    """Writes each finding at once and the counts at the end."""
+class _Stream:
+    """Writes each finding when it is found, and the counts at the end."""
 
     def __init__(self, target: Target, out: TextIO) -> None:
         from bylaw.report.json import JsonStream
 
         self._out = out
-        self._json = JsonStream(out) if target.format == "json" else None
+        self._json = JsonStream(out, "check") if target.format == "json" else None
 
     def finding(self, finding: Finding) -> None:
         from bylaw.check.report.json import finding_as_json
@@ -129,19 +113,20 @@ class Stream:
         elif finding.verdict.outcome.value != "vacuous":
             emit(render_finding(finding) + "\n", self._out)
 
-    def refuse(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """What was streamed so far is no report: say so in the same document."""
-        from bylaw.report.problems import refusal_fields
+    def end_on_bad_input(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Finish the document with the diagnostics: the findings above are not a whole report."""
+        from bylaw.report.json import bad_input_fields
 
         if self._json is not None:
-            self._json.end(refusal_fields(diagnostics))
+            self._json.end(bad_input_fields(diagnostics))
         else:
-            emit("✗ BAD INPUT: what stands above is not a whole report\n", self._out)
+            emit("✗ BAD INPUT: the findings above are not a whole report\n", self._out)
 
     def end(self, report: CheckReport) -> None:
-        from bylaw.check.report import json, terminal
+        from bylaw.check.report.json import check_fields
+        from bylaw.check.report.terminal import render_check
 
         if self._json is not None:
-            self._json.end(json.check_fields(report))
+            self._json.end(check_fields(report))
         else:
-            emit(terminal.render_check(report, findings_shown=True), self._out)
+            emit(render_check(report, findings_shown=True), self._out)

@@ -1,6 +1,6 @@
 """diff: what changed between two versions of an agent, and did it break or mend a rule?
 
-sessions (both sides as sessions of turns) → pairing (which session answers to which) → align (which turn answers to
-which) → axes (nine figures, each with an interval and a severity) and divergences (where, and of what kind) and policy
-(rules broken and mended) → gate.
+Both sides are read as sessions of turns, sessions are paired, and the turns of a pair are aligned. Then nine axes are
+measured, each with an interval and a severity; divergences are located and classified; rules that were broken or
+mended are listed; and the worst change decides the gate.
 """

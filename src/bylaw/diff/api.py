@@ -1,15 +1,104 @@
-"""`bylaw.diff`: the job as a Python function."""
+"""`bylaw.diff`, and the comparison it runs: read both sides, pair sessions, align turns, measure, judge."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from typing import Literal
 
-from bylaw.diff.model import Change, DiffReport
+from msgspec.structs import replace
+
+from bylaw.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
+from bylaw.diff.divergence import divergences
+from bylaw.diff.fingerprint import compare as compare_fingerprints
+from bylaw.diff.model import AxisRow, Change, DiffReport, Fingerprint, SessionIssue
+from bylaw.diff.policy import policy_diff
+from bylaw.diff.rates import changed_sessions, tool_rates
+from bylaw.engine.compile import compile_rules
 from bylaw.model.events import Response
+from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
+from bylaw.model.rule import Rule
 from bylaw.rules.loader import Rules, as_rules
-from bylaw.traces.inputs import Traces, as_sources
+from bylaw.text.prices import Prices
+from bylaw.text.similarity import EmbeddedTexts, Lexicon
+from bylaw.traces.comparison.compare import Group, Pairing, pair_sessions
+from bylaw.traces.comparison.recording import Side, read_side
+from bylaw.traces.source import Traces, as_sources
+
+
+def compare_versions(
+    baseline: Iterable[TraceSource],
+    candidate: Iterable[TraceSource],
+    rules: Sequence[Rule] = (),
+    *,
+    fail_on: Change = Change.SEVERE,
+    judge: Measure | None = None,
+    prices: Prices | None = None,
+    embedder: Embedder | None = None,
+) -> DiffReport:
+    """`judge` scores a turn, more is better. `prices` replace the shipped price list.
+
+    `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
+    """
+    program = compile_rules(rules)
+    before, after = read_side(baseline, program), read_side(candidate, program)
+    pairing = pair_sessions(before.recordings, after.recordings)
+    answers = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
+    lexicon = Lexicon(answers)
+    texts: TextSimilarity = lexicon if embedder is None else EmbeddedTexts(embedder, answers)
+    comparisons = [one for group in pairing.groups for one in nearest(group, lexicon)]
+    found, count = divergences(comparisons, lexicon)
+    return DiffReport(
+        axes=_axes(pairing.groups, lexicon, texts, judge, prices),
+        semantic_measure=texts.name,
+        tool_rates=tool_rates(pairing.groups, len(AXES)),
+        changed_sessions=changed_sessions(pairing.groups, lexicon),
+        divergences=found,
+        divergence_count=count,
+        policy=policy_diff(before, after, pairing.groups, comparisons),
+        sessions=tuple(_issues(before, after, pairing)),
+        fingerprint=_fingerprint(pairing.groups),
+        groups=len(pairing.groups),
+        turns=(before.turns, after.turns),
+        repeats=any(group.has_repeats for group in pairing.groups),
+        rules=len(rules),
+        notes=(*before.notes, *after.notes),
+        fail_on=fail_on,
+    )
+
+
+def _axes(
+    groups: Sequence[Group], lexicon: Lexicon, texts: TextSimilarity, judge: Measure | None, prices: Prices | None
+) -> tuple[AxisRow, ...]:
+    measured = measure_axes(groups, lexicon, texts=texts, judge=judge, prices=prices)
+    tests = len(measured) + 1  # the tool rates are one more test
+    repeats = any(group.has_repeats for group in groups)
+    rows = {axis: judge_axis(axis, measured.get(axis), tests, repeats) for axis in AXES}
+    if rows["trajectory"].n:
+        rows["trajectory"] = replace(rows["trajectory"], structural=structural_distance(groups, lexicon))
+    return tuple(rows.values())
+
+
+def _issues(before: Side, after: Side, pairing: Pairing) -> Iterator[SessionIssue]:
+    """A lost session is a severe change, a new one a minor change."""
+    for name in before.empty:
+        yield SessionIssue(what="empty", side="baseline", name=name, severity=Change.MODERATE)
+    for name in after.empty:
+        yield SessionIssue(what="empty", side="candidate", name=name, severity=Change.SEVERE)
+    for recording in pairing.missing:
+        yield SessionIssue(what="missing", side="candidate", name=recording.name, severity=Change.SEVERE)
+    for recording in pairing.extra:
+        yield SessionIssue(what="extra", side="candidate", name=recording.name, severity=Change.MINOR)
+
+
+def _fingerprint(groups: Sequence[Group]) -> Fingerprint | None:
+    if not groups:
+        return None
+    baseline, candidate = (
+        [[step.response for step in recording.steps] for group in groups for recording in getattr(group, side)]
+        for side in ("baseline", "candidate")
+    )
+    return compare_fingerprints(baseline, candidate)
 
 
 def diff(
@@ -24,14 +113,13 @@ def diff(
 ) -> DiffReport:
     """What changed between two versions of the agent, and did it break or mend a rule?
 
-    `judge` scores a response, more is better; None where it cannot say. `prices` is the path of a price table of your
+    `judge` scores a response, more is better; None where it has no opinion. `prices`: the path of a price list of your
     own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.
     """
-    from bylaw.diff.job import diff as diff_sources
-    from bylaw.text.embeddings import load_embedder
     from bylaw.text.price_file import load_prices
+    from bylaw.text.similarity import load_embedder
 
-    return diff_sources(
+    return compare_versions(
         as_sources(baseline),
         as_sources(candidate),
         as_rules(rules),

@@ -1,8 +1,8 @@
-"""The nine axes: what moved, by how much, and how sure that is.
+"""The nine axes: what changed, by how much, and how certain that is.
 
 Without repeats a unit is a turn, and divergence is judged against zero. Where the baseline has repeats a unit is a
-task, and divergence is judged against the baseline's own run-to-run divergence. Every axis is judged at a level
-corrected for looking at all of them.
+task, and divergence is judged against the baseline's own run-to-run divergence. The significance level is corrected
+for testing all axes.
 """
 
 from __future__ import annotations
@@ -16,49 +16,52 @@ from msgspec import Struct
 
 from bylaw.diff.model import AxisRow, Change
 from bylaw.model.ports import TextSimilarity
-from bylaw.text.lexical import Lexicon
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal
+from bylaw.text.similarity import Lexicon
 from bylaw.text.statistics import ALPHA, Interval, mean_interval, share_interval
-from bylaw.traces.comparison.compare import Comparison
-from bylaw.traces.comparison.pairing import Group
-from bylaw.traces.comparison.sessions import Recording
-from bylaw.traces.comparison.steps import Step
+from bylaw.traces.comparison.compare import Comparison, Group
+from bylaw.traces.comparison.recording import Recording, Step
 
 AXES = ("semantic", "trajectory", "safety", "verbosity", "latency", "cost", "reasoning", "judge", "conformance")
 FEW = 5
-"""fewer units than this: the row says so"""
+"""with fewer units a row has the flag `too_few_samples`"""
+ABSURD_LATENCY = 1e12
+"""milliseconds (thirty years); a longer latency is a mistake in the recording and counts as not recorded"""
 
 Measure: TypeAlias = Callable[[Step], float | None]
 
 
 class Measured(Struct):
-    """What one axis measured, before it is judged."""
+    """The figures of one axis, before they are judged."""
 
     before: float
     after: float
     worse: list[float]
-    """by how much each unit got worse; negative where it got better"""
+    """how much worse each unit got; negative where it got better"""
     interval: Callable[[float], Interval]
     """level → interval of the mean of `worse`"""
     flags: tuple[str, ...] = ()
 
 
 class Scale(Struct, frozen=True):
-    """How a worsening is graded: shares as they are, values relative to the baseline but at least to a unit."""
+    """Limits between minor, moderate and severe.
+
+    Shares are graded as they are, values relative to the baseline, or to `unit` where the baseline is smaller.
+    """
 
     minor: float
     moderate: float
     unit: float | None = None
 
+    def amount(self, worse: float, baseline: float) -> float:
+        return worse if self.unit is None else worse / max(abs(baseline), self.unit)
+
     def grade(self, worse: float, baseline: float) -> Change:
-        amount = worse if self.unit is None else worse / max(abs(baseline), self.unit)
+        amount = self.amount(worse, baseline)
         if amount <= 1e-9:
             return Change.NONE
         return Change.MINOR if amount < self.minor else Change.MODERATE if amount < self.moderate else Change.SEVERE
-
-    def is_slight(self, worse: float, baseline: float) -> bool:
-        return (worse if self.unit is None else worse / max(abs(baseline), self.unit)) < self.minor / 2
 
 
 RATE = Scale(0.05, 0.15)
@@ -74,7 +77,7 @@ def measure_axes(
     judge: Measure | None = None,
     prices: Prices | None = None,
 ) -> dict[str, Measured]:
-    """Every axis that something was recorded for. `texts` measures the semantic one, else the lexicon does."""
+    """The axes that something was recorded for. `texts` measures the semantic axis; by default the lexicon does."""
     repeats = any(group.has_repeats for group in groups)
     distance = _distances_by_task if repeats else _distances_by_turn
     value = _values_by_task if repeats else _values_by_turn
@@ -87,7 +90,7 @@ def measure_axes(
         "latency": value(groups, lexicon, _latency, False),
         "cost": value(groups, lexicon, lambda step: cost_of(step.response, prices=prices), False),
         "reasoning": value(groups, lexicon, _reasoning_tokens, False),
-        "judge": _reversed(value(groups, lexicon, judge, True)) if judge else None,
+        "judge": _lower_is_worse(value(groups, lexicon, judge, True)) if judge else None,
     }
     return {axis: figures for axis, figures in measured.items() if figures is not None}
 
@@ -99,54 +102,50 @@ def structural_distance(groups: Sequence[Group], lexicon: Lexicon) -> float | No
 
 
 def judge_axis(axis: str, measured: Measured | None, tests: int, repeats: bool) -> AxisRow:
-    """One row: figures, interval, and a severity that the corrected interval may cap."""
+    """One row. A change that the corrected interval does not confirm is at most minor."""
     if measured is None or not measured.worse:
         return AxisRow(axis=axis, flags=("not_recorded",))
-    lower_is_worse = axis in ("semantic", "judge", "conformance")
-    sign = -1 if lower_is_worse else 1
     worse = math.fsum(measured.worse) / len(measured.worse)
     low, high = measured.interval(ALPHA)
-    sure = measured.interval(ALPHA / tests)[0] > 0
-    shown = (sign * low, sign * high) if sign > 0 else (sign * high, sign * low)
+    is_confirmed = measured.interval(ALPHA / tests)[0] > 0
+    lower_is_worse = axis in ("semantic", "judge", "conformance")
+    shown = (-high, -low) if lower_is_worse else (low, high)
     return AxisRow(
         axis=axis,
         baseline=measured.before,
         candidate=measured.after,
         delta=measured.after - measured.before,
         ci95=(_finite(shown[0]), _finite(shown[1])),
-        severity=_severity(axis, worse, measured.before, sure),
+        severity=_severity(axis, worse, measured.before, is_confirmed),
         n=len(measured.worse),
         flags=(*measured.flags, *_flags(worse, low, high, len(measured.worse), repeats)),
         share_changed=sum(one > 1e-9 for one in measured.worse) / len(measured.worse),
     )
 
 
-def _severity(axis: str, worse: float, baseline: float, sure: bool) -> Change:
+def _severity(axis: str, worse: float, baseline: float, is_confirmed: bool) -> Change:
     scale = SCALES.get(axis, RATE)
     grade = scale.grade(worse, baseline)
-    if sure or grade is Change.NONE:
+    if is_confirmed or grade is Change.NONE:
         return grade
-    return Change.NONE if scale.is_slight(worse, baseline) else Change.MINOR
+    return Change.NONE if scale.amount(worse, baseline) < scale.minor / 2 else Change.MINOR
 
 
 def _flags(worse: float, low: float, high: float, n: int, repeats: bool) -> list[str]:
-    flags = []
-    if n < FEW:
-        flags.append("too_few_samples")
-    if low <= 0 <= high and worse:
-        flags.append("interval_includes_no_change")
-    if worse < -1e-9:
-        flags.append("improved")
-    if not repeats:
-        flags.append("no_repeats")
-    return flags
+    flags = {
+        "too_few_samples": n < FEW,
+        "interval_includes_no_change": low <= 0 <= high and worse != 0,
+        "improved": worse < -1e-9,
+        "no_repeats": not repeats,
+    }
+    return [flag for flag, is_set in flags.items() if is_set]
 
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-# -- what a turn measures ---------------------------------------------------------------------------------------------
+# -- measures of a turn -----------------------------------------------------------------------------------------------
 
 
 def _output_tokens(step: Step) -> float | None:
@@ -161,14 +160,10 @@ def _reasoning_tokens(step: Step) -> float | None:
 
 def _latency(step: Step) -> float | None:
     latency = step.response.latency_ms
-    return latency if latency is not None and abs(latency) < ABSURD else None
+    return latency if latency is not None and abs(latency) < ABSURD_LATENCY else None
 
 
-ABSURD = 1e12
-"""milliseconds beyond which a latency is a mistake in the recording (thirty years), and counts as not recorded"""
-
-
-# -- distances: zero, or the baseline's own, when nothing changed -----------------------------------------------------
+# -- distances: without a change they are zero, or the baseline's own --------------------------------------------------
 
 Distance: TypeAlias = Callable[[Comparison], list[float]]
 
@@ -184,8 +179,9 @@ def _distances_by_turn(groups: Sequence[Group], lexicon: Lexicon, distance: Dist
 
 
 def _distances_by_task(groups: Sequence[Group], lexicon: Lexicon, distance: Distance) -> Measured | None:
-    """Per task: how far the candidate is from the baseline, less how far the baseline is from itself. Where there is
-    but one task, its candidate trials are the units.
+    """Per task: the distance of the candidate from the baseline, minus that of the baseline's trials from each other.
+
+    Where there is only one task, its candidate trials are the units.
     """
     both: list[tuple[float, float]] = []
     for group in groups:
@@ -206,12 +202,8 @@ def _distances_by_task(groups: Sequence[Group], lexicon: Lexicon, distance: Dist
         after if is_distance else 1.0 - after,
         excess,
         lambda alpha: mean_interval(excess, alpha),
-        _left_out(groups),
+        () if all(group.has_repeats for group in groups) else ("tasks_without_repeats_left_out",),
     )
-
-
-def _left_out(groups: Sequence[Group]) -> tuple[str, ...]:
-    return ("tasks_without_repeats_left_out",) if not all(group.has_repeats for group in groups) else ()
 
 
 def crossed(group: Group, lexicon: Lexicon) -> list[Comparison]:
@@ -223,12 +215,14 @@ def crossed_with(group: Group, candidate: Recording, lexicon: Lexicon) -> list[C
 
 
 def nearest(group: Group, lexicon: Lexicon) -> list[Comparison]:
-    """For each candidate trial, the baseline trial it is closest to: what still differs, no trial explains."""
-    found = []
-    for candidate in group.candidate:
-        made = [_comparison(baseline, candidate, lexicon, group) for baseline in group.baseline]
-        found.append(min(made, key=lambda one: math.fsum(one.trajectory()) + math.fsum(one.semantic())))
-    return found
+    """Each candidate trial compared with its closest baseline trial, so that only unexplained differences remain."""
+    return [
+        min(
+            crossed_with(group, candidate, lexicon),
+            key=lambda one: math.fsum(one.trajectory()) + math.fsum(one.semantic()),
+        )
+        for candidate in group.candidate
+    ]
 
 
 def repeated(group: Group, lexicon: Lexicon) -> list[Comparison]:
@@ -236,12 +230,12 @@ def repeated(group: Group, lexicon: Lexicon) -> list[Comparison]:
 
 
 def _comparison(left: Recording, right: Recording, lexicon: Lexicon, group: Group) -> Comparison:
-    """Made once per group, since every axis reads the same alignment."""
+    """Cached in the group: every axis reads the same alignment."""
     key = (id(left), id(right))
-    made: Comparison | None = group.comparisons.get(key)
-    if made is None:
-        made = group.comparisons[key] = Comparison(left, right, lexicon)
-    return made
+    found: Comparison | None = group.comparisons.get(key)
+    if found is None:
+        found = group.comparisons[key] = Comparison(left, right, lexicon)
+    return found
 
 
 # -- values: measured on each side, compared turn by turn or task by task ---------------------------------------------
@@ -257,9 +251,7 @@ def _values_by_turn(groups: Sequence[Group], lexicon: Lexicon, measure: Measure,
 
 
 def _values_by_task(groups: Sequence[Group], lexicon: Lexicon, measure: Measure, rate: bool) -> Measured | None:
-    """Per task: a rate is a mean over turns; an amount is the session's total per baseline turn, so that added turns
-    count.
-    """
+    """Per task: a rate is a mean over turns, an amount the session's total per baseline turn, so added turns count."""
     both: list[tuple[float, float]] = []
     for group in groups:
         length = _mean([float(len(recording.steps)) for recording in group.baseline]) or 1.0
@@ -288,8 +280,7 @@ def _paired(both: Sequence[tuple[float, float]]) -> Measured | None:
     return Measured(before, after, worse, lambda alpha: mean_interval(worse, alpha))
 
 
-def _reversed(measured: Measured | None) -> Measured | None:
-    """For a score, less is worse."""
+def _lower_is_worse(measured: Measured | None) -> Measured | None:
     if measured is None:
         return None
     worse = [-one for one in measured.worse]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from bylaw.diff.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import Target, output_options, write_reports
-from bylaw.report.problems import refuse, show_on_stderr
-from bylaw.report.trace_options import trace_format_option
-
-if TYPE_CHECKING:
-    from bylaw.model.ports import TraceSource
+from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.output import Target, write_reports
+from bylaw.report.progress import watch_traces
 
 LEVELS = ("none", "never", "minor", "moderate", "severe")
 
@@ -51,31 +47,34 @@ def command(
 ) -> ExitCode:
     """Compare two versions of an agent and gate the merge.
 
-    BASELINE and CANDIDATE are a trace, a folder or a glob each. Record the baseline more than once, and divergence is
-    judged against its own run-to-run divergence.
+    BASELINE and CANDIDATE are a trace, a folder or a glob each. Where the baseline holds several recordings of a task,
+    divergence is judged against its own run-to-run divergence.
+
+    Nine axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
+    judge and conformance.
     """
-    from bylaw.diff.job import diff
+    from bylaw.diff.api import compare_versions
     from bylaw.diff.model import Change
     from bylaw.rules import load_rules
-    from bylaw.text.embeddings import load_embedder
     from bylaw.text.price_file import load_prices
-
-    try:
-        own = None if prices is None else load_prices(prices)
-        embedder = load_embedder() if embeddings else None
-        rules = load_rules(list(policies)) if policies else None
-        before, after = (_sources(side, trace_format, skip_bad) for side in (baseline, candidate))
-        level = Change("none" if fail_on == "never" else fail_on)
-        report = diff(before, after, rules.rules if rules else (), fail_on=level, prices=own, embedder=embedder)
-    except InputError as problem:
-        return refuse("diff", problem.diagnostics, targets)
-    show_on_stderr(rules.diagnostics if rules else ())
-    write_reports(RENDERERS, targets, report)
-    show_on_stderr([problem for source in (*before, *after) for problem in source.problems])
-    return ExitCode(report.exit_code)
-
-
-def _sources(pattern: str, trace_format: str | None, skip_bad: bool) -> list[TraceSource]:
+    from bylaw.text.similarity import load_embedder
     from bylaw.traces import find_traces, open_trace
 
-    return [open_trace(name, format=trace_format, skip_bad=skip_bad) for name in find_traces([pattern])]
+    level = Change("none" if fail_on == "never" else fail_on)
+    try:
+        price_list = None if prices is None else load_prices(prices)
+        embedder = load_embedder() if embeddings else None
+        rules = load_rules(list(policies)) if policies else None
+        names = [find_traces([side]) for side in (baseline, candidate)]
+        sources = [[open_trace(name, format=trace_format, skip_bad=skip_bad) for name in side] for side in names]
+        with watch_traces([*names[0], *names[1]]) as watch:
+            before, after = ([watch(source) for source in side] for side in sources)
+            report = compare_versions(
+                before, after, rules.rules if rules else (), fail_on=level, prices=price_list, embedder=embedder
+            )
+    except InputError as problem:
+        return report_bad_input("diff", problem.diagnostics, targets)
+    print_diagnostics(rules.diagnostics if rules else ())
+    write_reports(RENDERERS, targets, report)
+    print_diagnostics([problem for side in sources for source in side for problem in source.problems])
+    return ExitCode(report.exit_code)

@@ -1,8 +1,8 @@
-"""Where the two sides part, and in what way.
+"""Divergences: the turns at which the two sides differ, each with its kind.
 
-structural: other tools, other argument keys, another order or number of calls, a turn lost or added.
+structural: other tools, other argument names, another order or number of calls, a turn lost or added.
 decision: other argument values, another stop reason, or other facts in the text: numbers, yes or no, negation.
-style: other words for the same.
+style: other words only.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
-from bylaw.text.lexical import Lexicon, words
+from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
-from bylaw.traces.comparison.sessions import Recording
-from bylaw.traces.comparison.steps import Step, arguments
+from bylaw.traces.comparison.recording import Recording, Step, arguments
 
-SHOWN = 20
+MOST_LISTED = 20
 _GRAVITY = {"structural": 0, "decision": 1, "style": 2}
 _NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _POLAR = frozenset(
@@ -29,15 +28,15 @@ _POLAR = frozenset(
         "ineligible", "available", "unavailable", "valid", "invalid", "open", "closed",
     }
 )  # fmt: skip
-"""words that turn a statement around"""
+"""words that reverse a statement"""
 
 
 def divergences(comparisons: Sequence[Comparison], lexicon: Lexicon) -> tuple[tuple[Divergence, ...], int]:
-    """The first divergence and the gravest ones, in order of appearance, and how many there are in all."""
+    """The first divergence and the gravest ones, in order of appearance, and the number of all divergences."""
     found = [one for comparison in comparisons for one in _in_session(comparison, lexicon)]
     gravest = sorted(range(len(found)), key=lambda i: (_GRAVITY[found[i].kind], -found[i].weight, i))
-    kept = sorted({*range(min(1, len(found))), *gravest[: SHOWN - 1]})
-    return tuple(found[i] for i in kept), len(found)
+    listed = sorted({*range(min(1, len(found))), *gravest[: MOST_LISTED - 1]})
+    return tuple(found[i] for i in listed), len(found)
 
 
 def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence]:
@@ -96,16 +95,11 @@ def _classify(b: Step, c: Step) -> tuple[DivergenceKind, str] | None:
 
 
 def _structural(b: Step, c: Step) -> str:
-    before, after = (
-        Counter(call.name for call in b.response.tool_calls),
-        Counter(call.name for call in c.response.tool_calls),
-    )
-    lost, added = before - after, after - before
+    before, after = (Counter(call.name for call in side.response.tool_calls) for side in (b, c))
+    lost = [f"{name} is no longer called" for name in sorted(before - after)]
+    added = [f"{name} is called" for name in sorted(after - before)]
     if lost or added:
-        parts = [f"{name} is no longer called" for name in sorted(lost)] + [
-            f"{name} is called" for name in sorted(added)
-        ]
-        return ", ".join(parts)
+        return ", ".join([*lost, *added])
     if Counter(b.shape) == Counter(c.shape):
         return "the same calls in another order"
     return "other argument names: " + ", ".join(sorted({*c.shape} - {*b.shape}) or sorted({*b.shape} - {*c.shape}))
@@ -124,16 +118,18 @@ def _changed_arguments(b: Step, c: Step) -> str:
 
 
 def _changed_facts(before: str, after: str) -> str:
-    """Numbers and turning words that only one side has."""
+    """Numbers and reversing words that only one side has."""
     numbers = _only(_NUMBER.findall(before), _NUMBER.findall(after))
     polar = _only(_polar(before), _polar(after))
-    parts = [f"{name} {_sides(*pair)}" for name, pair in (("numbers", numbers), ("words", polar)) if any(pair)]
-    return "; ".join(parts)
+    return "; ".join(
+        f"{name} {', '.join(lost[:4]) or 'none'} became {', '.join(added[:4]) or 'none'}"
+        for name, (lost, added) in (("numbers", numbers), ("words", polar))
+        if lost or added
+    )
 
 
 def _polar(text: str) -> list[str]:
-    straight = text.replace("\u2019", "'")
-    return [word for word in words(straight) if word in _POLAR]
+    return [word for word in words(text.replace("\u2019", "'")) if word in _POLAR]
 
 
 def _only(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
@@ -141,12 +137,8 @@ def _only(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
     return sorted((left - right).elements()), sorted((right - left).elements())
 
 
-def _sides(lost: list[str], added: list[str]) -> str:
-    return f"{', '.join(lost[:4]) or 'none'} became {', '.join(added[:4]) or 'none'}"
-
-
 def quote(step: Step) -> str:
-    """A turn in one line: its calls, then its words."""
+    """A turn in one line: its calls, then its text."""
     calls = [f"{call.name}({_short(arguments(call))})" for call in step.response.tool_calls]
     text = _flat(step.text)
     return _cut(" ".join([*calls, *([f'"{text}"'] if text else [])]) or "(nothing)", 240)

@@ -1,10 +1,10 @@
-"""The drift fingerprint: does the candidate behave like the baseline, over a dozen measures at once?
+"""The drift fingerprint: does the candidate behave like the baseline, over twelve measures at once?
 
 responses → vectors → units (sessions, or turns where sessions are few) → one test over all dimensions → decision.
 
-A dimension that is the same everywhere says nothing and is left out; so is one that a side does not record, since its
-absence is no behaviour. Where not even the clearest difference could be told from chance, the answer is `too few to
-tell`; every other answer comes with the shift that so many units can show.
+A dimension that is constant is left out, and so is one that a side does not record. Where even the clearest difference
+could be chance, the decision is `too few to tell`; any other decision comes with the smallest shift that this number of
+units can detect.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from bylaw.diff.fingerprint_model import DimensionShift, Fingerprint
 from bylaw.diff.hotelling import Matrix, detectable_shift, judge, smallest_p
+from bylaw.diff.model import DimensionShift, Fingerprint
 from bylaw.model.events import Response
 from bylaw.text.refusals import is_refusal
 from bylaw.text.statistics import ALPHA
-from bylaw.traces.comparison.steps import Step, arguments
+from bylaw.traces.comparison.recording import arguments
 
 DIMENSIONS: tuple[str, ...] = (
     "tool_calls",
@@ -41,24 +41,23 @@ DIMENSIONS: tuple[str, ...] = (
     "number_density",  # numbers as a share of the words
 )
 FEWEST_SESSIONS = 4
-"""on each side; with fewer, turns are compared"""
+"""sessions on each side; with fewer, turns are compared"""
 MOST_UNITS = 500
-"""on a side; above, consecutive ones are averaged, which keeps the time linear"""
+"""units on a side; of more, consecutive ones are averaged, which keeps the time linear"""
 
 _END = frozenset({"end_turn", "stop", "stop_sequence", "complete", "completed", "eos", "end"})
 _TOOL = frozenset({"tool_use", "tool_calls", "tool_call", "function_call", "tool-calls"})
 _ERROR = re.compile(r"\b(?:errors?|exceptions?|traceback|failed|failure)\b")
 _NUMBER = re.compile(r"\d[\d.,:]*")
-_NOTHING = 1e-12
-"""relative; a smaller spread is rounding"""
+_ROUNDING = 1e-12
+"""a smaller relative spread is rounding"""
 
 
 # -- vectors -----------------------------------------------------------------------------------------------------------
 
 
-def vector(turn: Step | Response) -> list[float]:
+def vector(response: Response) -> list[float]:
     """One number for each of `DIMENSIONS`; NaN where it was not recorded."""
-    response = turn.response if isinstance(turn, Step) else turn
     calls = response.tool_calls
     usage = response.usage
     return [
@@ -87,24 +86,21 @@ def _log(value: float | None) -> float:
 
 
 def _words(text: str | None) -> tuple[float, float]:
-    """Whether it speaks of errors, and its share of numbers."""
+    """Whether the text mentions errors, and its share of numbers."""
     if text is None:
         return math.nan, math.nan
-    count = len(text.split())
-    return float(_speaks_of_errors(text.lower())), min(1.0, len(_NUMBER.findall(text)) / count) if count else 0.0
-
-
-def _speaks_of_errors(text: str) -> bool:
-    # The plain look comes first: it is twenty times as quick, and mostly enough.
-    worth_it = "error" in text or "fail" in text or "exception" in text or "traceback" in text
-    return worth_it and _ERROR.search(text) is not None
+    lower, count = text.lower(), len(text.split())
+    # substring tests first: they are twenty times as fast as the regex, and mostly enough
+    may_match = "error" in lower or "fail" in lower or "exception" in lower or "traceback" in lower
+    has_errors = may_match and _ERROR.search(lower) is not None
+    return float(has_errors), min(1.0, len(_NUMBER.findall(text)) / count) if count else 0.0
 
 
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
 class _Units(Struct):
-    """Both sides as one matrix, a row a unit, the baseline's first."""
+    """Both sides as one matrix with one row per unit, the baseline's rows first."""
 
     rows: Matrix
     baseline: int
@@ -116,7 +112,7 @@ class _Units(Struct):
         return len(self.rows) - self.baseline
 
 
-def _units(sides: Sequence[Sequence[Sequence[Step | Response]]]) -> _Units:
+def _units(sides: Sequence[Sequence[Sequence[Response]]]) -> _Units:
     turns = [[np.array([vector(turn) for turn in session]) for session in side if session] for side in sides]
     by_session = min(len(side) for side in turns) >= FEWEST_SESSIONS
     empty = np.empty((0, len(DIMENSIONS)))
@@ -130,7 +126,7 @@ def _units(sides: Sequence[Sequence[Sequence[Step | Response]]]) -> _Units:
 
 
 def _mean(rows: Matrix) -> Matrix:
-    """Column means over what was recorded; NaN where nothing was."""
+    """Column means over the recorded values; NaN where there is none."""
     known = ~np.isnan(rows)
     counts = known.sum(axis=0)
     sums = np.where(known, rows, 0.0).sum(axis=0)
@@ -146,37 +142,36 @@ def _block_size(baseline: int, candidate: int) -> int:
 def _in_blocks(rows: Matrix, size: int) -> Matrix:
     if size == 1:
         return rows
-    edges = range(size, len(rows) - size + 1, size)  # what is left over joins the last block
+    edges = range(size, len(rows) - size + 1, size)  # the remainder joins the last block
     return np.stack([_mean(block) for block in np.split(rows, edges)])
 
 
 # -- the comparison ----------------------------------------------------------------------------------------------------
 
 
-def compare(
-    baseline: Sequence[Sequence[Step | Response]], candidate: Sequence[Sequence[Step | Response]]
-) -> Fingerprint:
+def compare(baseline: Sequence[Sequence[Response]], candidate: Sequence[Sequence[Response]]) -> Fingerprint:
     """The inner sequences are sessions. The same input gives the same result, to the last bit."""
     units = _units((baseline, candidate))
     recorded = _recorded(units)
     varying = recorded & _varying(units.rows)
-    rows = _filled(units.rows[:, varying])
+    rows = units.rows[:, varying]
+    rows = np.where(np.isnan(rows), _mean(rows), rows)  # a missing value becomes the mean of both sides
     return Fingerprint(
         unit="session" if units.sessions else "turn",
         per_unit=units.per_unit,
         baseline_units=units.baseline,
         candidate_units=units.candidate,
         alpha=ALPHA,
-        moved=tuple(_moved(rows, units.baseline, _named(varying))),
-        constant=_named(recorded & ~varying),
-        unrecorded=_named(~recorded),
+        moved=tuple(_shifts(rows, units.baseline, _names(varying))),
+        constant=_names(recorded & ~varying),
+        unrecorded=_names(~recorded),
         notes=() if units.sessions else (_TURNS,),
-        **_decided(rows, units),
+        **_decide(rows, units),
     )
 
 
-def _decided(rows: Matrix, units: _Units) -> dict[str, Any]:
-    """The decision, and what it rests on."""
+def _decide(rows: Matrix, units: _Units) -> dict[str, Any]:
+    """The decision and the figures behind it."""
     sizes = (units.baseline, units.candidate)
     smallest = smallest_p(*sizes)
     if smallest > ALPHA:
@@ -204,26 +199,21 @@ def _recorded(units: _Units) -> NDArray[np.bool_]:
 
 def _varying(rows: Matrix) -> NDArray[np.bool_]:
     low, high = np.fmin.reduce(rows, axis=0, initial=np.inf), np.fmax.reduce(rows, axis=0, initial=-np.inf)
-    return np.asarray(high - low > _NOTHING * (1 + np.abs(high)))
+    return np.asarray(high - low > _ROUNDING * (1 + np.abs(high)))
 
 
-def _named(chosen: NDArray[np.bool_]) -> tuple[str, ...]:
-    return tuple(name for name, kept in zip(DIMENSIONS, chosen, strict=True) if kept)
+def _names(chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(name for name, is_chosen in zip(DIMENSIONS, chosen, strict=True) if is_chosen)
 
 
-def _filled(rows: Matrix) -> Matrix:
-    """What was not recorded becomes the mean over both sides, which favours neither."""
-    return np.where(np.isnan(rows), _mean(rows), rows)
-
-
-def _moved(rows: Matrix, baseline: int, names: Sequence[str]) -> list[DimensionShift]:
+def _shifts(rows: Matrix, baseline: int, names: Sequence[str]) -> list[DimensionShift]:
     if not names or not 0 < baseline < len(rows):
         return []
     before, after = rows[:baseline], rows[baseline:]
     means = before.mean(axis=0), after.mean(axis=0)
     within = ((before - means[0]) ** 2).sum(axis=0) + ((after - means[1]) ** 2).sum(axis=0)
     spread = np.sqrt(within / max(1, len(rows) - 2))
-    flat = spread <= _NOTHING * (1 + np.abs(means[0]) + np.abs(means[1]))
+    flat = spread <= _ROUNDING * (1 + np.abs(means[0]) + np.abs(means[1]))
     moved = [
         DimensionShift(dimension=name, baseline=b, candidate=c, shift=None if still else (c - b) / s)
         for name, b, c, s, still in zip(names, *(a.tolist() for a in (*means, spread, flat)), strict=True)

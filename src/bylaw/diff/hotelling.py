@@ -1,9 +1,8 @@
-"""Two samples of vectors: does their mean differ? Hotelling's T², judged by permutation.
+"""Hotelling's T² test: do the means of two samples of vectors differ? The p-value comes from permutation.
 
 T² compares the mean vectors relative to the scatter within the sides. The covariance is shrunk towards its diagonal
-(OAS), so more dimensions than units are no obstacle. The p-value never comes from a table: the sides are relabelled, in
-every way where those are few, else in a seeded sample of ways. It holds whatever the distribution, as long as the units
-are exchangeable when nothing changed.
+(OAS), so there may be more dimensions than units. The sides are relabelled in every way, or in a seeded sample of ways
+where there are many. The p-value holds for any distribution whose units are exchangeable when nothing changed.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 from bylaw.text.statistics import ALPHA, PERMUTATIONS, SEED, incomplete_beta
 
 MOST_SPLITS = 20_000
-"""up to so many ways of relabelling, all are tried"""
+"""up to this number of relabellings, all are tried"""
 POWER = 0.80
 
 _RIDGE = 1e-6
-"""of the total variance. What does not vary within the sides but differs between them gets a large T², not none"""
+"""share of the total variance that is added, so that T² is large but finite where nothing varies within the sides"""
 _AT_ONCE = 2_000
-"""relabellings, which bounds the memory"""
+"""relabellings in memory at once"""
 
 Matrix = NDArray[np.float64]
 
@@ -42,7 +41,7 @@ class Judged(Struct, frozen=True):
 
 
 def judge(rows: Matrix, baseline: int) -> Judged:
-    """`rows`: a row a unit, the baseline's first; every column varies."""
+    """`rows`: one row per unit, the baseline's first; every column varies."""
     rows = rows - rows.mean(axis=0)
     rows /= np.sqrt((rows**2).mean(axis=0))
     scatter = rows.T @ rows
@@ -52,14 +51,14 @@ def judge(rows: Matrix, baseline: int) -> Judged:
     observed, shrinkage = _hotelling(rows[:baseline].sum(axis=0)[None], scatter, len(rows), baseline)
     parts = np.split(sums, range(_AT_ONCE, len(sums), _AT_ONCE))
     relabelled = np.concatenate([_hotelling(part, scatter, len(rows), few)[0] for part in parts])
-    same = 1e-9 * max(1.0, observed[0])  # equal but for rounding is equal
-    reached = int((relabelled >= observed[0] - same).sum())
+    rounding = 1e-9 * max(1.0, observed[0])
+    reached = int((relabelled >= observed[0] - rounding).sum())
     p = reached / len(sums) if exact else (1 + reached) / (1 + len(sums))
     return Judged(float(observed[0]), p, exact, len(sums), float(shrinkage[0]))
 
 
 def smallest_p(baseline: int, candidate: int) -> float:
-    """What `p` cannot fall below with so many units."""
+    """The smallest p-value that this number of units can give."""
     if not baseline or not candidate:
         return 1.0
     splits = _splits(baseline + candidate, min(baseline, candidate))
@@ -67,13 +66,13 @@ def smallest_p(baseline: int, candidate: int) -> float:
 
 
 def _splits(units: int, few: int) -> int:
-    """In how many ways units fall into two sides. Sides of one size may be swapped, which leaves T² as it is."""
+    """The number of ways to divide units into two sides. Swapping sides of equal size does not change T²."""
     ways = math.comb(units, few)
     return ways // 2 if units == 2 * few else ways
 
 
 def _every_split(rows: Matrix, few: int) -> Matrix:
-    """The sum of the smaller side for each split. Of sides of one size, the one with the first unit stands for both."""
+    """The sum of the smaller side for each split; of two sides of equal size, of the one with the first unit."""
     halves = len(rows) == 2 * few
     chosen = combinations(range(1, len(rows)), few - 1) if halves else combinations(range(len(rows)), few)
     width = few - 1 if halves else few
@@ -93,7 +92,7 @@ def _sampled_splits(rows: Matrix, few: int) -> Matrix:
 def _hotelling(sums: Matrix, scatter: Matrix, units: int, size: int) -> tuple[Matrix, Matrix]:
     """T² and shrinkage for each split, given the sums of one side's rows; rows are centred and of unit variance.
 
-    The scatter within the sides is the total scatter minus that between them, so nothing is summed again.
+    The scatter within the sides is the total scatter minus the scatter between them.
     """
     between = size * (units - size) / units
     shifts = sums * (1 / size + 1 / (units - size))
@@ -116,27 +115,27 @@ def _oas(covariances: Matrix, freedom: int) -> Matrix:
     return np.asarray(np.where(unequal > weight, weight / np.maximum(unequal, _RIDGE), 1.0))
 
 
-# -- what could have been seen -----------------------------------------------------------------------------------------
+# -- power -------------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
 def detectable_shift(baseline: int, candidate: int, dimensions: int) -> float:
-    """The shift of one dimension out of so many, in standard deviations, that is found in 80 % of cases.
+    """The shift of one dimension, in standard deviations, that is found in 80 % of cases.
 
-    An estimate for dimensions that are not correlated, from the noncentral F distribution. Its degrees of freedom lie
-    between those of one common variance and those of a variance for each dimension; the exponent is fitted to
-    simulations, and the tests hold it to them. Where p moves in coarse steps, the cautious end is taken.
+    An estimate for uncorrelated dimensions, from the noncentral F distribution. Its degrees of freedom lie between
+    those of one common variance and those of one variance per dimension; the exponent is fitted to simulations, which
+    the tests repeat. Where p moves in coarse steps, the cautious end is taken.
     """
     smallest = smallest_p(baseline, candidate)
     steps = math.floor(ALPHA / smallest)
     level = steps * smallest
     freedom = (baseline + candidate - 2) * dimensions ** (0.3 if steps > 2 else 0.0)
     bound = _bisect(lambda x: incomplete_beta(dimensions / 2, freedom / 2, x) >= 1 - level, 1.0)
-    needed = _bisect(lambda amount: _found(amount, dimensions, freedom, bound) >= POWER, 10_000.0)
+    needed = _bisect(lambda amount: _power(amount, dimensions, freedom, bound) >= POWER, 10_000.0)
     return math.sqrt(needed * (baseline + candidate) / (baseline * candidate))
 
 
-def _found(noncentrality: float, dimensions: int, freedom: float, bound: float) -> float:
+def _power(noncentrality: float, dimensions: int, freedom: float, bound: float) -> float:
     """The power: a Poisson mixture of beta distributions."""
     mean = noncentrality / 2
     reach = 10 + 8 * math.sqrt(mean)

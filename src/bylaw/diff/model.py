@@ -1,4 +1,7 @@
-"""What a comparison of two versions found."""
+"""Whether two sets of responses behave alike, over a dozen measures at once.
+
+What a comparison of two versions found.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,58 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.diff.fingerprint_model import Fingerprint
 from bylaw.model.rule import Severity
+
+FingerprintDecision = Literal["differs", "no difference found", "too few to tell"]
+"""`no difference found` is not `the same`: `detectable_shift` says what would have been seen"""
+
+
+class DimensionShift(Struct, frozen=True, kw_only=True):
+    """How far one dimension moved."""
+
+    dimension: str
+    baseline: float
+    """mean over the units, on the dimension's own scale"""
+    candidate: float
+    shift: float | None
+    """candidate minus baseline, in pooled standard deviations; None where each side is constant and they differ"""
+
+
+class Fingerprint(Struct, frozen=True, kw_only=True):
+    """A two-sample comparison of response vectors: Hotelling's T² with shrinkage, judged by permutation."""
+
+    decision: FingerprintDecision
+    unit: Literal["session", "turn"]
+    """what is exchanged between the sides: sessions, or turns where there are too few sessions"""
+    per_unit: int = 1
+    """consecutive sessions or turns averaged into one unit, where there are very many"""
+    baseline_units: int
+    candidate_units: int
+    statistic: float | None = None
+    """T²; None where nothing varies or nothing could be compared"""
+    p: float | None = None
+    alpha: float
+    smallest_p: float
+    """the smallest p that so many units can reach; above `alpha` nothing could be found"""
+    exact: bool = False
+    """every way of splitting the units was tried, rather than a seeded sample of them"""
+    splits: int = 0
+    """how many ways were tried"""
+    shrinkage: float | None = None
+    """from 0 (the covariance as measured) to 1 (dimensions taken as uncorrelated)"""
+    detectable_shift: float | None = None
+    """an estimate: the shift of one dimension, in pooled standard deviations, that is found in 80 % of cases"""
+    moved: tuple[DimensionShift, ...] = ()
+    """the dimensions that vary, the furthest moved first"""
+    constant: tuple[str, ...] = ()
+    """dimensions that are the same everywhere, on both sides"""
+    unrecorded: tuple[str, ...] = ()
+    """dimensions that at least one side does not record"""
+    notes: tuple[str, ...] = ()
 
 
 class Change(StrEnum):
-    """How grave a change for the worse is. An improvement is shown and never gates."""
+    """The severity of a change for the worse. Improvements are shown and never fail the gate."""
 
     NONE = "none"
     MINOR = "minor"
@@ -32,7 +81,7 @@ OF_SEVERITY = {
     Severity.ERROR: Change.SEVERE,
     Severity.CRITICAL: Change.SEVERE,
 }
-"""what a newly broken rule counts as"""
+"""the severity of a newly broken rule"""
 
 
 class AxisRow(Struct, frozen=True, kw_only=True):
@@ -50,27 +99,27 @@ class AxisRow(Struct, frozen=True, kw_only=True):
     """turns, or sessions where the baseline has repeats"""
     flags: tuple[str, ...] = ()
     share_changed: float | None = None
-    """the share of turns (or sessions) that got worse, beside the centre that may hide them"""
+    """the share of turns (or sessions) that got worse, which the mean may hide"""
     structural: float | None = None
     """trajectory only: the distance without argument values"""
 
 
 class ToolRate(Struct, frozen=True, kw_only=True):
-    """Calls of one tool per session, where they shifted by more than relabelling explains."""
+    """Calls of one tool per session, where they shifted by more than chance explains."""
 
     tool: str
     baseline: float
     candidate: float
     delta: float
     p: float
-    """corrected for looking at every tool"""
+    """corrected for testing every tool"""
     severity: Change
 
 
 class ChangedSessions(Struct, frozen=True, kw_only=True):
-    """The share of sessions that call other tools, or with other arguments' names, than their counterpart.
+    """The share of sessions that call other tools, or use other argument names, than their counterpart.
 
-    A mean over turns shrinks as sessions grow; a share of sessions does not.
+    Unlike a mean over turns, it does not shrink as sessions grow.
     """
 
     share: float
@@ -83,7 +132,7 @@ DivergenceKind = Literal["structural", "decision", "style"]
 
 
 class Divergence(Struct, frozen=True, kw_only=True):
-    """A place where the two sides part: which turns, in what way, and both sides quoted."""
+    """A turn at which the two sides differ, with both sides quoted."""
 
     turn: int | None
     """index in the baseline's trace; in the candidate's for an insertion"""
@@ -116,9 +165,9 @@ class PolicyDiff(Struct, frozen=True, kw_only=True):
     regressions: tuple[PolicyChange, ...] = ()
     fixes: tuple[PolicyChange, ...] = ()
     errors: tuple[PolicyChange, ...] = ()
-    """rules that could not be evaluated on one side or the other: never "no change" """
+    """rules that could not be evaluated on a side; each counts as a change"""
     undecided: tuple[str, ...] = ()
-    """rules that one side decided and the other did not, with the outcomes"""
+    """rules that only one side decided, with the outcomes"""
 
 
 class SessionIssue(Struct, frozen=True, kw_only=True):
@@ -135,12 +184,12 @@ class DiffReport(Struct, kw_only=True):
 
     axes: tuple[AxisRow, ...]
     semantic_measure: str = "lexical"
-    """what the semantic axis was measured with: the words, or the embedder named here"""
+    """what measured the semantic axis: `lexical`, or the name of an embedder"""
     tool_rates: tuple[ToolRate, ...] = ()
     changed_sessions: ChangedSessions | None = None
-    """only without repeats, and with enough sessions to speak of a share"""
+    """None with repeats, and where there are too few sessions for a share"""
     divergences: tuple[Divergence, ...] = ()
-    """the first and the gravest, in order of appearance"""
+    """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
     policy: PolicyDiff
     sessions: tuple[SessionIssue, ...] = ()
@@ -160,18 +209,23 @@ class DiffReport(Struct, kw_only=True):
         return self.divergences[0] if self.divergences else None
 
     @property
+    def changes(self) -> list[tuple[str, Change]]:
+        """Every change for the worse, by name: an axis, a tool, sessions, a rule."""
+        found = [(row.axis, row.severity) for row in self.axes]
+        found += [(f"calls of {rate.tool}", rate.severity) for rate in self.tool_rates]
+        found += [("changed sessions", self.changed_sessions.severity)] if self.changed_sessions else []
+        found += [(issue.name, issue.severity) for issue in self.sessions]
+        broken = (*self.policy.regressions, *self.policy.errors)
+        found += dict.fromkeys((f"rule {one.rule}", OF_SEVERITY[one.severity]) for one in broken)
+        return [(name, change) for name, change in found if change is not Change.NONE]
+
+    @property
     def worst(self) -> Change:
-        """The worst signal over axes, tool rates, sessions and rules."""
-        signals = [row.severity for row in self.axes]
-        signals += [rate.severity for rate in self.tool_rates]
-        signals += [self.changed_sessions.severity] if self.changed_sessions else []
-        signals += [issue.severity for issue in self.sessions]
-        signals += [OF_SEVERITY[change.severity] for change in (*self.policy.regressions, *self.policy.errors)]
-        return max(signals, key=lambda signal: signal.rank, default=Change.NONE)
+        return max((change for _, change in self.changes), key=lambda change: change.rank, default=Change.NONE)
 
     @property
     def tripped(self) -> bool:
-        """A gate that compared nothing cannot trip: that is said apart."""
+        """A gate that compared nothing does not trip: `nothing_compared` has an exit code of its own."""
         if self.nothing_compared or self.fail_on is Change.NONE:
             return False
         return self.worst.rank >= self.fail_on.rank
@@ -182,7 +236,7 @@ class DiffReport(Struct, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The one criterion: renderers print what it says, commands exit with it."""
+        """Renderers print it and commands exit with it."""
         if self.tripped:
             return 1
         return 3 if self.nothing_compared else 0

@@ -1,8 +1,8 @@
 """Rules on both sides: what the candidate broke (regressions) and what it mended (fixes).
 
-A violation is the same on both sides if it is of the same rule, in the matched session, at the aligned turn. So a turn
-that only moved is neither a regression nor a fix, and one bad call that became five is four regressions. Trials of a
-task are pooled: there a rule may be broken as often as in the baseline, given how many trials each side ran.
+Two violations are the same if they are of the same rule, in the matched session, at the aligned turn. So a turn that
+only moved is neither a regression nor a fix, and one bad call that became five counts as four regressions. Trials of a
+task are pooled: the candidate may break a rule as often as the baseline did, scaled to the number of trials.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TypeAlias
 from bylaw.diff.model import PolicyChange, PolicyDiff
 from bylaw.model.demand import Tally
 from bylaw.model.verdict import Outcome, Verdict
-from bylaw.traces.comparison.compare import Comparison
-from bylaw.traces.comparison.pairing import Group
-from bylaw.traces.comparison.sessions import Side
+from bylaw.traces.comparison.compare import Comparison, Group
+from bylaw.traces.comparison.recording import Side
 
 Found: TypeAlias = tuple[str, Verdict]
 """the trace, and a verdict on it"""
 Key: TypeAlias = tuple[str, str | None, int | None]
 """rule, group, and the turn's place in the alignment (the end is None)"""
 
-
 BASELINE, CANDIDATE = 0, 1
+POOLED = -1
+"""the place of every turn of a task whose trials are pooled"""
 
 
 def policy_diff(
@@ -35,15 +35,20 @@ def policy_diff(
     before = _Violations(baseline, BASELINE, places)
     after = _Violations(candidate, CANDIDATE, places)
     return PolicyDiff(
-        regressions=tuple(_change(found) for found in after.beyond(before)),
-        fixes=tuple(_change(found) for found in before.beyond(after) if _was_checked(found, candidate, places)),
-        errors=tuple(_change(one) for side in (baseline, candidate) for one in side.verdicts if _is_error(one)),
+        regressions=tuple(_change(found) for found in after.excess_over(before)),
+        fixes=tuple(_change(found) for found in before.excess_over(after) if _was_checked(found, candidate, places)),
+        errors=tuple(
+            _change(found)
+            for side in (baseline, candidate)
+            for found in side.verdicts
+            if found[1].outcome is Outcome.ERROR
+        ),
         undecided=tuple(_undecided(baseline, candidate)),
     )
 
 
 class _Places:
-    """Where a violation stands, in terms that both sides share."""
+    """Places of violations that can be compared between the sides."""
 
     def __init__(self, groups: Sequence[Group], comparisons: Sequence[Comparison]) -> None:
         self._groups: dict[tuple[int, str, str], str] = {}
@@ -66,26 +71,21 @@ class _Places:
                 self._turns[CANDIDATE, comparison.candidate.trace, c.turn] = place
 
     def key(self, side: int, found: Found) -> Key:
-        """Trials of a pooled task have no common turns: there, the rule and the task are the place. So they are for a
-        bound that is crossed once: where the sum crosses it may move, that it does is the violation.
+        """Rule, task and aligned turn.
+
+        Trials of a pooled task have no common turns, so their turns count as one place. A bound that is crossed once
+        has no turn either: the turn at which the sum crosses it may move without a change.
         """
         trace, verdict = found
         group = self._groups.get((side, trace, verdict.session)) if verdict.session is not None else None
-        if verdict.turn is None or _crosses_once(verdict):
+        demand = verdict.rule.demand
+        if verdict.turn is None or (isinstance(demand, Tally) and not demand.each_excess):
             return verdict.rule.id, group, None
         return verdict.rule.id, group, self._turns.get((side, trace, verdict.turn), POOLED)
 
     def share(self, key: Key) -> float:
-        """Candidate trials for each baseline trial of the key's task."""
+        """Candidate trials per baseline trial of the key's task."""
         return self._shares.get(key[1] or "", 1.0)
-
-
-POOLED = -1
-
-
-def _crosses_once(verdict: Verdict) -> bool:
-    demand = verdict.rule.demand
-    return isinstance(demand, Tally) and not demand.each_excess
 
 
 class _Violations:
@@ -97,8 +97,8 @@ class _Violations:
         self._counts = Counter(key for key, _ in self._found)
         self._number, self._places = number, places
 
-    def beyond(self, other: _Violations) -> Iterator[Found]:
-        """Those that the other side does not have as often, given how many trials each side ran."""
+    def excess_over(self, other: _Violations) -> Iterator[Found]:
+        """The violations that this side has more often than the other, scaled to the number of trials."""
         seen: Counter[Key] = Counter()
         for key, found in self._found:
             seen[key] += 1
@@ -107,12 +107,8 @@ class _Violations:
                 yield found
 
 
-def _is_error(found: Found) -> bool:
-    return found[1].outcome is Outcome.ERROR
-
-
 def _was_checked(found: Found, candidate: Side, places: _Places) -> bool:
-    """A violation is mended only where the candidate was judged: not if its session is gone or the rule undecided."""
+    """A violation is mended only where the candidate was judged: its session exists and the rule was decided."""
     if candidate.outcomes.get(found[1].rule.id) in (Outcome.INCONCLUSIVE, Outcome.ERROR):
         return False
     return found[1].session is None or places.key(BASELINE, found)[1] is not None

@@ -1,5 +1,7 @@
-"""Which tools are called more or less often per session. A dropped look-up that drowns in the noise of whole
-trajectories stands out here, since each task is compared with itself and every tool is looked at alone.
+"""Tools that are called more or less often per session.
+
+Each task is compared with itself, tool by tool. So a dropped look-up shows that is lost in the noise of whole
+trajectories.
 """
 
 from __future__ import annotations
@@ -12,19 +14,19 @@ import numpy as np
 
 from bylaw.diff.axes import RATE, crossed
 from bylaw.diff.model import Change, ChangedSessions, ToolRate
-from bylaw.text.lexical import Lexicon
+from bylaw.text.similarity import Lexicon
 from bylaw.text.statistics import ALPHA, Matrix, share_interval, shifted_tools
-from bylaw.traces.comparison.pairing import Group
-from bylaw.traces.comparison.sessions import Recording
+from bylaw.traces.comparison.compare import Group
+from bylaw.traces.comparison.recording import Recording
 
 ENOUGH = 20
-"""sessions from which on a share of them means something"""
+"""sessions needed for a share of them to mean something"""
 MAX_SWAPS = 12
-"""ways of relabelling the trials of one task that are tried; more tell nothing new"""
+"""ways of relabelling the trials of one task that are tried; more add nothing"""
 
 
 def tool_rates(groups: Sequence[Group], tests: int) -> tuple[ToolRate, ...]:
-    """Tools whose calls per session shifted, the largest shift first. Graded by the share of sessions it touches."""
+    """Tools whose calls per session shifted, the largest shift first. Graded by the change in calls per session."""
     tools = sorted(
         {c.name for g in groups for r in (*g.baseline, *g.candidate) for s in r.steps for c in s.response.tool_calls}
     )
@@ -43,7 +45,7 @@ def tool_rates(groups: Sequence[Group], tests: int) -> tuple[ToolRate, ...]:
 
 
 def changed_sessions(groups: Sequence[Group], lexicon: Lexicon) -> ChangedSessions | None:
-    """How many sessions' calls changed in structure. With repeats, `tool_rates` asks the question against noise."""
+    """The share of sessions whose calls changed in structure. With repeats, `tool_rates` answers this instead."""
     if len(groups) < ENOUGH or any(group.has_repeats for group in groups):
         return None
     changed = [any(any(one.structure()) for one in crossed(group, lexicon)) for group in groups]
@@ -59,7 +61,7 @@ def _counts(recording: Recording, tools: Sequence[str]) -> list[float]:
 
 
 def _difference(rows: Sequence[Sequence[float]], baseline: Sequence[int] | range) -> Matrix:
-    """Mean calls of the rows not in `baseline`, less those of the rows in it."""
+    """Mean calls of the rows outside `baseline`, minus those of the rows in it."""
     table, chosen = np.array(rows, dtype=np.float64), set(baseline)
     candidate = [i for i in range(len(rows)) if i not in chosen]
     return np.asarray(table[candidate].mean(axis=0) - table[sorted(chosen)].mean(axis=0))

@@ -1,1 +1,1 @@
-"""What there is to see in a trace: a fold that puts events together as people read them. Nothing is judged here."""
+"""inspect: a trace as people read it, two traces side by side, and traces in other formats. Nothing is judged here."""

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.output import Target, emit, opened, parse_targets
-from bylaw.report.problems import show_on_stderr
-from bylaw.report.trace_options import trace_format_option
+from bylaw.report.command_line import trace_format_option, write_usage_error
+from bylaw.report.diagnostics import print_diagnostics
+from bylaw.report.output import Target, emit, open_target, parse_targets
+from bylaw.report.text import printable, terminal_width, wrap
 
 if TYPE_CHECKING:
-    from bylaw.inspect.ahead import Ahead
     from bylaw.inspect.model import Totals
     from bylaw.inspect.selection import Selection
-    from bylaw.inspect.timeline import Timeline
     from bylaw.traces.source import TraceStream
 
 FORMATS = ("terminal", "json")
-_NO_TERMINAL = 100
-"""columns where the output goes into a file or a pipe"""
 _RANGE = re.compile(r"(\d{1,18})(?:(-)(\d{1,18})?)?")
 
 
-def _ranges(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    found = []
-    for text in given:
+def _parse_ranges(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[int, int], ...]:
+    ranges = []
+    for text in values:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise click.BadParameter(f"`{text}` is neither a turn nor a range such as 3-7")
@@ -37,23 +35,24 @@ def _ranges(ctx: click.Context, parameter: click.Parameter, given: tuple[str, ..
         high = int(match[3]) if match[3] else sys.maxsize if match[2] else low
         if high < low:
             raise click.BadParameter(f"`{text}` ends before it begins")
-        found.append((low, high))
-    return tuple(found)
+        ranges.append((low, high))
+    return tuple(ranges)
 
 
 @click.command(name="inspect")
 @click.argument("trace", metavar="TRACE")
 @click.argument("other", metavar="[OTHER]", required=False)
-@click.option("--turn", "turns", multiple=True, metavar="N[-M]", callback=_ranges, help="Only these turns, in full.")
+@click.option("--turn", "turns", multiple=True, metavar="N[-M]", callback=_parse_ranges,
+              help="Only these turns, in full.")  # fmt: skip
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only calls of this tool; `refund*` is a glob.")
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; globs work too.")
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only this agent; globs work too.")
-@click.option("--full", is_flag=True, help="Fold nothing: whole texts, arguments and results.")
+@click.option("--full", is_flag=True, help="Show whole texts, arguments and results.")
 @click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS", help="Default: as wide as the terminal.")
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True,
-              help="json is JSON lines, one entry a line, nothing folded.")  # fmt: skip
+              help="json is JSON lines: one entry per line, in full.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output.")
 def command(
@@ -74,26 +73,30 @@ def command(
     """Show a recorded trace as a timeline, or two side by side.
 
     TRACE is a file or - for standard input, in any format that `check` reads; `.gz` and `.zst` are read as they are.
-    With OTHER, turns are paired as `diff` pairs them, and the first difference is told at the top and marked.
+    With OTHER, turns are paired as `diff` pairs them, and the first difference is shown at the top and marked.
 
-    This is a viewer, not a gate: it exits with 0 whether traces differ or not (`bylaw diff` is the gate), with 2 where
-    a trace cannot be read, and with 3 where there is nothing to show.
+    This is a viewer, not a gate: the exit code is 0 whether traces differ or not (`bylaw diff` is the gate), 2 where a
+    trace cannot be read, and 3 where there is nothing to show.
     """
     from bylaw.inspect.selection import Selection
 
     (target,) = parse_targets(("json" if as_json else form,), output, FORMATS)
-    if trace == other == "-":
-        raise click.UsageError("standard input can be read only once")
     selection = Selection(turns=turns, tools=tools, sessions=sessions, agents=agents)
-    with opened(target) as out:
-        screen = Screen(target, out, width, full)
-        try:
-            source = _open(trace, trace_format, skip_bad)
-            if other is None:
-                return _show_one(source, selection, screen)
-            return _show_two(source, _open(other, trace_format, skip_bad), selection, screen)
-        except InputError as problem:
-            return _refuse(problem, screen)
+    try:
+        if trace == other == "-":
+            raise click.UsageError("standard input can be read only once")
+        with open_target(target) as out:
+            screen = _Screen(target, out, width or terminal_width(), full)
+            try:
+                source = _open(trace, trace_format, skip_bad)
+                if other is None:
+                    return _show_one(source, selection, screen)
+                return _show_two(source, _open(other, trace_format, skip_bad), selection, screen)
+            except InputError as problem:
+                return _end_on_bad_input(problem, screen)
+    except click.UsageError as problem:
+        write_usage_error("inspect", problem, [target])
+        raise
 
 
 def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
@@ -105,15 +108,15 @@ def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
     return open_trace(names[0], format=trace_format, skip_bad=skip_bad)
 
 
-class Screen:
-    """Where the timeline goes, and in which form."""
+class _Screen:
+    """Where the timeline is written, in which format and width."""
 
-    def __init__(self, target: Target, out: TextIO, width: int | None, full: bool) -> None:
+    def __init__(self, target: Target, out: TextIO, width: int, full: bool) -> None:
         self.is_json = target.format == "json"
-        self.width = width or (shutil.get_terminal_size().columns if out.isatty() else _NO_TERMINAL)
+        self.width = width
         self.full = full
         self.is_blank = target.file is None
-        """whether nothing that stands here could be taken for an answer"""
+        """whether nothing was written that could be taken for a whole timeline"""
         self._out = out
 
     def write(self, text: str) -> None:
@@ -124,85 +127,70 @@ class Screen:
             emit(text, self._out)
 
 
-def _show_one(source: TraceStream, selection: Selection, screen: Screen) -> ExitCode:
-    from bylaw.inspect.ahead import Ahead
-    from bylaw.inspect.timeline import Timeline
+def _show_one(source: TraceStream, selection: Selection, screen: _Screen) -> ExitCode:
+    from bylaw.inspect.timeline import Prescan, Timeline
 
-    ahead = Ahead(source)
-    timeline = Timeline(ahead, selection)
-    show = _show_lines if screen.is_json else _show_page
-    show(ahead, timeline, screen)
-    show_on_stderr(source.problems)
-    return _said_what_is_missing(selection, timeline.totals)
-
-
-def _show_page(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
-    from bylaw.inspect.report.terminal import Page
-
-    page = Page(width=screen.width, full=screen.full)
-
-    def totals(held: Totals) -> str:
-        warnings = len(ahead.problems)
-        return page.totals(held, complete=ahead.complete, skipped=ahead.skipped, warnings=warnings, notes=ahead.notes)
-
-    screen.write(page.title(ahead.name, ahead.format))
-    screen.write(totals(ahead.totals()) if ahead.is_all else page.promise())
-    for entry in timeline:
-        screen.write(page.entry(entry))
-    if not ahead.is_all:
-        screen.write("\n" + page.title(ahead.name, ahead.format) + totals(timeline.totals))
-
-
-def _show_lines(ahead: Ahead, timeline: Timeline, screen: Screen) -> None:
-    from bylaw.inspect.report import json
-
-    screen.write(json.trace_line(ahead.name, ahead.format))
-    for entry in timeline:
-        screen.write(json.entry_line(entry))
-    code = ExitCode.OK if timeline.totals.shown else ExitCode.NOTHING_CHECKED
-    screen.write(json.end_line(timeline.totals, ahead, exit_code=code))
-
-
-def _show_two(source: TraceStream, beside: TraceStream, selection: Selection, screen: Screen) -> ExitCode:
-    from bylaw.inspect.compare import compare
-    from bylaw.inspect.report import json
-    from bylaw.inspect.report.columns import Columns
-
-    report = compare(source, beside, selection)
-    code = ExitCode.OK if report.shown else ExitCode.NOTHING_CHECKED
+    prescan = Prescan(source)
+    timeline = Timeline(prescan, selection)
     if screen.is_json:
-        pieces = json.comparison_lines(report, code)
+        from bylaw.inspect.report import json
+
+        screen.write(json.trace_line(source.name, source.format))
+        for entry in timeline:
+            screen.write(json.entry_line(entry))
+        code = ExitCode.OK if timeline.totals.shown else ExitCode.NOTHING_CHECKED
+        screen.write(json.end_line(timeline.totals, source, exit_code=code))
+    else:
+        from bylaw.inspect.report.terminal import Page
+
+        page = Page(width=screen.width, full=screen.full)
+        screen.write(page.title(source.name, source.format))
+        screen.write(page.totals(prescan.totals(), source) if prescan.is_all else page.totals_follow())
+        for entry in timeline:
+            screen.write(page.entry(entry))
+        if not prescan.is_all:
+            screen.write("\n" + page.title(source.name, source.format) + page.totals(timeline.totals, source))
+    print_diagnostics(source.problems)
+    return _explain_missing(selection, timeline.totals.shown, timeline.totals)
+
+
+def _show_two(source: TraceStream, other: TraceStream, selection: Selection, screen: _Screen) -> ExitCode:
+    from bylaw.inspect.comparison import compare
+    from bylaw.inspect.report import json
+    from bylaw.inspect.report.side_by_side import Columns
+
+    report = compare(source, other, selection)
+    if screen.is_json:
+        pieces = json.comparison_lines(report, ExitCode.OK if report.shown else ExitCode.NOTHING_CHECKED)
     else:
         pieces = Columns(width=screen.width, full=screen.full).render(report)
     for piece in pieces:
         screen.write(piece)
-    show_on_stderr([*source.problems, *beside.problems])
-    return _said_what_is_missing(selection, *report.totals, shown=report.shown)
+    print_diagnostics([*source.problems, *other.problems])
+    return _explain_missing(selection, report.shown, *report.totals)
 
 
-def _said_what_is_missing(selection: Selection, *totals: Totals, shown: int | None = None) -> ExitCode:
-    """Nothing shown is not an answer: say what was asked for in vain, and what there is."""
-    from bylaw.report.text import printable
-
-    shown = totals[0].shown if shown is None else shown
+def _explain_missing(selection: Selection, shown: int, *totals: Totals) -> ExitCode:
+    """Say which selected names are in no trace, and what there is instead."""
     found = [dict(selection.missing(one)) for one in totals]
-    missing = {what: there for what, there in found[0].items() if all(what in one for one in found)}
-    for what, there in missing.items():
-        head = click.style("note" if shown else "nothing to show", fg="yellow", bold=True)
-        emit(f"{head}: no {printable(what)} in the trace\n = help: {printable(there)}\n", sys.stderr)
+    missing = {what: advice for what, advice in found[0].items() if all(what in one for one in found)}
+    head = click.style("note" if shown else "nothing to show", fg="yellow", bold=True)
+    for what, advice in missing.items():
+        help_lines = wrap(f"help: {advice}", indent=" = ", hanging="   ")
+        emit("\n".join([f"{head}: no {printable(what)} in the trace", *help_lines, ""]), sys.stderr)
     if not shown and not missing:
-        why = "nothing in the trace fits all that was asked for" if not selection.is_all else "no turn was recorded"
-        emit(f"{click.style('nothing to show', fg='yellow', bold=True)}: {why}\n", sys.stderr)
+        why = "no turn was recorded" if selection.is_all else "nothing in the trace matches the whole selection"
+        emit(f"{head}: {why}\n", sys.stderr)
     return ExitCode.OK if shown else ExitCode.NOTHING_CHECKED
 
 
-def _refuse(problem: InputError, screen: Screen) -> ExitCode:
-    """What was shown before a bad record is no whole timeline: say so where it is read."""
-    from bylaw.inspect.report.json import refusal_line
+def _end_on_bad_input(problem: InputError, screen: _Screen) -> ExitCode:
+    """Say in the output itself that the timeline is not whole."""
+    from bylaw.inspect.report.json import bad_input_line
 
-    show_on_stderr(problem.diagnostics)
+    print_diagnostics(problem.diagnostics)
     if screen.is_json:
-        screen.write(refusal_line(problem.diagnostics, ExitCode.BAD_INPUT))
+        screen.write(bad_input_line(problem.diagnostics, ExitCode.BAD_INPUT))
     elif not screen.is_blank:
         screen.write("✗ BAD INPUT: this is not a whole timeline\n")
     return ExitCode.BAD_INPUT

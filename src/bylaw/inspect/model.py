@@ -1,4 +1,4 @@
-"""A trace as it is looked at: the same events, put together the way people read them."""
+"""The entries of a timeline: the events of a trace, put together the way people read them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PartKind: TypeAlias = Literal["text", "thinking", "call", "result", "other"]
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One thing that a message holds."""
+    """One part of a message."""
 
     kind: PartKind
     text: str | None = None
     name: str | None = None
-    """the tool's, or for other parts what they are: `image`, `refusal`"""
+    """of the tool; for other parts their type, such as `image` or `refusal`"""
     call_id: str | None = None
     value: Any = None
     """a call's arguments, a result's content, or the part as recorded"""
     is_error: bool | None = None
 
 
-class Heard(Struct, frozen=True):
+class InputMessage(Struct, frozen=True):
     """One message of a request."""
 
     role: str
@@ -32,22 +32,22 @@ class Heard(Struct, frozen=True):
 
 
 class Input(Struct, frozen=True, kw_only=True):
-    """What a request told the model that no earlier one of its run did."""
+    """The messages of a request that no earlier request of its run held."""
 
-    heard: tuple[Heard, ...] = ()
+    messages: tuple[InputMessage, ...] = ()
     repeated: int = 0
-    """messages that are left out: the history, and what is shown already as an answer or a result"""
+    """messages left out: the history, and answers and results that are shown elsewhere"""
     dropped: int = 0
-    """messages of the request before that this one no longer holds"""
+    """messages of the previous request that this one no longer holds"""
 
 
 class Called(Struct, frozen=True):
-    """A call with what came back while its turn lasted."""
+    """A call with the results that came back during its turn."""
 
     call: ToolCall
     results: tuple[ToolResult, ...] = ()
     parallel: int | None = None
-    """calls of one turn with the same number were issued together"""
+    """calls of a turn with the same number were issued together"""
 
 
 class SessionEntry(Struct, frozen=True, kw_only=True):
@@ -56,29 +56,29 @@ class SessionEntry(Struct, frozen=True, kw_only=True):
     session: str
     metadata: dict[str, Any] | None = None
     continued: bool = False
-    """it was met before: sessions interleave"""
+    """it had a heading before: sessions interleave"""
 
 
 class TurnEntry(Struct, frozen=True, kw_only=True):
-    """A turn with all that belongs to it."""
+    """A turn with its calls and results."""
 
     response: Response
     depth: int = 0
     """how many agents stand above this one"""
     input: Input = Input()
     thoughts: tuple[Part, ...] = ()
-    """what the answer holds besides its text and its calls"""
+    """parts of the answer other than its text and its calls"""
     calls: tuple[Called, ...] = ()
     other_calls: int = 0
-    """calls that were not asked for"""
+    """calls that the selection leaves out"""
     beside: tuple[Event, ...] = ()
-    """messages and annotations that were recorded while calls of this turn were running"""
+    """messages and annotations recorded while calls of this turn were running"""
     cost: float | None = None
     """US dollars"""
     since: float | None = None
-    """seconds since the first time of its session"""
+    """seconds since the first recorded time of its session"""
     whole: bool = False
-    """asked for by its number: nothing of it is folded"""
+    """selected by its number, so shown in full"""
 
     @property
     def turn(self) -> int | None:
@@ -90,7 +90,7 @@ class TurnEntry(Struct, frozen=True, kw_only=True):
 
 
 class RequestEntry(Struct, frozen=True, kw_only=True):
-    """A request that nothing answers."""
+    """A request without a response."""
 
     request: Request
     depth: int = 0
@@ -98,7 +98,7 @@ class RequestEntry(Struct, frozen=True, kw_only=True):
 
 
 class EventEntry(Struct, frozen=True, kw_only=True):
-    """Anything that belongs to no turn, or came after its turn was over."""
+    """An event outside of turns, or one that came after its turn had ended."""
 
     event: Event
     depth: int = 0
@@ -108,7 +108,7 @@ Entry: TypeAlias = SessionEntry | TurnEntry | RequestEntry | EventEntry
 
 
 class Known(Struct):
-    """A sum over turns, and over how many of them it is known."""
+    """A sum over turns, and the number of turns that recorded a value."""
 
     total: float = 0
     turns: int = 0
@@ -120,7 +120,7 @@ class Known(Struct):
 
 
 class Totals(Struct, kw_only=True):
-    """What a trace holds in all."""
+    """Counts of a whole trace."""
 
     events: int = 0
     turns: int = 0
@@ -129,14 +129,14 @@ class Totals(Struct, kw_only=True):
     failed: int = 0
     """results that are errors"""
     shown: int = 0
-    """entries with something in them that were asked for"""
+    """selected entries, without headings"""
     agents: dict[str, int] = field(default_factory=dict)
-    """turns of each"""
+    """agent → its turns"""
     models: dict[str, int] = field(default_factory=dict)
     tools: dict[str, int] = field(default_factory=dict)
-    """calls of each"""
+    """tool → its calls"""
     session_ids: dict[str, None] = field(default_factory=dict)
-    """the first of them"""
+    """ids of the first sessions"""
     input_tokens: Known = field(default_factory=Known)
     output_tokens: Known = field(default_factory=Known)
     cached_tokens: Known = field(default_factory=Known)
@@ -155,7 +155,7 @@ Aspect: TypeAlias = Literal["turn", "call", "arguments", "result", "text", "stop
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """One thing that two turns do not share."""
+    """One difference between two turns."""
 
     aspect: Aspect
     what: str
@@ -163,32 +163,32 @@ class Difference(Struct, frozen=True, kw_only=True):
     baseline: Any = None
     candidate: Any = None
     call: int | None = None
-    """which of the pair's calls"""
+    """index among the pair's calls"""
 
 
 class PairEntry(Struct, frozen=True, kw_only=True):
-    """A turn of the one trace and the turn of the other that answers to it."""
+    """A turn and its counterpart in the other trace."""
 
     baseline: TurnEntry | None
     candidate: TurnEntry | None
     differences: tuple[Difference, ...] = ()
     calls: tuple[tuple[int | None, int | None], ...] = ()
-    """which call of the one answers to which of the other"""
+    """indices of calls that are counterparts"""
     other_input: bool = False
-    """the two requests told the model different things"""
+    """the two requests hold different messages"""
     first: bool = False
     """the first pair that differs"""
     whole: bool = False
 
     @property
     def turn(self) -> int | None:
-        """As `diff` counts: the baseline's index, or the candidate's for an insertion."""
+        """As in `diff`: the baseline's index, or the candidate's for an added turn."""
         one = self.baseline or self.candidate
         return None if one is None else one.turn
 
 
 class SessionPair(Struct, frozen=True, kw_only=True):
-    """Two sessions that answer to each other; None where one side has none."""
+    """Two sessions that are counterparts; None where a side has none."""
 
     baseline: str | None
     candidate: str | None
@@ -196,7 +196,7 @@ class SessionPair(Struct, frozen=True, kw_only=True):
 
 
 class SideBySide(Struct, frozen=True, kw_only=True):
-    """Two traces, turn against turn."""
+    """Two traces, turn by turn."""
 
     names: tuple[str, str]
     totals: tuple[Totals, Totals]
@@ -208,6 +208,6 @@ class SideBySide(Struct, frozen=True, kw_only=True):
     first: PairEntry | None = None
     first_session: str | None = None
     input_differs_at: int | None = None
-    """the first turn whose requests tell the model different things"""
+    """the first turn whose requests hold different messages"""
     shown: int = 0
-    """pairs that were asked for"""
+    """selected pairs"""

@@ -1,4 +1,4 @@
-"""What is asked for: turns, tools, sessions, agents; and, where that is not in the trace, what is."""
+"""The selection of turns, tools, sessions and agents, and advice where a selected name is not in the trace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from bylaw.inspect.model import Totals
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Origin, Request, Response, ToolCall, ToolResult
 
-_NEAR = 70
-_NAMED = 12
+_LEAST_SCORE = 70
+"""similarity of a name to suggest"""
+_MOST_NAMED = 12
 """names listed in a message"""
 
 
 class Selection:
-    """Every kind of thing that is named narrows what is shown; several of one kind widen it."""
+    """Kinds of names are combined with `and`, several names of one kind with `or`."""
 
     def __init__(
         self,
@@ -39,11 +40,11 @@ class Selection:
 
     @property
     def whole(self) -> bool:
-        """Turns asked for by number are shown in full."""
+        """Turns selected by number are shown in full."""
         return bool(self.turns)
 
     def takes_turn(self, response: Response | Request) -> bool:
-        """But for its calls."""
+        """Whether its origin and index are selected; its calls are not looked at."""
         return self.takes_origin(response.origin) and self.takes_index(response.turn)
 
     def takes_tool(self, call: ToolCall | ToolResult) -> bool:
@@ -55,7 +56,7 @@ class Selection:
         return name is not None and self._tool(name)
 
     def takes_event(self, event: Event) -> bool:
-        """One that stands outside the turns."""
+        """For an event outside of turns."""
         if not self.takes_origin(event.origin) or not self.takes_index(event.turn):
             return False
         if isinstance(event, ToolCall | ToolResult):
@@ -70,24 +71,22 @@ class Selection:
     def takes_index(self, turn: int | None) -> bool:
         return not self.turns or (turn is not None and any(low <= turn <= high for low, high in self.turns))
 
-    # What is not there
-
     def missing(self, totals: Totals) -> Iterator[tuple[str, str]]:
-        """(what was asked for and is not there, what there is)."""
+        """Each selected name that is not in the trace, with advice."""
         if self.turns:
             last = totals.turns - 1
-            there = f"turns: 0 to {last}" if last >= 0 else "the trace holds no turn"
+            advice = f"turns: 0 to {last}" if last >= 0 else "the trace holds no turn"
             for low, high in self.turns:
                 if low > last:
-                    yield (f"turn {low}" if low == high else f"turns {low}-{high}"), there
+                    yield (f"turn {low}" if low == high else f"turns {low}-{high}"), advice
         yield from _missing("tool", self.tools, totals.tools)
         yield from _missing("session", self.sessions, totals.session_ids)
         yield from _missing("agent", self.agents, totals.agents)
 
 
-def _missing(noun: str, wanted: Iterable[str], there: Iterable[str]) -> Iterator[tuple[str, str]]:
-    names = list(there)
-    for pattern in wanted:
+def _missing(noun: str, patterns: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, str]]:
+    names = list(known)
+    for pattern in patterns:
         fits = compile_names(Calls((pattern,)))
         if not any(fits(name) for name in names):
             yield f"{noun} `{pattern}`", _advice(noun, pattern, names)
@@ -96,8 +95,8 @@ def _missing(noun: str, wanted: Iterable[str], there: Iterable[str]) -> Iterator
 def _advice(noun: str, pattern: str, names: list[str]) -> str:
     if not names:
         return f"the trace names no {noun}"
-    near = process.extractOne(pattern, names, scorer=fuzz.WRatio, processor=default_process, score_cutoff=_NEAR)
+    near = process.extractOne(pattern, names, scorer=fuzz.WRatio, processor=default_process, score_cutoff=_LEAST_SCORE)
     if near is not None:
         return f"did you mean `{near[0]}`?"
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{noun}s: {', '.join(f'`{name}`' for name in names[:_NAMED])}{more}"
+    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return f"{noun}s: {', '.join(f'`{name}`' for name in names[:_MOST_NAMED])}{more}"

@@ -1,30 +1,157 @@
-"""Events, one by one, put together as the turns that people read.
+"""A timeline: events put together as the turns that people read, one by one, with the totals of the whole trace.
 
-A turn lasts until something else happens: what comes back later, while another agent already speaks, stands where it
-was recorded and names its turn. So nothing is held but the turn at hand, and a trace of any length flows through.
+A turn lasts until something else happens. A result that comes back later, while another agent answers, stands where it
+was recorded and names its turn. So only the current turn is in memory, and a trace may have any length. The prescan
+knows the totals of most traces before the first entry is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 
 from msgspec import Struct, field
 
-from bylaw.inspect.history import Histories
+from bylaw.inspect.messages import Histories, thoughts
 from bylaw.inspect.model import Called, Entry, EventEntry, Input, RequestEntry, SessionEntry, Totals, TurnEntry
-from bylaw.inspect.parts import thoughts
 from bylaw.inspect.selection import Selection
-from bylaw.inspect.tally import Tally
-from bylaw.inspect.tree import Tree
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
-from bylaw.model.ports import TraceSource
-from bylaw.text.prices import Prices
+from bylaw.text.prices import Prices, cost_of
 
+MOST_NAMES = 1_000
+"""names counted of each kind, which bounds the memory"""
+MOST_SESSIONS = 100_000
+"""open sessions remembered; a session that has ended is forgotten"""
+PRESCAN = 10_000
+"""events read ahead"""
+
+
+class Prescan:
+    """Reads the first events of a trace ahead; iterating gives all of them. Raises InputError where one is bad."""
+
+    def __init__(self, source: Iterable[Event], *, events: int = PRESCAN) -> None:
+        self._rest = iter(source)
+        self._first = list(islice(self._rest, events + 1))
+        self.is_all = len(self._first) <= events
+        """whether the events read ahead are the whole trace"""
+
+    def totals(self) -> Totals:
+        """Of the events read ahead."""
+        counter = TotalsCounter()
+        for event in self._first:
+            counter.add(event)
+        return counter.totals
+
+    def __iter__(self) -> Iterator[Event]:
+        return chain(self._release(), self._rest)
+
+    def _release(self) -> Iterator[Event]:
+        """Hold no event longer than needed."""
+        self._first.reverse()
+        while self._first:
+            yield self._first.pop()
+
+
+class TotalsCounter:
+    """Counts events one by one, also those that are not shown."""
+
+    def __init__(self, prices: Prices | None = None) -> None:
+        self.totals = Totals()
+        self._prices = prices
+        self._starts: dict[str, float | None] = {}
+        """session → its first recorded time"""
+
+    def add(self, event: Event) -> None:
+        totals, time = self.totals, event.time
+        totals.events += 1
+        self._add_session(event.origin.session, time)
+        if time is not None:
+            totals.first = time if totals.first is None else min(totals.first, time)
+            totals.last = time if totals.last is None else max(totals.last, time)
+        if isinstance(event, Response):
+            self._add_turn(event)
+        elif isinstance(event, ToolCall):
+            totals.calls += 1
+            _count(totals.tools, event.name)
+        elif isinstance(event, ToolResult):
+            totals.failed += bool(event.is_error)
+        elif isinstance(event, SessionEnd):
+            self._starts.pop(event.origin.session, None)
+
+    def cost(self, response: Response) -> float | None:
+        return cost_of(response, prices=self._prices)
+
+    def seconds_since_start(self, event: Event) -> float | None:
+        """Seconds since the first recorded time of the event's session."""
+        time, start = event.time, self._starts.get(event.origin.session)
+        return None if time is None or start is None else time - start
+
+    def _add_turn(self, response: Response) -> None:
+        totals, usage = self.totals, response.usage
+        totals.turns += 1
+        _count(totals.models, response.model or (response.request.model if response.request else None))
+        _count(totals.agents, response.origin.agent)
+        totals.latency_ms.add(response.latency_ms)
+        totals.cost.add(self.cost(response))
+        if usage is not None:
+            totals.input_tokens.add(usage.input_tokens)
+            totals.output_tokens.add(usage.output_tokens)
+            totals.cached_tokens.add(usage.cached_input_tokens)
+            totals.all_tokens.add(usage.total)
+
+    def _add_session(self, session: str, time: float | None) -> None:
+        starts = self._starts
+        if session in starts:
+            if starts[session] is None:
+                starts[session] = time
+            return
+        starts[session] = time
+        self.totals.sessions += 1
+        if len(self.totals.session_ids) < MOST_NAMES:
+            self.totals.session_ids[session] = None
+        if len(starts) > MOST_SESSIONS:
+            del starts[next(iter(starts))]
+
+
+def _count(names: dict[str, int], name: str | None) -> None:
+    if name is not None and (name in names or len(names) < MOST_NAMES):
+        names[name] = names.get(name, 0) + 1
+
+
+DEEPEST = 6
+"""agents nested deeper are shown at this depth"""
+_MOST_ORIGINS = 10_000
+"""runs and agents whose depth is remembered"""
 _MOST_OPEN = 64
 """requests that wait for their response at once"""
 _MOST_BESIDE = 100
-"""annotations that one turn keeps while its calls run"""
-_MOST_SESSIONS = 100_000
+"""annotations that one turn holds while its calls run"""
+
+
+class AgentTree:
+    """How many agents stand above each agent, as far as the trace says."""
+
+    def __init__(self) -> None:
+        self._depths: dict[tuple[str, str], int] = {}
+        self._known: dict[Origin, int] = {}
+
+    def depth(self, origin: Origin) -> int:
+        found = self._known.get(origin)
+        if found is None:
+            if len(self._known) >= _MOST_ORIGINS:
+                self._known.clear()
+                self._depths.clear()
+            found = self._known[origin] = self._add(origin)
+        return found
+
+    def _add(self, origin: Origin) -> int:
+        """One below its parent; an unknown parent has depth 0."""
+        parent = origin.parent_run or origin.parent_agent
+        depth = 0 if parent is None else min(DEEPEST, self._depths.get((origin.session, parent), 0) + 1)
+        for name in (origin.run, origin.agent):
+            if name is not None:
+                self._depths.setdefault((origin.session, name), depth)
+        return depth
 
 
 class _Draft(Struct):
@@ -32,84 +159,80 @@ class _Draft(Struct):
 
     response: Response
     input: Input
-    wanted: bool
+    is_wanted: bool
     whole: bool
     calls: dict[str, ToolCall]
     results: dict[str, list[ToolResult]] = field(default_factory=dict)
     beside: list[Event] = field(default_factory=list)
-
-    @property
-    def is_waiting(self) -> bool:
-        return len(self.results) < len(self.calls)
 
     def holds(self, event: Event) -> bool:
         return event.turn == self.response.turn and event.origin == self.response.origin
 
 
 class Timeline:
-    """The entries of a trace, once; `totals` are of the whole trace, and settled when the iteration has ended."""
+    """The entries of a trace, once. `totals` are of the whole trace, and final when the iteration has ended."""
 
     def __init__(
-        self, source: TraceSource, selection: Selection | None = None, *, prices: Prices | None = None
+        self, events: Iterable[Event], selection: Selection | None = None, *, prices: Prices | None = None
     ) -> None:
-        self._source = source
+        self._events = events
         self._selection = selection or Selection()
-        self._tally = Tally(prices)
-        self._tree = Tree()
+        self._counter = TotalsCounter(prices)
+        self._tree = AgentTree()
         self._histories = Histories()
         self._draft: _Draft | None = None
-        self._asked: dict[tuple[Origin, int | None], Request] = {}
+        self._open_requests: dict[tuple[Origin, int | None], Request] = {}
         self._session: str | None = None
-        """the one whose heading is shown"""
+        """the session of the latest heading"""
         self._headed: dict[str, None] = {}
+        """sessions that had a heading"""
         self._metadata: dict[str, dict[str, object] | None] = {}
-        self._read: Origin | None = None
-        """whose turn was shown last: what its next request repeats need not be shown again"""
+        self._shown: Origin | None = None
+        """the origin of the latest turn, if it was shown: its next request need not repeat the history"""
 
     @property
     def totals(self) -> Totals:
-        return self._tally.totals
+        return self._counter.totals
 
     def __iter__(self) -> Iterator[Entry]:
-        for event in self._source:
-            self._tally.add(event)
-            yield from _STEPS.get(type(event), Timeline._beside)(self, event)
-        yield from self._close()
-        yield from self._give_up(0)
+        for event in self._events:
+            self._counter.add(event)
+            yield from _STEPS.get(type(event), Timeline._other)(self, event)
+        yield from self._close_turn()
+        yield from self._close_requests(0)
 
     # Events
 
     def _request(self, event: Request) -> Iterator[Entry]:
         key = (event.origin, event.turn)
-        if key in self._asked:
-            yield from self._unanswered(self._asked.pop(key))
-        self._asked[key] = event
-        yield from self._give_up(_MOST_OPEN)
+        if key in self._open_requests:
+            yield from self._unanswered(self._open_requests.pop(key))
+        self._open_requests[key] = event
+        yield from self._close_requests(_MOST_OPEN)
 
     def _response(self, event: Response) -> Iterator[Entry]:
-        yield from self._close()
-        request = self._asked.pop((event.origin, event.turn), None) or event.request
-        wanted = self._selection.takes_turn(event)
-        whole = wanted and self._selection.whole
-        told = Input()
-        if wanted and not self._selection.tools:
-            told = self._histories.look(request, all=whole and self._read != event.origin)
-        self._read = event.origin if wanted else None
-        self._histories.answered(event)
+        yield from self._close_turn()
+        request = self._open_requests.pop((event.origin, event.turn), None) or event.request
+        is_wanted = self._selection.takes_turn(event)
+        whole = is_wanted and self._selection.whole
+        new_input = Input()
+        if is_wanted and not self._selection.tools:
+            new_input = self._histories.new_input(request, all=whole and self._shown != event.origin)
+        self._shown = event.origin if is_wanted else None
+        self._histories.add_response(event)
         if request is not None:
-            self._histories.asked(request)
-        self._draft = _Draft(event, told, wanted, whole, {call.call_id: call for call in event.tool_calls})
+            self._histories.add_request(request)
+        self._draft = _Draft(event, new_input, is_wanted, whole, {call.call_id: call for call in event.tool_calls})
 
     def _call(self, event: ToolCall) -> Iterator[Entry]:
-        draft = self._draft
-        if draft is not None and draft.holds(event):
-            draft.calls.setdefault(event.call_id, event)
+        if self._draft is not None and self._draft.holds(event):
+            self._draft.calls.setdefault(event.call_id, event)
         else:
             yield from self._alone(event)
 
     def _result(self, event: ToolResult) -> Iterator[Entry]:
         draft = self._draft
-        self._histories.returned(event)
+        self._histories.add_result(event)
         if draft is None or event.turn != draft.response.turn or event.origin.session != draft.response.origin.session:
             yield from self._alone(event)
         elif event.call_id in draft.calls:
@@ -117,25 +240,30 @@ class Timeline:
         else:
             draft.beside.append(event)
 
-    def _starts(self, event: SessionStart) -> Iterator[Entry]:
-        yield from self._close()
+    def _session_start(self, event: SessionStart) -> Iterator[Entry]:
+        yield from self._close_turn()
         self._metadata[event.origin.session] = event.metadata
         if len(self._metadata) > _MOST_OPEN:
             del self._metadata[next(iter(self._metadata))]
 
-    def _ends(self, event: SessionEnd) -> Iterator[Entry]:
-        yield from self._close()
-        for key in [key for key in self._asked if key[0].session == event.origin.session]:
-            yield from self._unanswered(self._asked.pop(key))
+    def _session_end(self, event: SessionEnd) -> Iterator[Entry]:
+        yield from self._close_turn()
+        session = event.origin.session
+        for key in [key for key in self._open_requests if key[0].session == session]:
+            yield from self._unanswered(self._open_requests.pop(key))
         if not event.complete:
             yield from self._alone(event)
-        self._headed.pop(event.origin.session, None)
-        self._histories.ended(event.origin.session)
+        self._headed.pop(session, None)
+        self._histories.forget(session)
 
-    def _beside(self, event: Event) -> Iterator[Entry]:
+    def _other(self, event: Event) -> Iterator[Entry]:
         draft = self._draft
-        of_turn = draft is not None and draft.response.origin.session == event.origin.session
-        if draft is not None and of_turn and draft.is_waiting and len(draft.beside) < _MOST_BESIDE:
+        if (
+            draft is not None
+            and draft.response.origin.session == event.origin.session
+            and len(draft.results) < len(draft.calls)
+            and len(draft.beside) < _MOST_BESIDE
+        ):
             draft.beside.append(event)
         else:
             yield from self._alone(event)
@@ -143,30 +271,31 @@ class Timeline:
     # Entries
 
     def _alone(self, event: Event) -> Iterator[Entry]:
-        yield from self._close()
+        yield from self._close_turn()
         if self._selection.takes_event(event):
             yield from self._heading(event.origin)
             yield EventEntry(event=event, depth=self._tree.depth(event.origin))
 
     def _unanswered(self, request: Request) -> Iterator[Entry]:
-        yield from self._close()
+        yield from self._close_turn()
         if self._selection.takes_turn(request) and not self._selection.tools:
-            told = self._histories.look(request)
+            new_input = self._histories.new_input(request)
             yield from self._heading(request.origin)
-            yield RequestEntry(request=request, depth=self._tree.depth(request.origin), input=told)
-        self._histories.asked(request)
+            yield RequestEntry(request=request, depth=self._tree.depth(request.origin), input=new_input)
+        self._histories.add_request(request)
 
-    def _give_up(self, most: int) -> Iterator[Entry]:
-        while len(self._asked) > most:
-            yield from self._unanswered(self._asked.pop(next(iter(self._asked))))
+    def _close_requests(self, most: int) -> Iterator[Entry]:
+        """Show the oldest open requests as unanswered, until only `most` are open."""
+        while len(self._open_requests) > most:
+            yield from self._unanswered(self._open_requests.pop(next(iter(self._open_requests))))
 
-    def _close(self) -> Iterator[Entry]:
+    def _close_turn(self) -> Iterator[Entry]:
         draft, self._draft = self._draft, None
         if draft is None:
             return
-        depth = self._tree.depth(draft.response.origin)  # also of what is not shown: others stand below it
+        depth = self._tree.depth(draft.response.origin)  # also of hidden turns: others stand below them
         calls = [call for call in draft.calls.values() if self._selection.takes_tool(call)]
-        if not draft.wanted or (self._selection.tools and not calls):
+        if not draft.is_wanted or (self._selection.tools and not calls):
             return
         yield from self._heading(draft.response.origin)
         yield TurnEntry(
@@ -174,37 +303,36 @@ class Timeline:
             depth=depth,
             input=draft.input,
             thoughts=() if self._selection.tools else thoughts(draft.response),
-            calls=_called(calls, draft),
+            calls=_with_results(calls, draft.results),
             other_calls=len(draft.calls) - len(calls),
             beside=tuple(event for event in draft.beside if self._selection.takes_event(event)),
-            cost=self._tally.cost(draft.response),
-            since=self._tally.since(draft.response),
+            cost=self._counter.cost(draft.response),
+            since=self._counter.seconds_since_start(draft.response),
             whole=draft.whole,
         )
 
     def _heading(self, origin: Origin) -> Iterator[Entry]:
-        """Something of this session follows and is shown."""
+        """Count what is shown next, and show a heading where another session begins or continues."""
         self.totals.shown += 1
         session = origin.session
         if session == self._session:
             return
         self._session = session
-        yield SessionEntry(
-            session=session, metadata=self._metadata.pop(session, None), continued=session in self._headed
-        )
+        metadata = self._metadata.pop(session, None)
+        yield SessionEntry(session=session, metadata=metadata, continued=session in self._headed)
         self._headed[session] = None
-        if len(self._headed) > _MOST_SESSIONS:
+        if len(self._headed) > MOST_SESSIONS:
             del self._headed[next(iter(self._headed))]
 
 
-def _called(calls: list[ToolCall], draft: _Draft) -> tuple[Called, ...]:
+def _with_results(calls: list[ToolCall], results: dict[str, list[ToolResult]]) -> tuple[Called, ...]:
     groups: dict[str | int, list[str]] = {}
     for call in calls:
         if call.group is not None:
             groups.setdefault(call.group, []).append(call.call_id)
-    several = [ids for ids in groups.values() if len(ids) > 1]
-    number = {call_id: i for i, ids in enumerate(several) for call_id in ids}
-    return tuple(Called(call, tuple(draft.results.get(call.call_id, ())), number.get(call.call_id)) for call in calls)
+    parallel = [ids for ids in groups.values() if len(ids) > 1]
+    number = {call_id: i for i, ids in enumerate(parallel) for call_id in ids}
+    return tuple(Called(call, tuple(results.get(call.call_id, ())), number.get(call.call_id)) for call in calls)
 
 
 _STEPS: dict[type[Event], Callable[..., Iterator[Entry]]] = {
@@ -212,6 +340,6 @@ _STEPS: dict[type[Event], Callable[..., Iterator[Entry]]] = {
     Response: Timeline._response,
     ToolCall: Timeline._call,
     ToolResult: Timeline._result,
-    SessionStart: Timeline._starts,
-    SessionEnd: Timeline._ends,
+    SessionStart: Timeline._session_start,
+    SessionEnd: Timeline._session_end,
 }

@@ -1,1 +1,6 @@
-"""One renderer a file. A renderer decides how a report looks, never what it says."""
+"""What the reports of all jobs share. A renderer decides how a report looks, never what it says.
+
+`output`: formats, files and colours. `command_line`: command groups and the options that several commands have.
+`diagnostics`: problems in the user's own files, in every format. `progress`: progress bars. `json` and `text`: pieces
+of documents.
+"""

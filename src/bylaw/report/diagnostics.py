@@ -1,51 +1,102 @@
-"""A diagnostic as people read it: the place, the source line, a caret under the exact spot, one line of help."""
+"""Diagnostics: as people read them on stderr, and as the document that a report in any format becomes on bad input."""
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator, Sequence
 
 import click
 
+from bylaw.errors import ExitCode
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Span
-from bylaw.report.text import printable
+from bylaw.report.output import Target, emit, open_target
+from bylaw.report.text import escape_markdown, printable, terminal_width, wrap
 
+MOST_PRINTED = 100
+"""diagnostics printed to a terminal; JSON holds all of them"""
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
+def report_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target]) -> ExitCode:
+    """Print every problem to stderr, and write it to each target in place of the report.
+
+    So a program that reads the report never finds an empty or an older one.
+    """
+    print_diagnostics(diagnostics)
+    write_bad_input(job, diagnostics, targets)
+    return ExitCode.BAD_INPUT
+
+
+def write_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target]) -> None:
+    """A terminal is left out: it has shown the problems already."""
+    for target in targets:
+        if target.file is not None or target.format != "terminal":
+            with open_target(target) as out:
+                out.write(_document(job, diagnostics, target.format))
+
+
+def _document(job: str, diagnostics: Sequence[Diagnostic], format: str) -> str:
+    if format == "json":
+        from bylaw.report.json import JsonStream, bad_input_fields
+
+        text = io.StringIO()
+        JsonStream(text, job).end(bad_input_fields(diagnostics))
+        return text.getvalue()
+    lines = [f"{d.span or d.file}: {d.severity}[{d.code}]: {d.message}" for d in diagnostics]
+    if format == "markdown":
+        lines = [f"### ❌ Bylaw {job}: BAD INPUT", "", *(f"- {escape_markdown(line)}" for line in lines)]
+    else:
+        lines = ["BAD INPUT", *lines]
+    return "\n".join(lines) + "\n"
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def print_diagnostics(diagnostics: Sequence[Diagnostic]) -> None:
+    if not diagnostics:
+        return
+    emit(render_diagnostics(diagnostics[:MOST_PRINTED]), sys.stderr)
+    if len(diagnostics) > MOST_PRINTED:
+        emit(f"… and {len(diagnostics) - MOST_PRINTED:,} more\n", sys.stderr)
+
+
 def render_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
-    """All of them, sorted by place, with a count at the end."""
+    """Sorted by place, with an empty line between two."""
     ordered = sorted(diagnostics, key=Diagnostic.sort_key)
     return "\n\n".join(render_diagnostic(diagnostic) for diagnostic in ordered) + "\n"
 
 
 def render_diagnostic(diagnostic: Diagnostic) -> str:
+    """The message, the place, the source line with a caret under the exact spot, and a line of help."""
     return "\n".join(_lines(diagnostic))
 
 
 def _lines(diagnostic: Diagnostic) -> Iterator[str]:
-    title = click.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
-    yield f"{title}: {printable(diagnostic.message)}"
-    gutter = len(str(diagnostic.span.line)) if diagnostic.span else 1
-    if diagnostic.span is None:
-        yield f"{' ' * gutter}--> {printable(diagnostic.file)}"
-    else:
-        yield f"{' ' * gutter}--> {printable(str(diagnostic.span))}"
-        yield from _snippet(diagnostic, diagnostic.span, gutter)
-    for related in diagnostic.related:
-        yield f"{' ' * gutter} = note: {printable(related.message)} at {printable(str(related.span))}"
-    if diagnostic.help:
-        yield f"{' ' * gutter} = help: {printable(diagnostic.help)}"
+    title = f"{diagnostic.severity}[{diagnostic.code}]"
+    first, *rest = wrap(f"{title}: {diagnostic.message}", hanging="  ")
+    yield click.style(title, fg=_COLOURS[diagnostic.severity], bold=True) + first.removeprefix(title)
+    yield from rest
+    span = diagnostic.span
+    margin = " " * len(str(span.line) if span else " ")
+    yield f"{margin}--> {printable(str(span) if span else diagnostic.file)}"
+    if span is not None and diagnostic.excerpt is not None:
+        yield from _snippet(diagnostic.excerpt, diagnostic.excerpt_column, span, margin)
+    notes = [f"note: {related.message} at {related.span}" for related in diagnostic.related]
+    for note in (*notes, *([f"help: {diagnostic.help}"] if diagnostic.help else ())):
+        yield from wrap(note, indent=f"{margin} = ", hanging=f"{margin}   ")
 
 
-def _snippet(diagnostic: Diagnostic, span: Span, gutter: int) -> Iterator[str]:
-    excerpt = diagnostic.excerpt
-    if excerpt is None:
-        return
-    margin = " " * gutter
+def _snippet(excerpt: str, excerpt_column: int, span: Span, margin: str) -> Iterator[str]:
+    start = span.column - excerpt_column
+    length = span.end_column - span.column if span.end_line == span.line else len(excerpt) - start
+    room = terminal_width() - len(margin) - 3
+    if len(excerpt) > room:  # a long line is cut to what stands around the spot
+        cut = max(0, min(start - room // 3, len(excerpt) - room))
+        excerpt, start = excerpt[cut : cut + room], start - cut
     yield f"{margin} |"
     yield f"{span.line} | {''.join(c if c.isprintable() else ' ' for c in excerpt)}"
-    start = span.column - diagnostic.excerpt_column
     if 0 <= start <= len(excerpt):
-        width = span.end_column - span.column if span.end_line == span.line else len(excerpt) - start
-        yield f"{margin} | {' ' * start}{'^' * max(1, min(width, len(excerpt) - start))}"
+        yield f"{margin} | {' ' * start}{'^' * max(1, min(length, len(excerpt) - start))}"

@@ -1,9 +1,8 @@
-"""`--format` and `--output`: one report, to the screen and to any number of files."""
+"""Where a report goes: its formats, its files, and whether it has colours."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import sys
@@ -19,7 +18,7 @@ from msgspec import Struct
 class Renderers(Mapping[str, Callable[..., str]]):
     """The formats of one report: name → the function that renders it.
 
-    Each is declared as `module:function` and imported when it is used. A new format is a file and a line here.
+    Each is declared as `module:function` and imported when it is used. A new format is one file and one line here.
     """
 
     def __init__(self, **functions: str) -> None:
@@ -38,14 +37,14 @@ class Renderers(Mapping[str, Callable[..., str]]):
 
 
 class Target(Struct, frozen=True):
-    """A format and where it goes; None is standard output."""
+    """A format and the file it is written to; None is standard output."""
 
     format: str
     file: str | None = None
 
 
 def parse_targets(formats: tuple[str, ...], output: str | None, known: Collection[str]) -> list[Target]:
-    """`json`, `json=FILE`, several of them; `--output FILE` takes the one format that names no file."""
+    """Targets from `--format json`, `--format json=FILE` and `--output FILE`, which takes the format without a file."""
     targets = [_parse(text, known) for text in formats] or [Target("terminal")]
     screen = [target for target in targets if target.file is None]
     if output is not None:
@@ -55,7 +54,7 @@ def parse_targets(formats: tuple[str, ...], output: str | None, known: Collectio
     elif len(screen) > 1:
         raise click.UsageError("only one --format can go to standard output; write the others as FORMAT=FILE")
     for target in targets:
-        _check_folder(target)
+        _check_file(target.file)
     return targets
 
 
@@ -69,32 +68,30 @@ def _parse(text: str, known: Collection[str]) -> Target:
 
 
 def file_target(file: str) -> Target:
-    """A file that is written as it is, whatever its format."""
-    target = Target("text", file)
-    _check_folder(target)
-    return target
+    """A file that holds text of any format."""
+    _check_file(file)
+    return Target("text", file)
 
 
-def _check_folder(target: Target) -> None:
-    """Said before the work is done, not after."""
-    if target.file is None:
+def _check_file(file: str | None) -> None:
+    """Fail before the work is done rather than after it."""
+    if file is None:
         return
-    path = Path(target.file)
-    if not path.absolute().parent.is_dir():
-        raise click.UsageError(f"the folder of `{target.file}` does not exist")
-    if path.is_dir():
-        raise click.UsageError(f"`{target.file}` is a folder")
+    if not Path(file).absolute().parent.is_dir():
+        raise click.UsageError(f"the folder of `{file}` does not exist")
+    if Path(file).is_dir():
+        raise click.UsageError(f"`{file}` is a folder")
 
 
 @contextlib.contextmanager
-def opened(target: Target) -> Iterator[TextIO]:
+def open_target(target: Target) -> Iterator[TextIO]:
     """Standard output, or a file that appears whole or not at all."""
     if target.file is None:
         yield sys.stdout
         return
     final = Path(target.file)
     if final.is_symlink() or (final.exists() and not final.is_file()):
-        # a device, a pipe or a link is written through: only a plain file is replaced
+        # only a plain file is replaced; a device, a pipe or a link is written to
         with final.open("w", encoding="utf-8") as out:
             yield out
         return
@@ -112,35 +109,12 @@ def opened(target: Target) -> Iterator[TextIO]:
         raise
 
 
-def output_options(known: Collection[str]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add `--format` and `--output`; the command gets them as `targets`. `known`: the formats of its report."""
-
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def command(*args: Any, formats: tuple[str, ...], output: str | None, **more: Any) -> Any:
-            return function(*args, targets=parse_targets(formats, output, known), **more)
-
-        formats_option = click.option(
-            "--format",
-            "formats",
-            multiple=True,
-            metavar="FORMAT[=FILE]",
-            shell_complete=lambda ctx, parameter, text: [name for name in known if name.startswith(text)],
-            help=f"{', '.join(known)} (default terminal); may be given several times, as FORMAT=FILE.",
-        )
-        output_option = click.option(
-            "--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output."
-        )
-        return formats_option(output_option(command))
-
-    return decorate
-
-
 def write_reports(renderers: Renderers, targets: Sequence[Target], *report: Any) -> None:
     """Render the report in each format that was asked for."""
     for target in targets:
-        with opened(target) as out:
-            emit(renderers[target.format](*report), out)
+        text = renderers[target.format](*report)
+        with open_target(target) as out:
+            emit(text, out)
 
 
 def emit(text: str, out: TextIO) -> None:

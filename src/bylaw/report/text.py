@@ -1,6 +1,16 @@
-"""Pieces of text that every report for people shares."""
+"""Text for people: counts, wrapped lines, and text from a trace made safe for terminals and Markdown."""
 
 from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+
+COMMENT_LIMIT = 65_536
+"""characters that a comment on a pull request may have"""
+NARROWEST, WIDEST = 40, 120
+"""limits of the width of a report; longer lines are hard to read"""
 
 
 def count(number: int, noun: str) -> str:
@@ -8,5 +18,47 @@ def count(number: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Text out of a trace must not steer the terminal: control and invisible characters are shown, not sent."""
+    """Show control and invisible characters instead of sending them: text from a trace must not steer the terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def terminal_width() -> int:
+    """The columns of a report: those of the terminal or of COLUMNS, and 80 where the output is not a terminal."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    columns = shutil.get_terminal_size().columns if known else 80
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def wrap(text: str, *, indent: str = "", hanging: str | None = None, columns: int | None = None) -> list[str]:
+    """Lines that fit, broken between words; a word that is too long, such as a path, is not broken.
+
+    `indent` starts the first line, `hanging` (by default the same) the others.
+    """
+    lines = textwrap.wrap(
+        printable(text),
+        columns or terminal_width(),
+        initial_indent=indent,
+        subsequent_indent=indent if hanging is None else hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines or [indent.rstrip()]
+
+
+# -- Markdown ----------------------------------------------------------------------------------------------------------
+
+_SPECIAL = str.maketrans({**{c: f"\\{c}" for c in "\\`*_[]#|~"}, "<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
+
+
+def inline_code(text: str) -> str:
+    """Inline code with a fence that no backtick inside can close."""
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    longest = max((len(run) for run in "".join(c if c == "`" else " " for c in flat).split()), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if flat.startswith("`") or flat.endswith("`") else ""
+    return f"{fence}{pad}{flat}{pad}{fence}"
+
+
+def escape_markdown(text: str) -> str:
+    """Text from a trace must not become markup, a link or a mention."""
+    return "".join(c if c.isprintable() else " " for c in text).translate(_SPECIAL)

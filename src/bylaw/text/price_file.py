@@ -1,4 +1,4 @@
-"""A price list of the user's own: read, checked as a whole, and every problem shown with its place."""
+"""Reads a price list of the user and reports every problem in it with its place."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ UNIT = "USD per million tokens"
 _TOP = ("schema", "as_of", "source", "unit", "notes", "models")
 _NEEDED = ("input", "output")
 _DEAREST = 1_000_000
-"""a dollar a token: more is a mistake"""
+"""a dollar per token; more is a mistake"""
 _MOST_BYTES = 4 * 1024**2
 
 
 def load_prices(path: str | os.PathLike[str]) -> Prices:
-    """A list of the user's own. Models that it does not name keep their shipped prices."""
+    """Read a price list. Models that it does not name keep their shipped prices. Raises InputError."""
     file = _PriceFile(os.fspath(path), _read(Path(path)))
     document = file.parse()
     models = file.check(document)
@@ -50,7 +50,7 @@ def _read(path: Path) -> str:
 
 
 class _PriceFile:
-    """Checks one file and collects what is wrong with it."""
+    """Checks one file and collects its problems."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -59,15 +59,15 @@ class _PriceFile:
 
     def parse(self) -> dict[str, Any]:
         try:
-            document = json.loads(self.text, object_pairs_hook=_unique)
+            document = json.loads(self.text, object_pairs_hook=_reject_repeated_keys)
         except json.JSONDecodeError as error:
             self._fail(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", (error.pos, error.pos + 1))
         except _RepeatedKey as error:
             self._fail(f"the key {_path([str(error)])} is given twice", self._place([str(error)] * 2))
-        except (RecursionError, ValueError):  # or a number of more digits than Python reads
+        except (RecursionError, ValueError):  # a number may have more digits than Python reads
             self._fail("nested too deep, or a number too long", (0, 1))
         if not isinstance(document, dict):
-            self._fail(f"the file holds {json_type(document)}, where an object with `models` is needed", (0, 1))
+            self._fail(f"the file holds {json_type(document)}, but has to be an object with `models`", (0, 1))
         return document
 
     def check(self, document: dict[str, Any]) -> dict[str, Price]:
@@ -137,10 +137,10 @@ class _PriceFile:
         raise InputError([self._diagnostic(message, place, None)])
 
     def _place(self, where: list[str]) -> tuple[int, int]:
-        """Where a key stands, or the innermost one above it that can be found."""
+        """The span of a key, or of the innermost key above it that is found."""
         start, end = 0, 0
         for key in where:
-            # A key and its colon cannot stand inside a text, whose quotes would be escaped.
+            # inside a string the quotes of a key would be escaped, so this is a key
             found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"(?=\s*:)").search(self.text, end)
             start, end = found.span() if found else (start, end)
         return start, end
@@ -159,10 +159,10 @@ class _PriceFile:
 
 
 class _RepeatedKey(Exception):
-    """Two values under one key: which of them holds cannot be told."""
+    """A key is given twice."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

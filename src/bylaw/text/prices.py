@@ -1,9 +1,9 @@
-"""What a response cost: tokens times the price list, in US dollars.
+"""The cost of a response in US dollars: tokens times the price list.
 
-The shipped list is `prices.json`; people bring their own in the same shape (`price_file`). A model is looked up by its
-name without the provider in front and without dates and versions behind, and by nothing looser: what is not on the list
-has no price, which is not the same as costing nothing. Cached tokens are inside the input and reasoning tokens inside
-the output (`Usage` sees to that), so no token is billed twice.
+The shipped list is `prices.json`; users may bring their own in the same format (`price_file`). A model is looked up by
+its name, without the provider before it and without dates and versions after it. A model that is not on the list has no
+known price, which does not mean that it is free. Cached tokens are part of the input and reasoning tokens part of the
+output (see `Usage`), so no token is billed twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rates(Struct, frozen=True, kw_only=True):
     cached_input: float | None = None
     cache_write: float | None = None
     cache_write_1h: float | None = None
-    """for tokens written to stay an hour; otherwise as `cache_write`"""
+    """for tokens cached for an hour; by default `cache_write`"""
     output: float
 
     def bill(self, usage: Usage) -> float:
@@ -55,7 +55,7 @@ class Price(Rates, frozen=True, kw_only=True):
 
     long: LongRates | None = None
     regional: float = 1.0
-    """what a regional end point costs, as a multiple"""
+    """factor for regional endpoints"""
 
     def cost(self, usage: Usage) -> float:
         if self.long is not None and (usage.input_tokens or 0) > self.long.above:
@@ -98,7 +98,7 @@ def cost_of(response: Response, *, prices: Prices | None = None) -> float | None
 
 
 def _hour_tokens(usage: Usage) -> int:
-    """Tokens written to a cache for an hour, which only the mapping as recorded tells."""
+    """Tokens cached for an hour, which only the recorded mapping holds."""
     recorded = usage.recorded or {}
     details = recorded.get("cache_creation")
     found = details.get("ephemeral_1h_input_tokens") if isinstance(details, dict) else None
@@ -115,9 +115,9 @@ _PROVIDERS = frozenset(
         *("mistral", "mistralai", "deepseek", "xai", "x-ai", "meta", "meta-llama", "groq", "together", "together_ai"),
     )
 )
-"""what may stand before a name without changing its price"""
+"""prefixes that do not change the price of a model"""
 _LONGEST = 300
-"""of a name; longer ones are on no list, and cutting them down takes time"""
+"""characters of a name; longer names are not looked up"""
 _PATH = re.compile(
     r"(?:projects/[^/]+/locations/[^/]+/)?publishers/[^/]+/models"  # Vertex
     r"|arn:aws[^/]*:bedrock:[^/]*"
@@ -127,7 +127,7 @@ _BEDROCK = re.compile(r"(?:(us|eu|apac|jp|au|ca|us-gov|global)\.)?(?:anthropic\.
 _BEDROCK_VERSION = re.compile(r"-v\d+(?::\d+)?$")
 _SUFFIX = re.compile(
     r"(?:[-@](?:\d{4}-\d\d-\d\d|\d{8}|\d{3,4}|\d\d-\d\d|\d\d-\d{4}|latest|default)"  # dates, snapshots
-    r"|-v\d+:\d+)$"  # versions, Bedrock's way
+    r"|-v\d+:\d+)$"  # versions of Bedrock
 )
 
 
@@ -146,7 +146,7 @@ def _look_up(prices: Prices, model: str) -> Price | None:
 
 
 def _without_provider(full: str) -> tuple[str, bool]:
-    """The bare name, and whether it names a regional end point. A provider that we do not know stays in front."""
+    """The bare name, and whether it names a regional endpoint. An unknown provider stays in the name."""
     path, _, name = full.rpartition("/")
     known = _PATH.fullmatch(path) or all(part in _PROVIDERS or _REGION.fullmatch(part) for part in path.split("/"))
     if path and not known:
@@ -159,7 +159,7 @@ def _without_provider(full: str) -> tuple[str, bool]:
 
 
 def _shorter(name: str) -> Iterator[str]:
-    """The name, and what is left of it without each date or version at its end."""
+    """The name, and shorter ones without each date or version at its end."""
     yield name
     while suffix := _SUFFIX.search(name):
         name = name[: suffix.start()]

@@ -1,9 +1,9 @@
-"""Whether a response is a refusal: the provider ended it as one, or its text opens by declining.
+"""Whether a response is a refusal: the provider ended it as one, or its text begins by declining.
 
-A refusal is the speaker's own (`I`, `we`, or nobody: "unable to assist"), stands near the beginning and at the start of
-its sentence, and is about doing what was asked: "I can't help with that". Not being able to *find* something is a fact,
-what *you* cannot do is advice, and what waits for something ("I can't proceed until you confirm") is a question. Only
-words decide: a refusal in other words is missed, and a denial by policy ("I can't process this refund") counts as one.
+A refusal is said by the speaker (`I`, `we`, or nobody: "unable to assist"), near the beginning and at the start of its
+sentence, and is about the request: "I can't help with that". Not being able to *find* something is a fact, what *you*
+cannot do is advice, and "I can't proceed until you confirm" is a question. Only words decide: a refusal in other words
+is missed, and a denial by policy ("I can't process this refund") counts as one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP_REASONS = frozenset(
         "moderation",
     }
 )
-"""what providers record where a refusal ended the response; compared in lower case, with `_` between words"""
+"""stop reasons of refusals; compared in lower case, with `_` between words"""
 
 NEAR = 200
 """a refusal's sentence starts within this many characters"""
@@ -42,7 +42,7 @@ def is_refusal(response: Response) -> bool:
 def says_refusal(text: str) -> bool:
     """Whether a sentence near the beginning of the text declines."""
     head = text[: 2 * NEAR]
-    if not _worth_a_look(head.lower().replace("’", "'")):
+    if not _may_refuse(head.lower().replace("’", "'")):
         return False
     opening = True
     for found in _SENTENCE.finditer(head):
@@ -62,17 +62,17 @@ def _stopped(reason: str | None) -> bool:
     return plain.rpartition(".")[2].removeprefix("finish_reason_") in STOP_REASONS
 
 
-def _worth_a_look(head: str) -> bool:
-    """Every refusal below holds one of these; most other texts hold none, and are done in a few microseconds."""
+def _may_refuse(head: str) -> bool:
+    """A fast test that every refusal below passes and most other texts fail."""
     if "decline" in head or "refuse" in head or "prohibited" in head or "je ne" in head or "не " in head:
         return True
     return _NO.search(head) is not None and _SAYS_NO.search(head) is not None
 
 
 def _plain(sentence: str) -> str:
-    """Lower case, single blanks, and contractions written out, so that each pattern is written once."""
+    """Lower case, single blanks, and contractions expanded, so that each pattern is written once."""
     sentence = " ".join(sentence.lower().replace("’", "'").replace("‘", "'").replace("ё", "е").split())  # noqa: RUF001
-    for short, long in _WRITTEN_OUT:
+    for short, long in _EXPANDED:
         sentence = sentence.replace(short, long)
     return sentence
 
@@ -88,7 +88,7 @@ def _declines(sentence: str, opening: bool) -> bool:
 
 
 def _may_lead(lead: str) -> bool:
-    """What may stand before: an apology, a "but", the speaker's being a machine. Anything else reports or quotes."""
+    """Before a refusal may stand an apology, a "but", or "as an AI". After anything else it is a report or a quote."""
     turns = [found.end() for found in _BUT.finditer(lead)]
     conceded, rest = (lead[: turns[-1]], lead[turns[-1] :]) if turns else ("", lead)
     return not _REPORTS.search(conceded) and all(_is_opener(piece) for piece in _PIECE.findall(rest))
@@ -100,9 +100,9 @@ def _is_opener(piece: str) -> bool:
     return not bare or bool(_OPENER.fullmatch(bare) or (goes_on and _LONG_OPENER.match(bare)))
 
 
-# -- the patterns. No quantifier stands inside another -----------------------------------------------------------------
+# -- the patterns. No quantifier is nested in another ------------------------------------------------------------------
 
-# Both start with a letter, which lets the engine skip to it; the second is the stricter and slower one.
+# Both start with a letter, so the engine can skip to it; the second is stricter and slower.
 _NO = re.compile(r"n(?:not|able|'t|ot |icht|o p[uo]|st [mo]|comf)")
 _SAYS_NO = re.compile(
     r"n(?:not|able|(?<=can)'t|(?<=won)'t|(?<=don)'t|(?<=can n)ot |(?<=will n)ot |(?<=do n)ot "
@@ -110,14 +110,14 @@ _SAYS_NO = re.compile(
     r"|ot (?:able|going to|permitted|allowed|authori|designed|programmed|supposed|something|comfortable)"
     r"|st (?:my|our) |comfortable|icht|o p[uo])"
 )
-_WRITTEN_OUT = (
+_EXPANDED = (
     *(("can't", "cannot"), ("can not", "cannot"), ("won't", "will not"), ("n't", " not"), ("'m ", " am ")),
     *(("'re ", " are "), ("'s ", " is "), ("'ll ", " will "), ("'d ", " would "), (" - ", ", ")),
 )
 _BREAKS = ",;:—–"
 _MARKS = f" {_BREAKS}-*_#>()[]🚫⚠️❌"
 _SENTENCE = re.compile(r"(?:[^.!?…\n]|\n(?=[a-zа-я]))+[.!?…]*")  # noqa: RUF001
-"""a line that goes on in lower case belongs to the one before"""
+"""a line that starts in lower case continues the one before"""
 _PIECE = re.compile(rf"[^{_BREAKS}]+[{_BREAKS}]*\s*")
 
 _I = r"\b(?:i|we)"
@@ -137,7 +137,7 @@ _ADVERB = (
     r"(?: (?:really|actually|directly|personally|legally|ethically|simply|just|also|further|knowingly|safely|therefore"
     r"|in good conscience))?"
 )
-# `opening`: declines only as the first thing said; after other sentences it is what follows from them.
+# `opening`: declines only as the first sentence; after others it follows from them.
 _WHAT = rf"{_ADVERB} (?:{_HELP}|(?P<opening>{_DO}))"
 _ALLOWED = r"(?:permitted|allowed|authori[sz]ed|designed|programmed|supposed|going)"
 _MACHINE = r"(?:ai|artificial|language model|large language|virtual|automated)\b"
@@ -204,20 +204,20 @@ _RUSSIAN = (
 _PATTERNS = tuple(
     (stem, re.compile(pattern)) for stem, pattern in (*_ENGLISH, *_GERMAN, *_SPANISH, *_FRENCH, *_RUSSIAN)
 )
-"""a word that is in the sentence, and then the pattern itself"""
+"""a word that the sentence has to contain, and the pattern"""
 
 _NOT_YET = re.compile(
     r"\b(?:until|unless|without|before (?:you|i|we)|yet|errors?|timed out|unavailable|is down|was declined|failed"
     r"|has expired)\b"
 )
-"""what follows makes it a question, or the report of a fault"""
+"""words after a refusal that make it a question or the report of a fault"""
 _BUT = re.compile(r"\b(?:but|however|aber|pero|mais|но)\b")
 _REPORTS = re.compile(r"^\W*(?:if|when|whenever|in case)\b|[\"“”«»]")
 _COURTESY = re.compile(
     r"\W*(?:hello|hi|hey|dear|thank|thanks|sorry|apologies|my apologies|no|great question|good \w+"
     r"|i (?:am|understand|appreciate|apologi[sz]e|hear|see|know)|we (?:are sorry|apologi[sz]e|understand|appreciate))\b"
 )
-"""sentences that may stand before the first thing said"""
+"""sentences of courtesy, which do not count as the first sentence"""
 _OPENER = re.compile(
     r"(?:i|we) (?:am|are)(?: (?:very|so|really|truly|deeply))? (?:sorry|afraid)(?: to say)?(?: that)?"
     r"|(?:sorry|apologies|my apologies|(?:i|we) apologi[sz]e|unfortunately|regrettably|sadly|no|oh|hello|hi|hey|well)"
@@ -229,4 +229,4 @@ _LONG_OPENER = re.compile(
     r"(?:while|although|though|i (?:understand|appreciate|know|see|hear|would love|would like)|(?:i|we) apologi[sz]e"
     r"|apologies for|(?:i|we) (?:am|are)(?: \w+)? sorry (?:for|about)|thank you|thanks)\b"
 )
-"""openers that go on for a while, up to a comma"""
+"""openers that continue up to a comma"""

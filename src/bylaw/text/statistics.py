@@ -1,9 +1,8 @@
-"""Intervals and tests, small and seeded: the same input gives the same bytes.
+"""Intervals and tests. Random numbers are seeded, so the same input gives the same result.
 
-`mean_interval` serves differences that scatter around zero when nothing changed. `share_interval` serves distances that
-are exactly zero when nothing changed and never negative: there, any change at all is a change, and the interval says
-how large its share may be. `shifted_tools` asks which tools are called more or less often, by permutation, all tools
-at once.
+`mean_interval` is for differences that scatter around zero when nothing changed. `share_interval` is for distances that
+are zero when nothing changed and never negative. `shifted_tools` finds the tools that are called more or less often, by
+permutation, all tools at once.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Matrix = NDArray[np.float64]
 
 
 def mean_interval(values: Sequence[float], alpha: float) -> Interval:
-    """Student's interval of the mean. One value alone tells nothing about scatter: the interval is unbounded."""
+    """Student's interval of the mean. One value says nothing about scatter, so its interval is unbounded."""
     n = len(values)
     if n < 2:
         return -math.inf, math.inf
@@ -98,11 +97,11 @@ def _not_zero(value: float) -> float:
 
 
 def shifted_tools(differences: Matrix, swaps: Sequence[Matrix]) -> NDArray[np.float64]:
-    """For each column (tool), the p-value of its mean difference, corrected for looking at all columns.
+    """For each column (tool), the p-value of its mean difference, corrected for testing all columns.
 
-    `differences`: one row a task, candidate minus baseline. `swaps`: what those differences would be under each other
-    way of telling which trials are the candidate's; with no repeats, only the sign can be swapped. The largest
-    standardised shift over all tools is compared with what relabelling gives (Westfall and Young).
+    `differences`: one row per task, candidate minus baseline. `swaps`: the same differences when other trials are
+    labelled as the candidate's; without repeats only the sign can be swapped. The largest standardised shift of all
+    tools is compared with the shifts under random labels (Westfall and Young).
     """
     rng = np.random.default_rng(SEED)
     labelled = np.stack([differences, *swaps])
@@ -119,6 +118,6 @@ def shifted_tools(differences: Matrix, swaps: Sequence[Matrix]) -> NDArray[np.fl
 
 
 def _batches(cells: int) -> list[int]:
-    """PERMUTATIONS in batches that keep memory small."""
+    """PERMUTATIONS in batches that bound the memory."""
     size = max(1, min(PERMUTATIONS, 4_000_000 // max(1, cells)))
     return [min(size, PERMUTATIONS - start) for start in range(0, PERMUTATIONS, size)]

@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 import bylaw
-from bylaw.diff.job import diff
+from bylaw.diff.api import compare_versions
 from bylaw.diff.model import AxisRow, DiffReport
 from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
@@ -26,13 +26,12 @@ from bylaw.diff.report import terminal as diff_terminal
 from bylaw.errors import InputError
 from bylaw.lint.pages import explain
 from bylaw.model.ports import Embedder
-from bylaw.text import wordllama
-from bylaw.text.embedded import EmbeddedTexts
-from bylaw.text.embeddings import load_embedder
+from bylaw.text import similarity as wordllama
+from bylaw.text.similarity import EmbeddedTexts, load_embedder
 from tests.support.build import trace
 
 ROOT = Path(__file__).parent.parent.parent.parent
-REFUND = ROOT / "examples" / "refund"
+REFUND = ROOT / "src" / "bylaw" / "demo" / "files"
 INSTALLED = all(find_spec(module) for module in ("safetensors", "tokenizers", "wordllama"))
 needs_extra = pytest.mark.skipif(not INSTALLED, reason="the extra `embeddings` is not installed")
 lacks_extra = pytest.mark.skipif(INSTALLED, reason="the extra `embeddings` is installed")
@@ -60,7 +59,7 @@ class ByLength:
 
 def compare(before: Sequence[str], after: Sequence[str], embedder: Embedder | None = None) -> DiffReport:
     sides = ([{"text": text} for text in said] for said in (before, after))
-    return diff(*([trace(side, name="t")] for side in sides), embedder=embedder)
+    return compare_versions(*([trace(side, name="t")] for side in sides), embedder=embedder)
 
 
 def semantic(report: DiffReport) -> AxisRow:
@@ -120,7 +119,7 @@ def test_every_report_says_what_measured_it(embedder: Embedder | None, line: str
 
 def test_reports_show_the_trajectory_without_argument_values() -> None:
     sides: Any = ([{"calls": [{"name": "refund", "args": {"id": one}}]}] for one in ("a", "b"))
-    report = diff(*([trace(side, name="t")] for side in sides))
+    report = compare_versions(*([trace(side, name="t")] for side in sides))
     assert "trajectory without argument values: 0.000\n" in click.unstyle(diff_terminal.render_diff(report))
     assert "trajectory without argument values: 0.000  \n" in diff_markdown.render_diff(report)
 
@@ -210,7 +209,7 @@ def test_the_command() -> None:
 
 @needs_extra
 def test_wordllama_itself_is_not_imported() -> None:
-    code = "import sys; from bylaw.text.embeddings import load_embedder as l; l(); print('requests' in sys.modules)"
+    code = "import sys; from bylaw.text.similarity import load_embedder as l; l(); print('requests' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -16,7 +16,6 @@ from bylaw.diff import hotelling
 from bylaw.diff.fingerprint import DIMENSIONS, compare, vector
 from bylaw.diff.hotelling import detectable_shift, judge, smallest_p
 from bylaw.model.events import Origin, Response, ToolCall, Usage
-from bylaw.traces.comparison.steps import Step
 
 ORIGIN = Origin("s")
 Session = list[Response]
@@ -75,9 +74,8 @@ def test_what_is_not_recorded_is_not_zero() -> None:
     }
 
 
-def test_a_step_is_its_response() -> None:
+def test_a_vector_has_one_number_per_dimension() -> None:
     turn = response("12 apples", calls=(LOOK_UP,), stop_reason="tool_use", latency_ms=3.0, usage=Usage(1, 2))
-    assert vector(Step(turn, 0)) == vector(turn)
     assert len(vector(turn)) == len(DIMENSIONS) == 12
 
 

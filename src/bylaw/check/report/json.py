@@ -1,4 +1,4 @@
-"""The report for programs. Findings are written one by one, so that any number of them fits."""
+"""The report as JSON, for programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bylaw.report.json import JsonStream, diagnostic_as_json
 
 def render_check(report: CheckReport) -> str:
     text = io.StringIO()
-    stream = JsonStream(text)
+    stream = JsonStream(text, "check")
     for finding in report.findings:
         stream.finding(finding_as_json(finding))
     stream.end(check_fields(report))
@@ -22,7 +22,7 @@ def render_check(report: CheckReport) -> str:
 
 
 def check_fields(report: CheckReport) -> dict[str, Any]:
-    """All of a check but its findings."""
+    """Every field except the findings."""
     return {
         "exit_code": report.exit_code,
         "verdict": wording.headline(report),

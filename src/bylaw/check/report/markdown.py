@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.verdict import Outcome
-from bylaw.report.markdown import code, escape
+from bylaw.report.text import escape_markdown, inline_code
 
-SHOWN = 5
+MOST_FINDINGS = 5
 _MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
 
 
@@ -18,28 +18,28 @@ def render_check(report: CheckReport) -> str:
 
 
 def _lines(report: CheckReport) -> Iterator[str]:
-    yield f"### {_MARKS[report.exit_code]} Bylaw check: {escape(wording.headline(report))}"
+    yield f"### {_MARKS[report.exit_code]} Bylaw check: {escape_markdown(wording.headline(report))}"
     yield ""
-    yield f"{wording.size(report)} · {wording.outcome_counts(report)}"
+    yield f"{wording.size(report)} · {wording.rule_counts(report)}"
     yield ""
     for rule, findings in wording.by_rule(report, Outcome.ERROR, Outcome.VIOLATED, Outcome.INCONCLUSIVE):
-        where = f" · {code(f'{rule.span.file}:{rule.span.line}')}" if rule.span else ""
+        where = f" · {inline_code(f'{rule.span.file}:{rule.span.line}')}" if rule.span else ""
         outcome = findings[0].verdict.outcome.value
-        yield f"**{escape(rule.id)}** {outcome} · {code(rule.kind)} · {rule.severity.value}{where}"
+        yield f"**{escape_markdown(rule.id)}** {outcome} · {inline_code(rule.kind)} · {rule.severity.value}{where}"
         yield ""
-        for finding in findings[:SHOWN]:
+        for finding in findings[:MOST_FINDINGS]:
             yield from _finding(finding)
-        if len(findings) > SHOWN:
-            yield f"- … and {len(findings) - SHOWN:,} more"
+        if len(findings) > MOST_FINDINGS:
+            yield f"- … and {len(findings) - MOST_FINDINGS:,} more"
         yield ""
     never = wording.never_triggered(report)
     if never:
-        yield f"Never triggered: {', '.join(code(rule) for rule in never)}"
-    yield from (f"> {escape(remark)}" for remark in wording.remarks(report))
+        yield f"Never triggered: {', '.join(inline_code(rule) for rule in never)}"
+    yield from (f"> {escape_markdown(remark)}" for remark in wording.remarks(report))
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    yield f"- {escape(wording.place(finding))}: {escape(finding.verdict.message)}"
+    yield f"- {escape_markdown(wording.place(finding))}: {escape_markdown(finding.verdict.message)}"
     for event in finding.verdict.evidence:
-        source = f" ({escape(event.source)})" if event.source else ""
-        yield f"    - {code(event.excerpt or event.event)}{source}"
+        source = f" ({escape_markdown(event.source)})" if event.source else ""
+        yield f"    - {inline_code(event.excerpt or event.event)}{source}"

@@ -10,77 +10,103 @@ from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome
-from bylaw.report.text import printable
+from bylaw.report.text import printable, terminal_width, wrap
 
-SHOWN = 5
+MOST_FINDINGS = 5
 """findings shown for one rule"""
-
-_COLOURS = {0: "green", 1: "red", 3: "yellow"}
-_MARKS = {0: "✓", 1: "✗", 3: "∅"}
+_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}
 
 
 def render_check(report: CheckReport, *, findings_shown: bool = False) -> str:
-    """`findings_shown`: they were streamed already, so only the summary is due."""
+    """`findings_shown`: they were streamed already, so only the summary follows."""
     return "\n".join(_lines(report, findings_shown)) + "\n"
 
 
 def render_finding(finding: Finding) -> str:
     """One finding by itself, for streaming."""
-    return "\n".join([_rule_line(finding.verdict.rule, finding.verdict.outcome), *_finding_lines(finding), ""])
+    return "\n".join([*_rule_lines(finding.verdict.rule, finding.verdict.outcome), *_finding_lines(finding), ""])
 
 
 def _lines(report: CheckReport, findings_shown: bool) -> Iterator[str]:
-    code = report.exit_code
-    title = click.style(f"{_MARKS[code]} {wording.headline(report)}", fg=_COLOURS[code], bold=True)
-    yield f"{title}  ({wording.size(report)})"
+    mark, colour = _VERDICTS[report.exit_code]
+    headline, size = f"{mark} {wording.headline(report)}", f"({wording.size(report)})"
+    yield from _beside(headline, size, fg=colour, bold=True)
     yield ""
     if not findings_shown:
         yield from _broken(report)
         yield from _undecided(report)
-    yield wording.outcome_counts(report)
+    yield from wrap(wording.rule_counts(report), hanging="  ")
     never = wording.never_triggered(report)
     if never:
-        yield f"never triggered: {', '.join(printable(rule) for rule in never)}"
-    yield from (click.style(f"note: {printable(remark)}", dim=True) for remark in wording.remarks(report))
+        yield from wrap(f"never triggered: {', '.join(never)}", hanging="  ")
+    for remark in wording.remarks(report):
+        yield from (click.style(line, dim=True) for line in wrap(f"note: {remark}", hanging="  "))
 
 
 def _broken(report: CheckReport) -> Iterator[str]:
     for rule, findings in wording.by_rule(report, Outcome.VIOLATED, Outcome.ERROR):
-        yield _rule_line(rule, findings[0].verdict.outcome)
+        yield from _rule_lines(rule, findings[0].verdict.outcome)
         if rule.description:
-            yield f"    {click.style(printable(' '.join(rule.description.split())), dim=True)}"
-        for finding in findings[:SHOWN]:
+            description = " ".join(rule.description.split())
+            yield from (click.style(line, dim=True) for line in wrap(description, indent="    "))
+        for finding in findings[:MOST_FINDINGS]:
             yield from _finding_lines(finding)
-        if len(findings) > SHOWN:
-            yield f"    … and {len(findings) - SHOWN:,} more (`--all` prints every one)"
+        if len(findings) > MOST_FINDINGS:
+            yield f"    … and {len(findings) - MOST_FINDINGS:,} more (`--all` prints every one)"
         yield ""
 
 
 def _undecided(report: CheckReport) -> Iterator[str]:
     for rule, findings in wording.by_rule(report, Outcome.INCONCLUSIVE):
         reasons = dict.fromkeys(finding.verdict.message for finding in findings)
-        yield _rule_line(rule, Outcome.INCONCLUSIVE)
-        yield from (f"    {reason}" for reason in list(reasons)[:SHOWN])
+        yield from _rule_lines(rule, Outcome.INCONCLUSIVE)
+        for reason in list(reasons)[:MOST_FINDINGS]:
+            yield from wrap(reason, indent="    ")
         yield ""
 
 
-def _rule_line(rule: Rule, outcome: Outcome) -> str:
+def _rule_lines(rule: Rule, outcome: Outcome) -> Iterator[str]:
     mark, colour = ("?", "yellow") if outcome is Outcome.INCONCLUSIVE else ("✗", "red")
-    where = f" · {rule.span.file}:{rule.span.line}" if rule.span else ""
-    about = click.style(f"{rule.kind} · {rule.severity.value}{printable(where)}", dim=True)
-    return f"{click.style(f'{mark} {printable(rule.id)}', fg=colour, bold=True)}  {outcome.value}  {about}"
+    place = f" · {rule.span.file}:{rule.span.line}" if rule.span else ""
+    about = f"{rule.kind} · {rule.severity.value}{printable(place)}"
+    title = f"{mark} {printable(rule.id)}"
+    head = f"{click.style(title, fg=colour, bold=True)}  {outcome.value}"
+    if len(title) + len(outcome.value) + len(about) + 4 <= terminal_width():
+        yield f"{head}  {click.style(about, dim=True)}"
+    else:
+        yield head
+        yield from (click.style(line, dim=True) for line in wrap(about, indent="    "))
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:
     verdict = finding.verdict
-    yield f"    {printable(wording.place(finding))}"
-    yield f"      {printable(verdict.message)}"
-    yield from (_evidence_line(event) for event in verdict.evidence)
-    yield from (click.style(f"      note: {printable(note)}", dim=True) for note in verdict.notes)
+    yield from wrap(wording.place(finding), indent="    ")
+    yield from wrap(verdict.message, indent="      ")
+    for event in verdict.evidence:
+        yield from _evidence_lines(event)
+    for note in verdict.notes:
+        yield from (click.style(line, dim=True) for line in wrap(f"note: {note}", indent="      "))
 
 
-def _evidence_line(event: EventRef) -> str:
-    what = event.excerpt or event.event
+def _evidence_lines(event: EventRef) -> Iterator[str]:
     turn = "" if event.turn is None else f"turn {event.turn}: "
-    source = click.style(f"  {printable(event.source)}", dim=True) if event.source else ""
-    return f"      → {turn}{printable(what)}{source}"
+    *lines, last = wrap(f"{turn}{event.excerpt or event.event}", indent="      → ", hanging="        ")
+    yield from lines
+    source = f"  {printable(event.source)}" if event.source else ""
+    if len(last + source) <= terminal_width():
+        yield last + (click.style(source, dim=True) if source else "")
+    else:
+        yield last
+        yield click.style(f"      {source}", dim=True)
+
+
+def _beside(text: str, more: str, **style: object) -> Iterator[str]:
+    """A styled text and more text beside it, or below where both do not fit on one line."""
+    lines = wrap(text, hanging="  ")
+    styled = [click.style(line, **style) for line in lines]  # type: ignore[arg-type]
+    if len(lines[-1]) + len(more) + 2 <= terminal_width():
+        yield from styled[:-1]
+        yield f"{styled[-1]}  {more}"
+    else:
+        yield from styled
+        yield f"  {more}"

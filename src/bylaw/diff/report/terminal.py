@@ -1,4 +1,4 @@
-"""The comparison as people read it in a terminal: the whole report first, the gate last."""
+"""The comparison as people read it in a terminal: the whole report first, the verdict last."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.diff.model import Change, DiffReport
+from bylaw.diff.model import AxisRow, Change, DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.text import printable
+from bylaw.report.text import terminal_width, wrap
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
-_GATE = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}
-SHOWN = 10
+_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}
+MOST_LISTED = 10
 
 
 def render_diff(report: DiffReport) -> str:
@@ -20,61 +20,77 @@ def render_diff(report: DiffReport) -> str:
 
 
 def _lines(report: DiffReport) -> Iterator[str]:
-    yield from (printable(line) for line in wording.summary(report))
-    yield click.style(f"({wording.size(report)})", dim=True)
+    for line in wording.summary(report):
+        yield from wrap(line, hanging="  ")
+    yield from _dim(f"({wording.size(report)})")
     yield ""
     yield from _axes(report)
     yield from _section("tool rates", [wording.rate_line(rate) for rate in report.tool_rates])
     yield from _divergences(report)
     yield from _policy(report)
     yield from _section("sessions", [wording.issue_line(issue) for issue in report.sessions])
-    line = wording.fingerprint_line(report)
-    if line:
-        yield line
-    yield from (click.style(f"note: {printable(note)}", dim=True) for note in report.notes)
-    mark, colour = _GATE[report.exit_code]
+    fingerprint = wording.fingerprint_line(report)
+    if fingerprint:
+        yield from wrap(fingerprint, hanging="  ")
+    for note in report.notes:
+        yield from _dim(f"note: {note}")
+    mark, colour = _VERDICTS[report.exit_code]
     yield ""
-    yield click.style(f"{mark} {wording.headline(report)}", fg=colour, bold=True)
+    for line in wrap(f"{mark} {wording.headline(report)}", hanging="  "):
+        yield click.style(line, fg=colour, bold=True)
 
 
 def _axes(report: DiffReport) -> Iterator[str]:
-    head = ("axis", "baseline", "candidate", "delta", "95 % interval", "changed", "n", "severity", "")
-    rows = [
-        (
-            row.axis,
-            wording.figure(row.axis, row.baseline),
-            wording.figure(row.axis, row.candidate),
-            wording.figure(row.axis, row.delta),
-            wording.interval(row),
-            wording.changed(row),
-            str(row.n),
-            row.severity.value,
-            wording.flags(row),
-        )
-        for row in report.axes
-    ]
-    widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
-    yield click.style(_columns(head, widths), dim=True)
-    for axis, cells in zip(report.axes, rows, strict=True):
-        yield click.style(_columns(cells, widths), fg=_COLOURS[axis.severity])
-    yield from (click.style(line, dim=True) for line in wording.under_axes(report))
+    """A table of the axes that were recorded. Columns are left out where it is wider than the terminal."""
+    recorded = [row for row in report.axes if row.n]
+    table = {
+        "axis": [row.axis for row in recorded],
+        "baseline": [wording.figure(row.axis, row.baseline) for row in recorded],
+        "candidate": [wording.figure(row.axis, row.candidate) for row in recorded],
+        "delta": [wording.figure(row.axis, row.delta, unit=False) for row in recorded],
+        "95 % interval": [wording.interval(row) for row in recorded],
+        "changed": [wording.changed(row) for row in recorded],
+        "n": [str(row.n) for row in recorded],
+        "severity": [row.severity.value for row in recorded],
+    }
+    widths = {head: max(map(len, (head, *cells))) for head, cells in table.items()}
+    for head in ("delta", "changed", "95 % interval"):
+        if sum(widths.values()) + 2 * (len(widths) - 1) > terminal_width():
+            del widths[head]
+    if recorded:
+        yield click.style(_row({head: head for head in table}, widths), dim=True)
+    for number, axis in enumerate(recorded):
+        cells = {head: column[number] for head, column in table.items()}
+        yield click.style(_row(cells, widths), fg=_COLOURS[axis.severity])
+    for line in (*wording.axis_notes(report), *_flags(report.axes)):
+        yield from _dim(line)
     yield ""
 
 
-def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    left = {0, 7, 8}
-    padded = (c.ljust(w) if i in left else c.rjust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True)))
+def _row(cells: dict[str, str], widths: dict[str, int]) -> str:
+    padded = (
+        cells[head].ljust(width) if head in ("axis", "severity") else cells[head].rjust(width)
+        for head, width in widths.items()
+    )
     return "  ".join(padded).rstrip()
+
+
+def _flags(rows: Sequence[AxisRow]) -> Iterator[str]:
+    yield from (f"{row.axis}: {wording.flags(row)}" for row in rows if row.n and wording.flags(row))
+    missing = [row.axis for row in rows if not row.n]
+    if missing:
+        yield f"not recorded: {', '.join(missing)}"
 
 
 def _divergences(report: DiffReport) -> Iterator[str]:
     if not report.divergences:
         return
     yield f"divergences ({report.divergence_count:,}):"
-    for one in report.divergences[:SHOWN]:
-        yield f"  {printable(wording.divergence_line(one))}"
-        yield click.style(f"    - {printable(one.baseline or '(no turn)')}", fg="red")
-        yield click.style(f"    + {printable(one.candidate or '(no turn)')}", fg="green")
+    for one in report.divergences[:MOST_LISTED]:
+        yield from wrap(wording.divergence_line(one), indent="  ", hanging="    ")
+        for mark, quote, colour in (("-", one.baseline, "red"), ("+", one.candidate, "green")):
+            for line in wrap(quote or "(no turn)", indent=f"    {mark} ", hanging="      "):
+                yield click.style(line, fg=colour)
     yield ""
 
 
@@ -83,7 +99,7 @@ def _policy(report: DiffReport) -> Iterator[str]:
     yield from _section("newly broken", [wording.change_line(change) for change in policy.regressions])
     yield from _section("mended", [wording.change_line(change) for change in policy.fixes])
     yield from _section("could not be evaluated", [wording.change_line(change) for change in policy.errors])
-    yield from _section("decided on one side only", list(policy.undecided))
+    yield from _section("decided on one side only", policy.undecided)
     if report.rules and not (policy.regressions or policy.fixes or policy.errors):
         yield f"policy: no rule broken or mended ({report.rules} rules)"
         yield ""
@@ -92,7 +108,12 @@ def _policy(report: DiffReport) -> Iterator[str]:
 def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
     if lines:
         yield f"{title} ({len(lines):,}):"
-        yield from (f"  {printable(line)}" for line in lines[:SHOWN])
-        if len(lines) > SHOWN:
-            yield f"  … and {len(lines) - SHOWN:,} more"
+        for line in lines[:MOST_LISTED]:
+            yield from wrap(line, indent="  ", hanging="    ")
+        if len(lines) > MOST_LISTED:
+            yield f"  … and {len(lines) - MOST_LISTED:,} more"
         yield ""
+
+
+def _dim(text: str) -> Iterator[str]:
+    yield from (click.style(line, dim=True) for line in wrap(text, hanging="  "))

@@ -1,4 +1,4 @@
-"""The comparison in plain language: what changed, where first, what to look at. Shared by terminal and Markdown."""
+"""The phrases of a comparison, shared by its renderers: what changed, where first, and where to look."""
 
 from __future__ import annotations
 
@@ -7,40 +7,58 @@ from collections.abc import Iterator
 from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, PolicyChange, SessionIssue, ToolRate
 from bylaw.report.text import count
 
-_UNITS = {"verbosity": "tokens", "latency": "ms", "cost": "$", "reasoning": "tokens"}
-_WHAT = {
-    "semantic": "the answers' words",
-    "trajectory": "the tool calls",
-    "safety": "how often it refuses",
-    "verbosity": "the length of its answers",
-    "latency": "how long it takes",
-    "cost": "what it costs",
-    "reasoning": "how much it reasons",
-    "judge": "the judge's score",
-    "conformance": "the shape of its output",
+_UNITS = {"verbosity": "tok", "latency": "ms", "cost": "$", "reasoning": "tok"}
+_NAMES = {
+    "semantic": "answer wording",
+    "trajectory": "tool calls",
+    "safety": "refusals",
+    "verbosity": "answer length",
+    "latency": "latency",
+    "cost": "cost",
+    "reasoning": "reasoning length",
+    "judge": "judge score",
+    "conformance": "output shape",
 }
-_LOOK = {
+_ADVICE = {
     "semantic": "read the first divergence",
     "trajectory": "compare the calls at the first divergence",
-    "safety": "look for refusals that were answers",
+    "safety": "look for refusals where there were answers",
     "verbosity": "look for added or repeated text",
     "latency": "look for slower tools or a slower model",
     "cost": "look at tokens and the model's price",
     "reasoning": "look at the reasoning settings",
     "judge": "read the answers with the lowest scores",
-    "conformance": "look for changed argument names or prose where JSON was",
+    "conformance": "look for changed argument names, or prose in place of JSON",
 }
+_MOST_NAMED = 3
 
 
 def headline(report: DiffReport) -> str:
-    """The gate in one line; says what the exit code says."""
-    if report.exit_code == 1:
-        return f"FAILED: the worst change is {report.worst}, and --fail-on is {report.fail_on}"
+    """The verdict in one line; it agrees with the exit code."""
     if report.exit_code == 3:
-        return "NOTHING COMPARED: no session of the candidate answers to one of the baseline"
+        return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
     if report.worst is Change.NONE:
         return "PASSED: nothing got worse"
-    return f"PASSED: the worst change is {report.worst}, and --fail-on is {report.fail_on}"
+    verdict = "FAILED" if report.tripped else "PASSED"
+    least = report.fail_on if report.tripped else report.worst
+    levels = [level for level in reversed(Change) if level.rank >= least.rank]
+    parts = [_changes_at(level, report) for level in levels]
+    return f"{verdict}: {', '.join(part for part in parts if part)}; threshold: {report.fail_on}"
+
+
+def _changes_at(level: Change, report: DiffReport) -> str:
+    """`2 severe changes (answer wording, cost)`"""
+    found = [_name(name, report) for name, change in report.changes if change is level]
+    if not found:
+        return ""
+    more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
+    return f"{count(len(found), f'{level} change')} ({', '.join(found[:_MOST_NAMED])}{more})"
+
+
+def _name(name: str, report: DiffReport) -> str:
+    if name == "semantic" and report.semantic_measure != "lexical":
+        return "answer meaning"
+    return _NAMES.get(name, name)
 
 
 def size(report: DiffReport) -> str:
@@ -50,10 +68,12 @@ def size(report: DiffReport) -> str:
 
 
 def summary(report: DiffReport) -> Iterator[str]:
-    """What changed, where first, what to look at."""
+    """What changed, where first, and where to look."""
     moved = sorted((row for row in report.axes if row.severity.rank >= 2), key=lambda row: -row.severity.rank)
     if moved:
-        yield "Changed for the worse: " + ", ".join(f"{_what(row, report)} ({row.severity})" for row in moved) + "."
+        yield (
+            "Changed for the worse: " + ", ".join(f"{_name(row.axis, report)} ({row.severity})" for row in moved) + "."
+        )
     if report.changed_sessions and report.changed_sessions.share:
         yield f"{sessions_line(report)}."
     for rate in report.tool_rates[:3]:
@@ -63,33 +83,28 @@ def summary(report: DiffReport) -> Iterator[str]:
         yield f"First divergence: {divergence_line(first)}."
     for change in report.policy.regressions[:3]:
         yield f"Newly broken: {change_line(change)}."
-    look = [_LOOK[row.axis] for row in moved[:2]]
+    look = [_ADVICE[row.axis] for row in moved[:2]]
     if look:
         yield f"Look here: {'; '.join(look)}."
     if not moved and first is None and not report.policy.regressions and not report.nothing_compared:
         yield "No divergence was found."
 
 
-def _what(row: AxisRow, report: DiffReport) -> str:
-    if row.axis == "semantic" and report.semantic_measure != "lexical":
-        return "the answers' meaning"
-    return _WHAT[row.axis]
-
-
-def figure(axis: str, value: float | None) -> str:
+def figure(axis: str, value: float | None, *, unit: bool = True) -> str:
     if value is None:
         return "–"
-    unit = _UNITS.get(axis)
-    if unit == "$":
-        return f"${value:.5f}"
-    return f"{value:,.0f} {unit}" if unit else f"{value:.3f}"
+    suffix = _UNITS.get(axis)
+    if suffix == "$":
+        return f"${value:.5f}" if unit else f"{value:.5f}"
+    if suffix is None:
+        return f"{value:.3f}"
+    return f"{value:,.0f} {suffix}" if unit else f"{value:,.0f}"
 
 
 def interval(row: AxisRow) -> str:
     if row.delta is None:
         return "–"
-    low, high = row.ci95
-    ends = ("unknown" if end is None else figure(row.axis, end) for end in (low, high))
+    ends = ("unknown" if end is None else figure(row.axis, end, unit=False) for end in row.ci95)
     return f"[{', '.join(ends)}]"
 
 
@@ -107,14 +122,16 @@ def sessions_line(report: DiffReport) -> str:
     return f"{found.share:.0%} of {found.n} sessions call other tools or other argument names ({found.severity})"
 
 
-def under_axes(report: DiffReport) -> Iterator[str]:
-    """What the table has no column for."""
+def axis_notes(report: DiffReport) -> Iterator[str]:
+    """Lines below the table of axes."""
     for row in report.axes:
-        if row.structural is not None:
-            yield f"{row.axis} without argument values: {row.structural:.3f}"
         if row.axis == "semantic" and row.n:
             lexical = report.semantic_measure == "lexical"
             yield f"semantic: {report.semantic_measure}{' (words, not meaning)' if lexical else ''}"
+        if row.axis == "safety" and row.n:
+            yield "safety: share of answers that are refusals"
+        if row.structural is not None:
+            yield f"{row.axis} without argument values: {row.structural:.3f}"
 
 
 def rate_line(rate: ToolRate) -> str:
@@ -141,9 +158,8 @@ def _file(trace: str) -> str:
 def issue_line(issue: SessionIssue) -> str:
     if issue.what == "empty":
         return f"{issue.name} of the {issue.side} holds no turn ({issue.severity})"
-    if issue.what == "missing":
-        return f"{issue.name} has no counterpart in the candidate ({issue.severity})"
-    return f"{issue.name} has no counterpart in the baseline ({issue.severity})"
+    other = "candidate" if issue.what == "missing" else "baseline"
+    return f"{issue.name} has no counterpart in the {other} ({issue.severity})"
 
 
 def fingerprint_line(report: DiffReport) -> str | None:

@@ -10,14 +10,13 @@ from bylaw.errors import ExitCode, InputError
 from bylaw.guard.backtest.model import FailOn
 from bylaw.guard.backtest.report import RENDERERS
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.report.output import Target, output_options, write_reports
-from bylaw.report.problems import refuse, show_on_stderr
-from bylaw.report.progress import shown
-from bylaw.report.trace_options import trace_format_option
+from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.output import Target, write_reports
+from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
-    from bylaw.guard.backtest.job import Backtest
-    from bylaw.guard.guard import Guard
+    from bylaw.guard.decide.guard import BaseGuard
 
 VERSION = click.option("--version", metavar="NAME", help="Of an agent manifest with several versions.")
 
@@ -57,7 +56,7 @@ def backtest(
     stopped, by which rule, and for how many the recording lacks what a rule needs. Exits 3 where nothing was judged.
     """
     from bylaw.guard.backtest.job import Backtest
-    from bylaw.traces import find_traces
+    from bylaw.traces import find_traces, open_trace
 
     if fail_on == "flips" and against is None:
         raise click.UsageError("--fail-on flips needs --against")
@@ -66,35 +65,30 @@ def backtest(
         other = None if against is None else _guard(against, version)
         names = find_traces(traces)
     except InputError as problem:
-        return refuse("backtest", problem.diagnostics, targets)
+        return report_bad_input("backtest", problem.diagnostics, targets)
     job = Backtest(guard, against=other, examples=examples, fail_on=fail_on)
-    unread = [d for name in names for d in _read(job, name, trace_format, skip_bad)]
+    unread: list[Diagnostic] = []
+    with watch_traces(names) as watch:
+        for name in names:
+            try:
+                job.add(watch(open_trace(name, format=trace_format, skip_bad=skip_bad)))
+            except InputError as problem:
+                unread += problem.diagnostics
     if unread and not skip_bad:
-        return refuse("backtest", unread, targets)
-    show_on_stderr(unread)
+        return report_bad_input("backtest", unread, targets)
+    print_diagnostics(unread)
     report = job.report()
     write_reports(RENDERERS, targets, report)
-    show_on_stderr([problem for trace in report.traces for problem in trace.problems])
+    print_diagnostics([problem for trace in report.traces for problem in trace.problems])
     return ExitCode(report.exit_code)
 
 
-def _guard(path: str, version: str | None) -> Guard:
+def _guard(path: str, version: str | None) -> BaseGuard:
     from bylaw.guard.backtest.replay import trying
-    from bylaw.guard.decide.versions import of_version
+    from bylaw.guard.policies import of_version
     from bylaw.guard.stores import MemoryStore
     from bylaw.rules import load_guard
 
     loaded = load_guard(path)
-    show_on_stderr(loaded.diagnostics)
+    print_diagnostics(loaded.diagnostics)
     return trying(of_version(loaded.policies, version), MemoryStore())
-
-
-def _read(job: Backtest, name: str, trace_format: str | None, skip_bad: bool) -> tuple[Diagnostic, ...]:
-    from bylaw.traces import open_trace
-
-    try:
-        with shown(open_trace(name, format=trace_format, skip_bad=skip_bad)) as source:
-            job.add(source)
-    except InputError as problem:
-        return problem.diagnostics
-    return ()

@@ -1,5 +1,6 @@
-"""A timeline as people and programs read it. Stages: text → lines that fit → blocks of a turn → a page or two columns.
+"""Timelines and comparisons, for people and for programs.
 
-Everything that comes out of a trace goes through `text`, which lets nothing steer the terminal and knows how wide
-characters are.
+`layout` measures and styles text, `values` shortens JSON values and figures, `turns` renders one turn as blocks of
+lines; `terminal` puts them on a page, `side_by_side` in two columns. All text from a trace goes through `layout`, so
+none of it can steer the terminal.
 """

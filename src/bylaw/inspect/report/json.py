@@ -1,4 +1,4 @@
-"""A timeline for programs: JSON lines, nothing folded. The first says what follows, the last what it came to."""
+"""A timeline for programs: JSON lines in full. The first names the trace, the last holds the totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bylaw.inspect.model import (
     Totals,
     TurnEntry,
 )
-from bylaw.inspect.report import wording
+from bylaw.inspect.report.side_by_side import difference_line
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Message, Origin, SessionEnd, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
@@ -39,15 +39,15 @@ def entry_line(entry: Entry) -> str:
 
 
 def end_line(totals: Totals, source: TraceSource, *, exit_code: int) -> str:
-    """What the whole trace came to, and how it was read."""
-    told = [diagnostic_as_json(problem) for problem in source.problems]
-    read = {"complete": source.complete, "skipped": source.skipped, "notes": list(source.notes), "problems": told}
+    """The totals, and how the trace was read."""
+    problems = [diagnostic_as_json(problem) for problem in source.problems]
+    read = {"complete": source.complete, "skipped": source.skipped, "notes": list(source.notes), "problems": problems}
     return _line({"kind": "end", **totals_fields(totals), **read, "exit_code": exit_code})
 
 
-def refusal_line(diagnostics: Sequence[Diagnostic], exit_code: int) -> str:
-    told = [diagnostic_as_json(problem) for problem in diagnostics]
-    return _line({"schema": "bylaw.inspect/1", "kind": "end", "diagnostics": told, "exit_code": exit_code})
+def bad_input_line(diagnostics: Sequence[Diagnostic], exit_code: int) -> str:
+    fields = [diagnostic_as_json(problem) for problem in diagnostics]
+    return _line({"schema": "bylaw.inspect/1", "kind": "end", "diagnostics": fields, "exit_code": exit_code})
 
 
 def totals_fields(totals: Totals) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def _known(known: Known) -> dict[str, Any]:
 
 def _entry(entry: Entry) -> dict[str, Any]:
     if isinstance(entry, SessionEntry):
-        told = {"session": entry.session, "metadata": entry.metadata, "continued": entry.continued}
-        return {"kind": "session", **told}
+        fields = {"session": entry.session, "metadata": entry.metadata, "continued": entry.continued}
+        return {"kind": "session", **fields}
     if isinstance(entry, TurnEntry):
         return {"kind": "turn", **_turn(entry)}
     if isinstance(entry, RequestEntry):
@@ -116,9 +116,9 @@ def _origin(origin: Origin) -> dict[str, Any]:
     return {"session": origin.session, "run": origin.run, "parent_run": origin.parent_run, "agent": origin.agent}
 
 
-def _input(told: Input) -> dict[str, Any]:
-    heard = [{"role": message.role, "parts": [_part(part) for part in message.parts]} for message in told.heard]
-    return {"heard": heard, "repeated": told.repeated, "dropped": told.dropped}
+def _input(new: Input) -> dict[str, Any]:
+    heard = [{"role": message.role, "parts": [_part(part) for part in message.parts]} for message in new.messages]
+    return {"heard": heard, "repeated": new.repeated, "dropped": new.dropped}
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def comparison_lines(report: SideBySide, exit_code: int) -> Iterator[str]:
 
 
 def _first(pair: PairEntry, report: SideBySide) -> dict[str, Any]:
-    told = wording.difference_line(pair.differences[0])
-    return {"turn": pair.turn, "session": report.first_session, "told": told, **_difference(pair.differences[0])}
+    line = difference_line(pair.differences[0])
+    return {"turn": pair.turn, "session": report.first_session, "told": line, **_difference(pair.differences[0])}
 
 
 def _pair(pair: PairEntry) -> dict[str, Any]:
@@ -199,5 +199,5 @@ def _line(fields: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(fields).decode() + "\n"
     except (ValueError, OverflowError, TypeError, RecursionError):
-        # lone surrogates and integers beyond 64 bits, which msgspec refuses
+        # msgspec does not encode lone surrogates and integers beyond 64 bits
         return json.dumps(fields, default=str) + "\n"

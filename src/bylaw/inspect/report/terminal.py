@@ -1,19 +1,133 @@
-"""A timeline for people, one entry at a time, so that a trace of any length flows through."""
+"""A timeline for people: the totals, then one entry at a time, so that a trace may have any length."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from bylaw.inspect.model import Entry, EventEntry, RequestEntry, SessionEntry, Totals, TurnEntry
-from bylaw.inspect.report.heading import note_lines, session_lines, title, totals_lines
-from bylaw.inspect.report.lines import DIM, Line, labelled
+from bylaw.inspect.model import Entry, EventEntry, Known, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.inspect.report.layout import (
+    BOLD,
+    DIM,
+    INDENT,
+    PLAIN,
+    UNKNOWN,
+    YELLOW,
+    Line,
+    Style,
+    cut,
+    fit,
+    fold,
+    format_cost,
+    format_duration,
+    format_latency,
+    format_number,
+    labelled,
+    line,
+    middle,
+    preview,
+    share_of_turns,
+    width,
+)
 from bylaw.inspect.report.turns import View, entry_lines, request_lines, turn_blocks
+from bylaw.model.ports import TraceSource
+from bylaw.report.text import NARROWEST, count
 
-NARROWEST = 40
+_MOST_NAMED = 8
+"""names listed; the others are counted"""
+
+
+def title(name: str, format: str | None, columns: int) -> list[Line]:
+    shown = middle(name, columns - 20)
+    about = cut(f"  {format or 'no format'}", columns - width(shown))
+    return [line((shown, BOLD), (about, DIM))]
+
+
+def totals_lines(totals: Totals, source: TraceSource, columns: int) -> Iterator[Line]:
+    room = max(10, columns - INDENT)
+    sizes = [count(totals.sessions, "session"), count(totals.turns, "turn"), count(totals.calls, "call")]
+    sizes += [f"{totals.failed:,} failed"] if totals.failed else []
+    parts = [(cut(" · ".join(sizes), room), PLAIN)]
+    parts.append((" · complete", DIM) if source.complete else (" · stopped early", YELLOW))
+    yield _row("holds", parts)
+    if totals.agents:
+        yield from labelled("agents", DIM, _flowing(_names(totals.agents), room))
+    yield from labelled("models", DIM, _flowing(_names(totals.models) or [UNKNOWN], room))
+    if totals.tools:
+        yield from labelled("tools", DIM, _flowing(_names(totals.tools), room))
+    yield from labelled("spent", DIM, _flowing(_spent(totals), room))
+    if source.skipped:
+        yield _row("skipped", [(count(source.skipped, "bad record"), YELLOW)])
+    if source.problems:
+        yield _row("problems", [(f"{count(len(source.problems), 'warning')}, shown at the end", YELLOW)])
+
+
+def note_lines(notes: Sequence[str], columns: int) -> Iterator[Line]:
+    for note in notes:
+        yield from labelled("note", DIM, fold(note, max(10, columns - INDENT), 3), DIM)
+
+
+def session_lines(entry: SessionEntry, columns: int) -> list[Line]:
+    again = " (continued)" if entry.continued else ""
+    name = middle(entry.session, max(10, columns - 14 - len(again)))
+    start = f"━━ session {name}{again} "
+    lines = [Line(""), line((start, BOLD), ("━" * max(0, columns - width(start)), DIM))]
+    if entry.metadata:
+        metadata = ", ".join(f"{key}={preview(value, columns)}" for key, value in list(entry.metadata.items())[:50])
+        lines += [line((f"   {text}", DIM)) for text in fold(metadata, columns - 3, 1, sized=False)]
+    return lines
+
+
+def _row(label: str, parts: Sequence[tuple[str, Style]]) -> Line:
+    (head,) = labelled(label, DIM, [""])
+    rest = line(*parts)
+    return Line(head.text + rest.text, head.width + rest.width)
+
+
+def _flowing(parts: Sequence[str], columns: int) -> list[str]:
+    """Lines of parts; a part is broken only where it is longer than a line."""
+    lines = [""]
+    for part in (fit(part, columns) for part in parts):
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if width(joined) <= columns:
+            lines[-1] = joined
+        else:
+            lines.append(part)
+    return lines
+
+
+def _names(counted: dict[str, int]) -> list[str]:
+    most = sorted(counted.items(), key=lambda item: -item[1])
+    shown = [f"{name[:80]} {number:,}" for name, number in most[:_MOST_NAMED]]
+    return [*shown, *([f"and {len(most) - _MOST_NAMED:,} more"] if len(most) > _MOST_NAMED else ())]
+
+
+def _spent(totals: Totals) -> list[str]:
+    turns, cost, latency = totals.turns, totals.cost, totals.latency_ms
+    span = None if totals.first is None or totals.last is None else totals.last - totals.first
+    return [
+        _tokens(totals),
+        format_cost(_sum(cost)) + share_of_turns(cost, turns),
+        f"latency {UNKNOWN if not latency.turns else format_latency(latency.total)}" + share_of_turns(latency, turns),
+        f"lasted {UNKNOWN if span is None else format_duration(span)}",
+    ]
+
+
+def _tokens(totals: Totals) -> str:
+    sent, received = totals.input_tokens, totals.output_tokens
+    if not sent.turns and not received.turns:
+        return f"{format_number(_sum(totals.all_tokens))} tokens{share_of_turns(totals.all_tokens, totals.turns)}"
+    cached = f" ({totals.cached_tokens.total:,.0f} cached)" if totals.cached_tokens.total else ""
+    least = min(sent, received, key=lambda known: known.turns)
+    both = f"{format_number(_sum(sent))}{cached} → {format_number(_sum(received))}"
+    return f"{both} tokens{share_of_turns(least, totals.turns)}"
+
+
+def _sum(known: Known) -> float | None:
+    return known.total if known.turns else None
 
 
 class Page:
-    """Renders entries in their order; remembers which model spoke last, to name it only where that changes."""
+    """Renders entries in their order; a model is named only where it changes."""
 
     def __init__(self, *, width: int, full: bool = False) -> None:
         self._view = View(max(width, NARROWEST), full)
@@ -22,16 +136,12 @@ class Page:
     def title(self, name: str, format: str | None) -> str:
         return _text(title(name, format, self._view.width))
 
-    def promise(self) -> str:
+    def totals_follow(self) -> str:
         """In place of the totals, where a trace is too long to know them yet."""
-        return _text(labelled("holds", DIM, ["much: what it comes to is told at the end"], DIM))
+        return _text(labelled("holds", DIM, ["many events; the totals follow at the end"], DIM))
 
-    def totals(
-        self, totals: Totals, *, complete: bool, skipped: int = 0, warnings: int = 0, notes: Sequence[str] = ()
-    ) -> str:
-        columns = self._view.width
-        lines = totals_lines(totals, complete=complete, skipped=skipped, warnings=warnings, columns=columns)
-        return _text([*lines, *note_lines(notes, columns)])
+    def totals(self, totals: Totals, source: TraceSource) -> str:
+        return _text([*totals_lines(totals, source, self._view.width), *note_lines(source.notes, self._view.width)])
 
     def entry(self, entry: Entry) -> str:
         return _text(self._lines(entry))
@@ -40,13 +150,17 @@ class Page:
         if isinstance(entry, SessionEntry):
             return session_lines(entry, self._view.width)
         if isinstance(entry, TurnEntry):
-            return [line for block in turn_blocks(entry, self._view, model=self._says(entry)) for line in block.lines]
+            return [
+                line
+                for block in turn_blocks(entry, self._view, model=self._is_new_model(entry))
+                for line in block.lines
+            ]
         if isinstance(entry, RequestEntry):
             return request_lines(entry, self._view)
         assert isinstance(entry, EventEntry)
         return entry_lines(entry, self._view)
 
-    def _says(self, entry: TurnEntry) -> bool:
+    def _is_new_model(self, entry: TurnEntry) -> bool:
         response = entry.response
         model = response.model or (response.request.model if response.request else None)
         changed = model is not None and model != self._model

@@ -1,4 +1,4 @@
-"""One turn as blocks of lines that fit."""
+"""One turn, rendered as blocks of lines that fit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from os.path import basename
 
 from msgspec import Struct
 
-from bylaw.inspect.model import Called, EventEntry, Heard, Input, Part, RequestEntry, TurnEntry
-from bylaw.inspect.report import figures
-from bylaw.inspect.report.lines import (
+from bylaw.inspect.model import Called, EventEntry, Input, InputMessage, Part, RequestEntry, TurnEntry
+from bylaw.inspect.report.layout import (
     BOLD,
     CYAN,
     DIM,
@@ -21,12 +20,25 @@ from bylaw.inspect.report.lines import (
     Block,
     Line,
     Style,
+    argument_lines,
+    call_preview,
+    cut,
+    fit,
+    fold,
+    format_cost,
+    format_duration,
+    format_latency,
+    format_tokens,
     indented,
     labelled,
+    lay_out,
     line,
+    one_line,
+    pretty,
+    preview,
+    text_of,
+    width,
 )
-from bylaw.inspect.report.text import cut, fit, fold, lay_out, one_line, width
-from bylaw.inspect.report.values import argument_lines, call_preview, pretty, preview, text_of
 from bylaw.model.events import Annotation, Event, Message, SessionEnd, ToolCall, ToolResult
 from bylaw.report.text import printable
 
@@ -35,27 +47,27 @@ _ANSWER_LINES = 4
 _RESULT_LINES = 2
 _ROLES = {"user": GREEN, "assistant": DIM, "system": DIM, "developer": DIM}
 _LABELS = {"assistant": "earlier"}
-"""an answer that a request brings along must not look like the answer to it"""
+"""an earlier answer inside a request must not look like the answer to it"""
 _FIRST, _LAST = 2, 5
-"""messages shown at both ends of an input that holds many"""
+"""messages shown at the start and the end of a long input"""
 
 
 class View(Struct, frozen=True):
-    """How much room there is, and whether to fold."""
+    """The width of the output, and whether it is shown in full."""
 
     width: int
     full: bool = False
 
     @property
     def room(self) -> int:
-        """Beside the labels."""
+        """Columns beside the labels."""
         return max(10, self.width - INDENT)
 
     def text(self, text: str, lines: int) -> list[str]:
         return list(lay_out(text, self.room)) if self.full else fold(text, self.room, lines)
 
     def value(self, value: object, lines: int, name: str | None = None) -> list[str]:
-        """What a tool returned or a recorder noted, with a name before it."""
+        """A result or an annotation, with a name before it."""
         if self.full:
             return [*([fit(name, self.room)] if name else ()), *lay_out(pretty(value), self.room)]
         text, whole = text_of(value, self.room * lines * 2 + 80)
@@ -66,34 +78,37 @@ class View(Struct, frozen=True):
 
 
 def turn_blocks(entry: TurnEntry, view: View, *, model: bool = False) -> list[Block]:
-    """`model`: say which one it was."""
+    """`model`: name the model."""
     view = View(view.width, True).below(entry.depth) if entry.whole else view.below(entry.depth)
     blocks = [Block("head", head(entry, view, model=model))]
     blocks.append(Block("input", list(input_lines(entry.input, view))))
     blocks.append(Block("thoughts", [one for part in entry.thoughts for one in part_lines("", part, view)]))
     blocks.append(Block("text", _text(entry, view)))
     for number, called in enumerate(entry.calls):
-        opening, going_on = _bracket(entry.calls, number)
-        blocks.append(Block(f"call {number}", list(_call_lines(called.call, opening, going_on, view))))
-        blocks.append(Block(f"result {number}", list(_results(called, going_on, view))))
+        opening, middle = _bracket(entry.calls, number)
+        blocks.append(Block(f"call {number}", list(_call_lines(called.call, opening, middle, view))))
+        blocks.append(Block(f"result {number}", list(_results(called, middle, view))))
     blocks.append(Block("beside", list(_beside(entry, view))))
     return [Block(block.key, indented(block.lines, entry.depth)) for block in blocks if block.lines]
 
 
 def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
-    """`turn 3 · agent ───── tokens · latency · cost · stop reason`, on two lines where one is too short."""
+    """`turn 3 · agent ───── tokens · latency · cost · stop reason`, on two lines where it does not fit on one."""
     response = entry.response
     named = f"turn {'–' if entry.turn is None else entry.turn}"
-    told = [response.origin.agent, (response.model or (response.request and response.request.model)) if model else None]
-    about = "".join(f" · {fit(one, view.width // 3)}" for one in told if one)
-    facts = [figures.tokens(response.usage), figures.latency(response.latency_ms), figures.money(entry.cost)]
+    names = [
+        response.origin.agent,
+        (response.model or (response.request and response.request.model)) if model else None,
+    ]
+    about = "".join(f" · {fit(one, view.width // 3)}" for one in names if one)
+    facts = [format_tokens(response.usage), format_latency(response.latency_ms), format_cost(entry.cost)]
     facts.append(fit(response.stop_reason, 20) if response.stop_reason else "stop –")
     if entry.since is not None:
-        facts.append(f"+{figures.clock(entry.since)}" if entry.since >= 0 else f"-{figures.clock(-entry.since)}")
+        facts.append(f"+{format_duration(entry.since)}" if entry.since >= 0 else f"-{format_duration(-entry.since)}")
     meta = " · ".join(facts)
     rule = view.width - width(named + about) - width(meta) - 2
     start = ((named, BOLD), (about, CYAN if response.origin.agent else DIM))
-    more = _remark(_particulars(entry), view) if view.full else []
+    more = _remark(_details(entry), view) if view.full else []
     if rule >= 1:
         return [line(*start, (f" {'─' * rule} ", DIM), (meta, DIM)), *more]
     while len(facts) > 1 and width(" · ".join(facts)) > view.room:
@@ -101,35 +116,34 @@ def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
     return [line(*start), line((" " * INDENT, PLAIN), (cut(" · ".join(facts), view.room), DIM)), *more]
 
 
-def _particulars(entry: TurnEntry) -> str:
-    """What only those who look closely want to know."""
+def _details(entry: TurnEntry) -> str:
+    """Fields that are shown only in full view."""
     response, usage = entry.response, entry.response.usage
     counts = ("cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
     source = None if response.source is None else basename(str(response.source))
-    named = {"run": response.origin.run, "at": response.at, "source": source}
-    named |= {name.replace("_", " "): getattr(usage, name) for name in counts if usage is not None}
-    told = [f"{name} {value}" for name, value in named.items() if value is not None]
-    return printable(" · ".join(told))
+    fields = {"run": response.origin.run, "at": response.at, "source": source}
+    fields |= {name.replace("_", " "): getattr(usage, name) for name in counts if usage is not None}
+    return printable(" · ".join(f"{name} {value}" for name, value in fields.items() if value is not None))
 
 
-# -- what the model was told -------------------------------------------------------------------------------------------
+# -- input -------------------------------------------------------------------------------------------------------------
 
 
-def input_lines(told: Input, view: View) -> Iterator[Line]:
-    if told.dropped:
-        yield from _remark(f"… {_messages(told.dropped)} of the history no longer sent", view)
-    if view.full and told.repeated:
-        yield from _remark(f"… {_messages(told.repeated)} shown before", view)
-    heard = told.heard
-    if view.full or len(heard) <= _FIRST + _LAST + 1:
-        yield from (one for message in heard for one in _message(message, view))
+def input_lines(new: Input, view: View) -> Iterator[Line]:
+    if new.dropped:
+        yield from _remark(f"… {_messages(new.dropped)} of the history are no longer sent", view)
+    if view.full and new.repeated:
+        yield from _remark(f"… {_messages(new.repeated)} shown before", view)
+    messages = new.messages
+    if view.full or len(messages) <= _FIRST + _LAST + 1:
+        yield from (one for message in messages for one in _message(message, view))
         return
-    yield from (one for message in heard[:_FIRST] for one in _message(message, view))
-    yield from _remark(f"… {_messages(len(heard) - _FIRST - _LAST)} (`--full` shows them)", view)
-    yield from (one for message in heard[-_LAST:] for one in _message(message, view))
+    yield from (one for message in messages[:_FIRST] for one in _message(message, view))
+    yield from _remark(f"… {_messages(len(messages) - _FIRST - _LAST)} (`--full` shows them)", view)
+    yield from (one for message in messages[-_LAST:] for one in _message(message, view))
 
 
-def _message(message: Heard, view: View) -> Iterator[Line]:
+def _message(message: InputMessage, view: View) -> Iterator[Line]:
     label = message.role
     if not message.parts:
         yield from labelled(fit(label, 9), _ROLES.get(label, PLAIN), ["(empty)"], DIM)
@@ -163,7 +177,7 @@ def _messages(count: int) -> str:
     return f"{count:,} message{'' if count == 1 else 's'}"
 
 
-# -- what it did -------------------------------------------------------------------------------------------------------
+# -- answer, calls and results -----------------------------------------------------------------------------------------
 
 
 def _text(entry: TurnEntry, view: View) -> list[Line]:
@@ -176,7 +190,7 @@ def _text(entry: TurnEntry, view: View) -> list[Line]:
 
 
 def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
-    """What stands before a call and before its results: parallel calls are held together by a bracket."""
+    """The characters before a call and before its results: a bracket joins parallel calls."""
     group = calls[number].parallel
     if group is None:
         return " ", " "
@@ -185,18 +199,18 @@ def _bracket(calls: tuple[Called, ...], number: int) -> tuple[str, str]:
     return ("├" if before else "╭") if after else "╰", "│" if after else " "
 
 
-def _results(called: Called, going_on: str, view: View) -> Iterator[Line]:
+def _results(called: Called, middle: str, view: View) -> Iterator[Line]:
     for result in called.results:
-        yield from _result_lines(None, result.content, result.is_error, result.latency_ms, view, going_on)
+        yield from _result_lines(None, result.content, result.is_error, result.latency_ms, view, middle)
 
 
-def _call_lines(call: ToolCall, opening: str, going_on: str, view: View) -> Iterator[Line]:
+def _call_lines(call: ToolCall, opening: str, middle: str, view: View) -> Iterator[Line]:
     name = fit(call.name, view.room)
     if view.full:
         about = [f"id {fit(call.call_id, 40)}", *([f"of {fit(call.namespace, 40)}"] if call.namespace else [])]
         yield _row(opening, "→", YELLOW, ((name, BOLD), (cut(f"  {' · '.join(about)}", view.room - width(name)), DIM)))
         shown = (piece for text in argument_lines(call) for piece in lay_out(text, view.room))
-        yield from (_row(going_on, "", PLAIN, ((text, PLAIN),)) for text in shown)
+        yield from (_row(middle, "", PLAIN, ((text, PLAIN),)) for text in shown)
         return
     given = call_preview(call.arguments, call.raw_arguments, view.room * 2)
     text = one_line(f"{name}({given})", view.room)
@@ -205,15 +219,15 @@ def _call_lines(call: ToolCall, opening: str, going_on: str, view: View) -> Iter
 
 
 def _result_lines(
-    name: str | None, content: object, is_error: bool | None, took: float | None, view: View, going_on: str
+    name: str | None, content: object, is_error: bool | None, took: float | None, view: View, middle: str
 ) -> Iterator[Line]:
     mark, style = ("✗", RED) if is_error else ("←", DIM)
     texts = view.value(content, _RESULT_LINES, name)
-    duration = "" if took is None else f"  {figures.latency(took)}"
+    duration = "" if took is None else f"  {format_latency(took)}"
     for number, text in enumerate(texts):
         end = duration if number == len(texts) - 1 and width(text + duration) <= view.room else ""
         parts = ((text, Style(fg="red") if is_error else PLAIN), (end, DIM))
-        yield _row(going_on, mark if number == 0 else "", style, parts)
+        yield _row(middle, mark if number == 0 else "", style, parts)
 
 
 def _row(bracket: str, mark: str, style: Style, parts: Sequence[tuple[str, Style]]) -> Line:
@@ -230,14 +244,14 @@ def _beside(entry: TurnEntry, view: View) -> Iterator[Line]:
         yield from event_lines(event, view)
 
 
-# -- what stands alone -------------------------------------------------------------------------------------------------
+# -- entries outside of turns ------------------------------------------------------------------------------------------
 
 
 def request_lines(entry: RequestEntry, view: View) -> list[Line]:
     view = view.below(entry.depth)
     agent = entry.request.origin.agent
     about = f" · {fit(agent, view.width // 3)}" if agent else ""
-    style = BOLD if entry.input.heard else DIM
+    style = BOLD if entry.input.messages else DIM
     lines = [line(("request without a response", style), (about, CYAN)), *input_lines(entry.input, view)]
     return indented(lines, entry.depth)
 

@@ -1,5 +1,56 @@
-"""What must not be written down, found and taken out: the one list of it for the guard, contracts and recordings.
+"""Redaction: secrets and personal data are found in any text and replaced by a marker that names their kind.
 
-`secrets` are credentials, by their form or by the name they stand under; `personal` is data about people, with what
-tells it from a number that only looks like it; `redactor` takes both, and patterns of the user's, out of any value.
+`secrets` finds credentials by their form or by the name before them. `personal` finds data about people and checks it
+(check digits, ranges, grouping). `redactor` removes both, and matches of the user's own patterns, from any JSON value.
+The guard, contracts and recordings share this code.
 """
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+class Found(NamedTuple):
+    """A secret or personal data in a text."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def marker(kind: str) -> str:
+    return f"[redacted: {kind}]"
+
+
+def searchable(text: str) -> str:
+    """A text of the same length that RE2 accepts: lone surrogates, which no encoding has, are replaced."""
+    return text if text.isascii() else _LONE.sub("\ufffd", text)
+
+
+def replace_found(text: str, found: Iterable[Found]) -> str:
+    """The text with a marker in place of each finding; overlapping findings become one."""
+    parts, at = [], 0
+    for kind, start, end in _join(found):
+        parts += [text[at:start], marker(kind)]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def _join(found: Iterable[Found]) -> Iterator[Found]:
+    """Join findings that overlap under the kind that begins first, so that no piece of one is left."""
+    ordered = iter(sorted(found, key=lambda one: (one.start, -one.end)))
+    first = next(ordered, None)
+    if first is None:
+        return
+    kind, start, end = first
+    for one in ordered:
+        if one.start < end:
+            end = max(end, one.end)
+            continue
+        yield Found(kind, start, end)
+        kind, start, end = one
+    yield Found(kind, start, end)

@@ -1,7 +1,7 @@
-"""Personal data in a text, each kind with what tells it from a number that only looks like one.
+"""Personal data in a text. Each kind has a check that excludes other numbers.
 
-Cards and IBANs carry check digits, an SSN has ranges, a phone number a `+` or the grouping of its country. An order
-number, a time stamp, a version or a loopback address has none of that. Everything is found by RE2, in linear time.
+Card numbers and IBANs have check digits, social security numbers have ranges, phone numbers a `+` or the grouping of
+their country. Order numbers, timestamps, versions and loopback addresses do not. RE2 searches in linear time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import re2
 
-from bylaw.text.redaction.found import Found
+from bylaw.text.redaction import Found
 
 NAMES = {
     "email": "e-mail address",
@@ -20,16 +20,16 @@ NAMES = {
     "ssn": "social security number",
     "card": "card number",
 }
-"""the kinds, as markers and as reports call them"""
+"""the kinds, and their names in reports"""
 
 
 def find_personal(text: str) -> Iterator[Found]:
-    """Kind by kind, and so not in the order of the text."""
+    """Findings kind by kind, so not in the order of the text."""
     if "@" in text or "%40" in text:
         yield from (Found("email", *found.span()) for found in _EMAIL.finditer(text) if not _is_clone(found.group()))
     if not text.isascii() and _HAS_VARIANTS(text):
         text = text.translate(_PLAIN)
-    if not _HAS_FIGURES(text):  # most texts are done with here
+    if not _HAS_FIGURES(text):  # most texts
         return
     yield from _ibans(text)
     for figures in _FIGURES.finditer(text):
@@ -40,7 +40,7 @@ def find_personal(text: str) -> Iterator[Found]:
 
 
 def _numbers(text: str) -> Iterator[Found]:
-    """In a stretch of figures, with a character before it and two after."""
+    """Findings in a run of digits, with a character before it and two after."""
     digits = sum(character.isdigit() for character in text)
     if digits < _FEWEST_DIGITS:
         return
@@ -58,7 +58,7 @@ def _numbers(text: str) -> Iterator[Found]:
 
 
 def _is_part(text: str, start: int, end: int) -> bool:
-    """Whether figures are those of a hash or a UUID, or stand behind a decimal point."""
+    """Whether digits belong to a hash or a UUID, or follow a decimal point."""
     before, after = text[max(0, start - _MOST_OF_HASH) : start], text[end : end + _MOST_OF_HASH]
     around = before[len(before.rstrip(_HEX)) :] + after[: len(after) - len(after.lstrip(_HEX))]
     is_hash = len(around) >= _LEAST_OF_HASH and any(character.isalpha() for character in around)
@@ -68,10 +68,10 @@ def _is_part(text: str, start: int, end: int) -> bool:
 _HEX = "0123456789abcdefABCDEF-"
 _MOST_OF_HASH = 64
 _LEAST_OF_HASH = 8
-"""characters around a card number that make it a hash; a word may stand right beside a card"""
+"""hexadecimal characters around a number that make it a hash; a card may touch a word"""
 
 
-# -- numbers that prove themselves ------------------------------------------------------------------------------------
+# -- numbers with check digits -----------------------------------------------------------------------------------------
 
 _DIGIT_GROUPS = re2.compile(r"\d+(?:[ -]\d+)*")
 _DOTTED = re2.compile(r"\d{4}\.\d{4}\.\d{4}\.\d{4}")
@@ -85,7 +85,7 @@ def is_card(digits: str) -> bool:
 
 
 def _cards(text: str) -> Iterator[Found]:
-    """A card may stand among other digits: every run of whole groups is tried."""
+    """A card may stand among other digits, so every run of whole groups is tried."""
     for found in _DOTTED.finditer(text):
         if is_card(found.group().replace(".", "")):
             yield Found("card", *found.span())
@@ -102,7 +102,7 @@ def _cards(text: str) -> Iterator[Found]:
 
 
 def _card_at(groups: list[str], first: int) -> int:
-    """How many groups from here on are a card number."""
+    """How many groups from here are a card number; 0 if none."""
     digits = ""
     for count, group in enumerate(groups[first : first + _MOST_GROUPS], 1):
         digits += group
@@ -114,7 +114,7 @@ def _card_at(groups: list[str], first: int) -> int:
 
 
 def _is_issued(digits: str) -> bool:
-    """Whether a card can begin and be as long as this. No card begins with 1, as times in milliseconds do."""
+    """Whether an issuer uses this prefix and length. No card begins with 1, as timestamps in milliseconds do."""
     two, three, four, length = int(digits[:2]), int(digits[:3]), int(digits[:4]), len(digits)
     return (
         (digits[0] == "4" and length in (13, 16, 19))
@@ -138,14 +138,14 @@ def _ibans(text: str) -> Iterator[Found]:
         written = found.group() if found else ""
         compact = written.replace(" ", "").replace("-", "")
         length = _IBAN_LENGTHS.get(compact[:2].upper())
-        if length is None or (compact[:2].islower() and len(compact) != length):  # a hash may begin so
+        if length is None or (compact[:2].islower() and len(compact) != length):  # a hash may begin like this
             continue
-        if len(compact) >= length and _proves(compact[:length]):
+        if len(compact) >= length and _has_valid_check_digits(compact[:length]):
             yield Found("iban", start.start(), start.start() + _written_length(written, length))
 
 
 def _written_length(written: str, characters: int) -> int:
-    """How much of a text holds so many characters that are neither blanks nor hyphens."""
+    """The length of the start of a text that holds this many characters other than blanks and hyphens."""
     for at, character in enumerate(written):
         characters -= character not in " -"
         if not characters:
@@ -153,7 +153,7 @@ def _written_length(written: str, characters: int) -> int:
     return len(written)
 
 
-def _proves(iban: str) -> bool:
+def _has_valid_check_digits(iban: str) -> bool:
     return int("".join(str(int(character, 36)) for character in iban[4:] + iban[:4])) % 97 == 1
 
 
@@ -176,7 +176,7 @@ def _is_ssn(text: str) -> bool:
 
 
 def _is_clone(address: str) -> bool:
-    """`git@github.com:org/repo.git` is where a repository stands, and nobody's mail."""
+    """`git@github.com:org/repo.git` is the address of a repository."""
     return address.startswith("git@")
 
 
@@ -184,25 +184,25 @@ def _is_phone(text: str) -> bool:
     return _FEWEST_DIGITS <= sum(character.isdigit() for character in text) <= 15
 
 
-# -- the patterns; the group is what was found, without what has to stand around it -----------------------------------
+# -- the patterns; the group is the finding without its surroundings ---------------------------------------------------
 
 _EMAIL = re2.compile(r"[\pL\pN_.%+'-]*[\pL\pN_%+-](?:@|%40)[\pL\pN][\pL\pN-]*(?:\.[\pL\pN][\pL\pN-]*)*\.\pL\pL+")
 _IBAN_START = re2.compile(r"\b(?:[A-Z]{2}|[a-z]{2})\d{2}")
 _IBAN = re2.compile(r"[A-Z0-9]+(?:[ -][A-Z0-9]+)*|[a-z0-9]+")
 _IBAN_WINDOW = 50
-"""characters that the longest takes, with blanks"""
+"""characters of the longest IBAN, with blanks"""
 _PLAIN = {
     **dict.fromkeys((0x00A0, 0x2007, 0x2009, 0x202F), " "),
     **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
     **{0xFF10 + figure: str(figure) for figure in range(10)},
 }
-"""blanks, hyphens and figures of print, as a keyboard writes them"""
+"""typographic blanks, hyphens and digits → plain ones"""
 _HAS_VARIANTS = re.compile(f"[{''.join(map(chr, _PLAIN))}]").search
 _HAS_FIGURES = re.compile("[0-9]").search
 _FEWEST_DIGITS = 8
-"""of any number that is looked for"""
+"""digits of the shortest number that is looked for"""
 _FIGURES = re2.compile(r"[+(]*\d[\d ().+/-]*\d")
-"""the only places where numbers are looked for; most answers have few"""
+"""the only places where numbers are looked for"""
 _BEFORE = r"(?:^|[^\w.+/-])"
 _AFTER = r"(?:$|[^\w-]|-\D)"
 _PHONE_FORMS = (
@@ -220,4 +220,4 @@ _SSN_FORM = r"\d{3}[ -]\d{2}[ -]\d{4}"
 _PHONES = tuple(re2.compile(f"{_BEFORE}({form}){_AFTER}") for form in _PHONE_FORMS)
 _SSN = re2.compile(f"{_BEFORE}({_SSN_FORM}){_AFTER}")
 _ANY_NUMBER = re2.compile(f"{_BEFORE}(?:{'|'.join((*_PHONE_FORMS, _SSN_FORM))}){_AFTER}")
-"""one search instead of ten where there is none"""
+"""one search instead of ten for texts without any"""

@@ -1,8 +1,7 @@
-"""Everything that must not be written down, taken out of any value of JSON: for what is kept of an agent's own words.
+"""`Redactor` removes secrets, personal data and matches of the user's own patterns from any JSON value.
 
-Beyond secrets it takes out personal data and what the user's own patterns find, also in the keys of objects, in numbers
-that are cards, and in JSON that stands inside a text, as the arguments of a call do. What was there is replaced by a
-marker that keeps its kind, so that a rule can still ask for `[redacted: card]`.
+It also looks at the keys of objects, at numbers that are card numbers, and at JSON inside a text, such as the arguments
+of a call. A marker names the kind of what it replaces, so a rule can still look for `[redacted: card]`.
 """
 
 from __future__ import annotations
@@ -14,32 +13,31 @@ from typing import Any
 import msgspec
 import re2
 
-from bylaw.text.redaction.found import Found, marker, replaced, searchable
-from bylaw.text.redaction.named import names_a_secret
+from bylaw.text.redaction import Found, marker, replace_found, searchable
 from bylaw.text.redaction.personal import find_personal, is_card
-from bylaw.text.redaction.secrets import find_secrets, is_secret
+from bylaw.text.redaction.secrets import find_secrets, is_secret, names_a_secret
+from bylaw.text.regex import compile_regex
 
 LONGEST = 1 << 22
-"""characters of the longest text that is searched; longer ones are left out"""
+"""characters of the longest text that is searched; longer ones are replaced whole"""
 MOST_DEPTH = 200
-"""what is nested deeper is left out"""
-_MOST_KNOWN = 1 << 14
+"""values nested deeper are replaced whole"""
+_CACHE_SIZE = 1 << 14
 _SHORT = 64
-"""characters of a text that is remembered as it is, and not by its digest"""
+"""shorter texts are cached as they are, others by their digest"""
 
 
 class BadPattern(ValueError):
-    """A pattern of the user's that cannot be used; the message names it and says why."""
+    """A pattern of the user that cannot be used; the message names it and the reason."""
 
 
 class Redactor:
-    """Safe to use from several threads. `patterns`: kinds of the user's own, each an RE2 pattern. Raises BadPattern."""
+    """Safe to use from several threads. `patterns`: kinds of the user, each with an RE2 pattern. Raises BadPattern."""
 
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
-        self._own = {kind: _compiled(kind, pattern) for kind, pattern in (patterns or {}).items()}
+        self._own = {kind: _compile(kind, pattern) for kind, pattern in (patterns or {}).items()}
         self._clean: dict[bytes | str, None] = {}
-        """texts in which nothing was found, long ones by their digest: every request repeats the conversation so far,
-        and every row of a result the same keys and words"""
+        """a cache of texts in which nothing was found: every request repeats the conversation before it"""
 
     def __call__(self, value: Any) -> Any:
         return self._value(value, 0)
@@ -76,9 +74,9 @@ class Redactor:
     def _key(self, key: str) -> str:
         if key in self._clean:
             return key
-        name = self._searched(key)
-        if name == key and len(key) < _SHORT and not _may_be_json(key):  # a value is read as JSON too
-            self._know(key)
+        name = self._search(key)
+        if name == key and len(key) < _SHORT and not _may_be_json(key):  # a value would be read as JSON
+            self._cache(key)
         return name
 
     # Texts
@@ -89,29 +87,29 @@ class Redactor:
         name = text if len(text) < _SHORT else _digest(text)
         if name in self._clean:
             return text
-        redacted = self._read(text, depth)
+        redacted = self._redact_text(text, depth)
         if redacted == text:
-            self._know(name)
+            self._cache(name)
         return redacted
 
-    def _know(self, name: bytes | str) -> None:
-        if len(self._clean) >= _MOST_KNOWN:
+    def _cache(self, name: bytes | str) -> None:
+        if len(self._clean) >= _CACHE_SIZE:
             self._clean = {}
         self._clean[name] = None
 
-    def _read(self, text: str, depth: int) -> str:
+    def _redact_text(self, text: str, depth: int) -> str:
         if _may_be_json(text):
             try:
                 inside = msgspec.json.decode(text)
             except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-                return self._searched(text)
+                return self._search(text)
             redacted = self._value(inside, depth + 1)
             if redacted != inside:
                 return msgspec.json.encode(redacted).decode()
-        return self._searched(text)
+        return self._search(text)
 
-    def _searched(self, text: str) -> str:
-        return replaced(text, self._found(searchable(text)))
+    def _search(self, text: str) -> str:
+        return replace_found(text, self._found(searchable(text)))
 
     def _found(self, text: str) -> Iterator[Found]:
         for kind, pattern in self._own.items():
@@ -129,31 +127,25 @@ def _digest(text: str) -> bytes:
 
 
 def _unused(name: str, taken: dict[Any, Any]) -> str:
-    """Two keys that were told apart by what is now hidden stay two keys."""
-    number, given = 1, name
+    """Two keys that differ only in redacted text stay two keys."""
+    number, base = 1, name
     while name in taken:
         number += 1
-        name = f"{given} {number}"
+        name = f"{base} {number}"
     return name
 
 
-def _compiled(kind: Any, pattern: Any) -> Any:
+def _compile(kind: Any, pattern: Any) -> Any:
     if not isinstance(kind, str) or not kind.strip() or not kind.isprintable() or "]" in kind:
         raise BadPattern(f"a pattern has the name `{kind}`: expected printable text without `]`")
     if not isinstance(pattern, str):
         raise BadPattern(f"pattern `{kind}`: expected a regular expression as text, not {type(pattern).__name__}")
     try:
-        compiled = re2.compile(pattern, _quietly())
+        compiled = compile_regex(pattern)
     except re2.error as error:
-        told = error.args[0] if error.args else error
-        reason = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        detail = error.args[0] if error.args else error
+        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         raise BadPattern(f"pattern `{kind}` is no regular expression that RE2 can run: {reason}") from None
     if compiled.search("") is not None:
-        raise BadPattern(f"pattern `{kind}` matches the empty text, and so everywhere")
+        raise BadPattern(f"pattern `{kind}` matches the empty text, so it matches everywhere")
     return compiled
-
-
-def _quietly() -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return options

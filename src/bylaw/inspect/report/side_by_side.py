@@ -1,4 +1,4 @@
-"""Two traces for people: beside each other where there is room, else one below the other with `-` and `+`.
+"""Two traces for people: in two columns where there is room, else one below the other with `-` and `+`.
 
 Turns that agree take one line; `full` shows them whole.
 """
@@ -6,20 +6,113 @@ Turns that agree take one line; `full` shows them whole.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from os.path import basename
 
 from msgspec.structs import replace
 
-from bylaw.inspect.model import PairEntry, SessionPair, SideBySide, TurnEntry
-from bylaw.inspect.report import wording
-from bylaw.inspect.report.heading import note_lines
-from bylaw.inspect.report.lines import BOLD, DIM, GREEN, PLAIN, RED, Block, Line, Style, line
-from bylaw.inspect.report.terminal import NARROWEST
-from bylaw.inspect.report.text import fit, fold, middle, one_line, width
+from bylaw.inspect.model import Difference, PairEntry, SessionPair, SideBySide, TurnEntry
+from bylaw.inspect.report.layout import (
+    BOLD,
+    DIM,
+    GREEN,
+    PLAIN,
+    RED,
+    Block,
+    Line,
+    Style,
+    call_preview,
+    fit,
+    fold,
+    line,
+    middle,
+    one_line,
+    text_of,
+    width,
+)
+from bylaw.inspect.report.terminal import NARROWEST, note_lines
 from bylaw.inspect.report.turns import View, turn_blocks
-from bylaw.inspect.report.values import call_preview
+from bylaw.report.text import count
+
+_QUOTED = 40
+"""characters of a value that a line quotes"""
+
+
+def headline(report: SideBySide) -> str:
+    if report.first is None:
+        return "no difference" if report.pairs else "nothing to compare"
+    turn = "–" if report.first.turn is None else report.first.turn
+    where = f" of session {report.first_session}" if report.totals[0].sessions > 1 and report.first_session else ""
+    return f"first difference at turn {turn}{where}: {difference_line(report.first.differences[0])}"
+
+
+def size(report: SideBySide) -> str:
+    left, right = (count(totals.turns, "turn") for totals in report.totals)
+    differing = f"{report.differing:,} of {count(report.pairs, 'pair')} of turns differ · " if report.differing else ""
+    one, other = trace_names(report)
+    return f"{differing}{one}: {left} · {other}: {right}"
+
+
+def trace_names(report: SideBySide) -> tuple[str, str]:
+    """File names, with their folders only where the names are equal."""
+    short = (basename(report.names[0]), basename(report.names[1]))
+    return short if short[0] != short[1] else report.names
+
+
+def pair_line(pair: PairEntry) -> str:
+    turn = "–" if pair.turn is None else pair.turn
+    return f"turn {turn}: {'; '.join(difference_line(one) for one in pair.differences[:4])}" + (
+        f"; and {len(pair.differences) - 4} more" if len(pair.differences) > 4 else ""
+    )
+
+
+def difference_line(difference: Difference) -> str:
+    before, after = difference.baseline, difference.candidate
+    if difference.aspect in ("turn", "call") and (before is None or after is None):
+        return difference.what
+    if before is None or after is None:
+        return f"{difference.what}: {_short(before if after is None else after)}"
+    left, right = _short(before), _short(after)
+    if isinstance(before, str) and isinstance(after, str):
+        left, right = _around(before, after)
+    return f"{difference.what} {left} → {right}"
+
+
+def differing_blocks(pair: PairEntry) -> set[str]:
+    """Keys of the blocks that show the differences."""
+    found: set[str] = set()
+    for one in pair.differences:
+        if one.aspect in ("turn", "stop"):
+            found.add("head")
+        elif one.aspect == "text":
+            found.add("text")
+        else:
+            found |= {f"call {one.call}"} if one.aspect == "arguments" else {f"result {one.call}"}
+            found |= {f"call {one.call}"} if one.aspect == "call" else set()
+    return found
+
+
+def _short(value: object) -> str:
+    text, _ = text_of(value, _QUOTED)
+    text = " ".join(text[: 4 * _QUOTED].split())
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
+
+
+def _around(before: str, after: str) -> tuple[str, str]:
+    """Two texts from shortly before their first difference."""
+    part = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    start = max(0, part - 12) if max(len(before), len(after)) > _QUOTED else 0
+    return _quote(before, start), _quote(after, start)
+
+
+def _quote(text: str, start: int) -> str:
+    piece = " ".join(text[start : start + _QUOTED].split())
+    return f'"{"…" if start else ""}{piece}{"…" if start + _QUOTED < len(text) else ""}"'
+
 
 BESIDE = 100
-"""columns from which two traces stand beside each other"""
+"""least width for two columns"""
 _GAP = 3
 
 
@@ -31,7 +124,7 @@ class Columns:
         self._column = (self._width - _GAP) // 2 if self._beside else self._width - 2
 
     def render(self, report: SideBySide) -> Iterator[str]:
-        """Piece by piece."""
+        """The page in pieces."""
         yield _text(self._top(report))
         for session in report.sessions:
             yield _text(self._session(session, report))
@@ -42,11 +135,11 @@ class Columns:
         mark, style = ("=", Style(fg="green", bold=True)) if report.first is None else ("≠", RED)
         if not report.pairs:
             mark, style = "∅", Style(fg="yellow", bold=True)
-        yield from _rows(f"{mark} {wording.headline(report)}", self._width, 3, style)
-        yield from _rows(wording.size(report), self._width, 2, DIM)
+        yield from _rows(f"{mark} {headline(report)}", self._width, 3, style)
+        yield from _rows(size(report), self._width, 2, DIM)
         if report.input_differs_at is not None:
-            told = f"the agents were told different things, first at turn {report.input_differs_at}"
-            yield from note_lines([told], self._width)
+            note = f"the requests hold different messages, first at turn {report.input_differs_at}"
+            yield from note_lines([note], self._width)
         yield from note_lines(report.notes, self._width)
 
     def _session(self, session: SessionPair, report: SideBySide) -> Iterator[Line]:
@@ -56,7 +149,7 @@ class Columns:
         yield Line("")
         yield line((start, BOLD), ("━" * max(0, self._width - width(start)), DIM))
         if self._beside and (self._full or any(pair.differences for pair in session.pairs)):
-            left, right = (line((fit(name, self._column), DIM)) for name in wording.names(report))
+            left, right = (line((fit(name, self._column), DIM)) for name in trace_names(report))
             yield self._joined(left, " │ ", DIM, right)
 
     # Pairs
@@ -67,7 +160,7 @@ class Columns:
             return
         if pair.differences:
             mark = "≠≠ first difference: " if pair.first else "≠ "
-            yield from _rows(mark + wording.pair_line(pair), self._width, 3, RED)
+            yield from _rows(mark + pair_line(pair), self._width, 3, RED)
         lay = self._rows_beside if self._beside else self._rows_below
         yield from lay(pair)
 
@@ -79,7 +172,7 @@ class Columns:
         return line((start, DIM), (one_line(_summary(entry, self._width), self._width - width(start)), DIM))
 
     def _blocks(self, entry: TurnEntry | None, pair: PairEntry, side: int) -> dict[str, list[Line]]:
-        """Blocks by key; a call has the key of its place in the pair."""
+        """Blocks by key; the key of a call is its place in the pair."""
         if entry is None:
             return {"head": [line(("(no turn)", DIM))]} if self._beside else {}
         shown = replace(entry, whole=pair.whole, input=replace(entry.input, repeated=0))
@@ -92,11 +185,11 @@ class Columns:
         return {places.get(block.key, block.key): block.lines for block in blocks}
 
     def _matched(self, pair: PairEntry) -> Iterator[tuple[bool, Block, Block]]:
-        """(whether they differ, the one side's block, the other's), in the order of a turn."""
+        """Whether the blocks differ, the baseline's block, and the candidate's, in the order of a turn."""
         left = self._blocks(pair.baseline, pair, 0)
         right = self._blocks(pair.candidate, pair, 1)
         calls = [f"{what} {place}" for place in range(len(pair.calls)) for what in ("call", "result")]
-        differing = wording.keys(pair)
+        differing = differing_blocks(pair)
         alone = pair.baseline is None or pair.candidate is None
         for key in ("head", "input", "thoughts", "text", *calls, "beside"):
             if key in left or key in right:
@@ -123,7 +216,7 @@ class Columns:
 
 
 def _alike(left: Block, right: Block) -> bool:
-    """Figures, ids and times differ from run to run; what the model was told is another matter."""
+    """Figures, ids and times differ from run to run and are ignored; input, thoughts and events are compared."""
     return left.lines == right.lines or left.key not in ("input", "thoughts", "beside")
 
 
@@ -137,7 +230,7 @@ def _rows(text: str, columns: int, lines: int, style: Style) -> Iterator[Line]:
 
 
 def _summary(entry: TurnEntry, limit: int) -> str:
-    """A turn in one line: its calls, then its words."""
+    """A turn in one line: its calls, then its text."""
     calls = [
         f"{one.call.name}({call_preview(one.call.arguments, one.call.raw_arguments, limit)})" for one in entry.calls[:8]
     ]

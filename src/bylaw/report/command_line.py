@@ -1,0 +1,148 @@
+"""Pieces of the command line that several commands share: lazy groups, `--color`, `--from`, `--format`, `--output`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from bylaw.report.output import Target, parse_targets
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE_METAVARS = frozenset(
+    ("BASELINE", "CANDIDATE", "FILE", "FILE...", "NEW", "OLD", "RULES", "TRACE", "TRACE...", "TRACE... OUT", "[OTHER]")
+)
+
+
+class FileName(click.types.StringParamType):
+    """Text that a shell completes to the name of a file; whether the file can be read is found out later."""
+
+    name = "file"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
+class LazyCommand(NamedTuple):
+    home: str
+    """where the command is defined: `module:attribute`"""
+    summary: str
+    """shown by the group's `--help`"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called; `--help` lists them without importing any.
+
+    Every command gets the flags `--color` and `--no-color`.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(self.lazy)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.lazy:
+            return None
+        module, _, attribute = self.lazy[name].home.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        if not any(parameter.name == "color" for parameter in command.params):
+            command.params.append(colour_option())
+        for parameter in command.params:
+            if parameter.metavar in FILE_METAVARS and parameter.type is click.STRING:
+                parameter.type = FileName()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
+
+
+def colour_option() -> click.Option:
+    def set_colour(ctx: click.Context, parameter: click.Parameter, wanted: bool | None) -> None:
+        if wanted is not None:
+            ctx.color = ctx.find_root().color = wanted
+
+    return click.Option(
+        ["--color/--no-color"],
+        default=None,
+        expose_value=False,
+        callback=set_colour,
+        help="Force or forbid colours (default: only on a terminal).",
+    )
+
+
+def trace_format_option(function: F) -> F:
+    """Add `--from`; the command gets it as `trace_format`."""
+    from bylaw.traces.formats.catalogue import FORMATS
+
+    def check(ctx: click.Context, parameter: click.Parameter, name: str | None) -> str | None:
+        if name is not None and name not in FORMATS:
+            raise click.UsageError(f"unknown trace format `{name}` (choose from {', '.join(FORMATS)})")
+        return name
+
+    option = click.option(
+        "--from",
+        "trace_format",
+        metavar="FORMAT",
+        callback=check,
+        shell_complete=lambda ctx, parameter, text: [name for name in FORMATS if name.startswith(text)],
+        help=f"Read traces as one of {', '.join(FORMATS)} (default: detected).",
+    )
+    return option(function)
+
+
+def output_options(
+    known: Collection[str], *, job: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add `--format` and `--output`; the command gets them as `targets`. `known`: the formats of its report.
+
+    A usage error that the command itself raises is written to the targets too. `job`: the name in that document.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*args: Any, formats: tuple[str, ...], output: str | None, **more: Any) -> Any:
+            targets = parse_targets(formats, output, known)
+            try:
+                return function(*args, targets=targets, **more)
+            except click.UsageError as problem:
+                write_usage_error(job, problem, targets)
+                raise
+
+        formats_option = click.option(
+            "--format",
+            "formats",
+            multiple=True,
+            metavar="FORMAT[=FILE]",
+            shell_complete=lambda ctx, parameter, text: [name for name in known if name.startswith(text)],
+            help=f"{', '.join(known)} (default terminal); may be given several times, as FORMAT=FILE.",
+        )
+        output_option = click.option(
+            "--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output."
+        )
+        return formats_option(output_option(command))
+
+    return decorate
+
+
+def write_usage_error(job: str | None, problem: click.UsageError, targets: list[Target]) -> None:
+    """Write a usage error that is found after parsing to the report's targets, in their formats."""
+    from bylaw.model.diagnostic import Diagnostic
+    from bylaw.report.diagnostics import write_bad_input
+
+    words = click.get_current_context().command_path.split()
+    diagnostic = Diagnostic(code="usage", message=problem.format_message(), file=" ".join(words))
+    write_bad_input(job or words[1], [diagnostic], targets)
