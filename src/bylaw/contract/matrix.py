@@ -124,12 +124,10 @@ def _unused(name: str, contract: Contract) -> str:
 
 def narrow(contract: Contract, *, scenarios: Sequence[str] = (), invariants: Sequence[str] = ()) -> Contract:
     """The contract with these scenarios and invariants only; empty means all. Raises KeyError for an unknown name."""
-    for name in scenarios:
-        if name not in {one.name for one in contract.scenarios}:
-            raise KeyError(name)
-    for name in invariants:
-        if name not in {one.id for one in contract.invariants}:
-            raise KeyError(name)
+    names, ids = {one.name for one in contract.scenarios}, {one.id for one in contract.invariants}
+    unknown = [name for name in scenarios if name not in names] + [id for id in invariants if id not in ids]
+    if unknown:
+        raise KeyError(unknown[0])
     return replace(
         contract,
         scenarios=tuple(one for one in contract.scenarios if not scenarios or one.name in scenarios),

@@ -34,7 +34,7 @@ When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "
 
 
 class Contains(Struct, frozen=True, tag="contains"):
-    """One of the texts stands in the answer, in any case."""
+    """The answer contains one of the texts, in any case."""
 
     values: tuple[str, ...]
 
@@ -71,7 +71,7 @@ class Similar(Struct, frozen=True, tag="similarity"):
 
 
 class NoPii(Struct, frozen=True, tag="excludes_pii"):
-    """No personal data and no secret stands in the answer."""
+    """The answer contains no personal data and no secret."""
 
 
 class Refuses(Struct, frozen=True, tag="refusal_check"):
@@ -87,7 +87,7 @@ class NotEmpty(Struct, frozen=True, tag="output_not_empty"):
 
 
 class Unchanged(Struct, frozen=True, tag="behavior_unchanged"):
-    """The answer is like the calm one to the same prompt, or like a given text."""
+    """The answer is similar to the calm one to the same prompt, or to a given text."""
 
     baseline: str | None = None
     """None: the calm answer to the same prompt"""
@@ -99,11 +99,11 @@ class NoLeak(Struct, frozen=True, tag="system_prompt_leak_probe"):
 
     patterns: tuple[str, ...] = ()
     system_prompt: str | None = None
-    """eight words of it in a row, in an answer, are a leak"""
+    """eight consecutive words of it in an answer are a leak"""
 
 
 class KeepsRule(Struct, frozen=True, tag="rule"):
-    """The calls the agent really made keep a rule of the engine."""
+    """The calls that the agent really made keep a rule."""
 
     rule: Rule
 
@@ -136,7 +136,7 @@ class Invariant(Struct, frozen=True, kw_only=True):
     negate: bool = False
     description: str | None = None
     probes: tuple[str, ...] = ()
-    """prompts that replace the golden ones for this invariant; for `refusal_check` the dangerous ones"""
+    """prompts that replace the golden ones for this invariant; of a `refusal_check`, the dangerous prompts"""
     span: Span | None = None
 
 
@@ -146,7 +146,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
     llm_faults: tuple[LlmFault, ...] = ()
     context_attacks: tuple[ContextAttack, ...] = ()
     profiles: tuple[str, ...] = ()
-    """the profiles its faults came from, besides its own; they are among the faults already"""
+    """the names of its profiles, whose faults are among those above"""
     span: Span | None = None
 
     @property
@@ -155,7 +155,7 @@ class Scenario(Struct, frozen=True, kw_only=True):
 
 
 def applies(when: When, scenario: Scenario) -> bool:
-    """Whether an invariant with this `when` is judged in the scenario; attacks on the context are chaos too."""
+    """Whether an invariant with this `when` is judged in the scenario. Context attacks are chaos too."""
     return _APPLIES[when](scenario)
 
 
@@ -176,7 +176,7 @@ class Prompt(Struct, frozen=True):
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
-    """A server behind the MCP proxy: one that is reached by URL, or a command that speaks on its standard streams."""
+    """A server behind the MCP proxy: reached by URL, or a command that speaks on its standard streams."""
 
     name: str
     url: str | None = None
@@ -190,7 +190,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     """a URL for http; `module:attribute` for python"""
     command: tuple[str, ...] = ()
-    """argument list, never a shell; `{prompt}` in an argument is replaced, else the prompt is written to its input"""
+    """arguments, never run by a shell; `{prompt}` in one is replaced, else the prompt is written to standard input"""
     cwd: str | None = None
     env: dict[str, str] = {}
     method: str = "POST"
@@ -206,9 +206,9 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     """names or `module:attribute` of tools of a Python agent that its own wrapper does not show"""
     proxy_port: int | None = None
-    """a fixed port of the chaos proxy, for an agent that its owner starts and points at it"""
+    """a fixed port of the chaos proxy, for an agent that its owner starts and configures to use it"""
     upstreams: dict[str, str] = {}
-    """`openai`, `anthropic`: where the proxy forwards model calls to; a script where it ends in .yaml or .json"""
+    """`openai`, `anthropic`: where the proxy forwards model calls; a name in .yaml or .json is a scripted model"""
     mcp: tuple[McpServer, ...] = ()
     trusts_ca: bool = False
     """whether the agent trusts the proxy's certificate, so that faults reach inside HTTPS"""
@@ -216,20 +216,20 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """What reports call it."""
+        """The name of the agent in reports."""
         if self.endpoint is None:
             return " ".join(self.command)
         return shown_url(self.endpoint) if self.type == "http" else self.endpoint
 
 
 def shown_url(url: str) -> str:
-    """Without user, password and query: variables that are filled in there are mostly secrets."""
+    """Without user, password and query, which may hold secrets from variables."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}{'?…' if parts.query else ''}"
 
 
 class Scoring(Struct, frozen=True):
-    """What each part weighs in `bylaw ci`, by its name: check, diff, contract."""
+    """The weight of each part in `bylaw ci`, by its name: check, diff, contract."""
 
     weights: dict[str, float] = {}
 
@@ -248,7 +248,7 @@ class Contract(Struct, frozen=True, kw_only=True):
 
 
 class ContractFile(Struct, frozen=True):
-    """What a file says about a contract; `contract` is None where it cannot be run."""
+    """The contract of a file, with all diagnostics; `contract` is None where it cannot be run."""
 
     contract: Contract | None
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -1,4 +1,4 @@
-"""What running a contract found: a matrix of cells, from which the score, the verdict and the exit code follow."""
+"""The result of a contract: a matrix of cells, and the score, verdict and exit code that follow from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CellOutcome(StrEnum):
     OK = "ok"
     VIOLATED = "violated"
     NOT_APPLICABLE = "not_applicable"
-    """the invariant's `when` leaves this scenario out"""
+    """the invariant's `when` excludes this scenario"""
     VACUOUS = "vacuous"
     """a fault of the scenario never fired, or the rule was never triggered: nothing was shown"""
     ERROR = "error"
@@ -22,14 +22,14 @@ class CellOutcome(StrEnum):
 
 
 class FaultCount(Struct, frozen=True):
-    """A fault that was configured, and how often it hit a call of the agent's in the runs of one cell."""
+    """A configured fault, and how often it hit a call of the agent in the runs of one cell."""
 
     fault: str
     fired: int
 
 
 class RunEvidence(Struct, frozen=True, kw_only=True):
-    """One run of a cell: what was asked, what came back, what was found in it."""
+    """One run of a cell: the prompt, the answer, and what was found in it."""
 
     run: str
     prompt: str
@@ -44,7 +44,7 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     events: tuple[EventRef, ...] = ()
     """the events that decided a rule"""
     trace: str | None = None
-    """the file that holds all the agent did"""
+    """the file of the run's trace"""
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     severity: Weight
     outcome: CellOutcome
     reason: str
-    """in one line: why it is what it is"""
+    """why it has this outcome, in one line"""
     runs: int = 0
     passed: int = 0
     interval: tuple[float, float] | None = None
@@ -79,7 +79,7 @@ class ContractReport(Struct, frozen=True, kw_only=True):
     scenarios: tuple[str, ...]
     cells: tuple[Cell, ...]
     agent_runs: int = 0
-    """how often the agent was asked, calm runs for comparison included"""
+    """how often the agent was asked, including calm runs for comparison"""
     repetitions: int = 1
     seed: int = 0
     min_score: float = 100.0
@@ -97,15 +97,15 @@ class ContractReport(Struct, frozen=True, kw_only=True):
         """Weighted share of the applicable cells that are ok, in percent; 0 where nothing applies."""
         cells = self.applicable
         whole = sum(cell.severity.points for cell in cells)
-        kept = sum(cell.severity.points for cell in cells if cell.outcome is CellOutcome.OK)
+        passed = sum(cell.severity.points for cell in cells if cell.outcome is CellOutcome.OK)
         if not whole:
             return 0.0
-        # rounding must not turn a matrix with a hole in it into a full one
-        return 100.0 if kept == whole else min(99.99, round(100 * kept / whole, 2))
+        # rounding must not turn a score below 100 into 100
+        return 100.0 if passed == whole else min(99.99, round(100 * passed / whole, 2))
 
     @property
     def critical(self) -> tuple[Cell, ...]:
-        """Critical violations: they fail the contract whatever the score."""
+        """Critical violations, which fail the contract whatever the score."""
         return tuple(c for c in self.with_outcome(CellOutcome.VIOLATED) if c.severity is Weight.CRITICAL)
 
     @property
@@ -114,7 +114,7 @@ class ContractReport(Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """The one criterion: renderers print what it says, commands exit with it."""
+        """The one criterion for the printed verdict and for the exit code of commands."""
         if self.stopped is not None:
             return 4
         if not self.applicable:

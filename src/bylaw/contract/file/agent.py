@@ -25,7 +25,18 @@ from bylaw.contract.file.types import (
 from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import quote
-from bylaw.rules.params import FLAG, NAMES, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, choice
+from bylaw.rules.params import (
+    FLAG,
+    NAMES,
+    TEXT_SCHEMA,
+    TEXTS_SCHEMA,
+    Context,
+    Param,
+    ParamType,
+    Values,
+    choice,
+    params_schema,
+)
 from bylaw.rules.readers import read_map, read_text, read_texts, report_wrong_type
 
 Type: TypeAlias = Literal["http", "python", "command"]
@@ -180,10 +191,7 @@ def _read_response_path(node: Node, name: str, context: Context) -> str | None:
 
 _COMMAND = ParamType(_read_command, TEXTS_SCHEMA)
 _URL = ParamType(_read_url, TEXT_SCHEMA)
-_UPSTREAM_MAP = ParamType(
-    lambda node, name, context: _UPSTREAMS.read(node, context),
-    {"type": "object", "properties": dict.fromkeys(UPSTREAMS, TEXT_SCHEMA), "additionalProperties": False},
-)
+_UPSTREAM_MAP = ParamType(lambda node, name, context: _UPSTREAMS.read(node, context), params_schema(_UPSTREAMS.params))
 _SERVERS = ParamType(
     _read_servers,
     {
