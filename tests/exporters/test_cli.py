@@ -49,16 +49,16 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "there is nothing to convert: bylaw convert TRACE... OUT"),
-        (["run.jsonl"], "where should `run.jsonl` go? OUT is missing"),
-        (["run.jsonl", "--to", "otlp"], "where should `run.jsonl` go? OUT is missing"),
-        (["run.jsonl", "out.txt"], "`out.txt` does not say which format"),
+        ([], "no trace given: bylaw convert TRACE... OUT"),
+        (["run.jsonl"], "OUT is missing: bylaw convert run.jsonl OUT"),
+        (["run.jsonl", "--to", "otlp"], "OUT is missing: bylaw convert run.jsonl OUT"),
+        (["run.jsonl", "out.txt"], "`out.txt` does not name a format"),
         (["run.jsonl", "out.txt", "--to", "otpl"], "unknown format to write `otpl`"),
         (["run.jsonl", "out.jsonl", "--from", "otpl"], "unknown trace format `otpl`"),
         (["run.jsonl", "nowhere/out.jsonl"], "the folder of `nowhere/out.jsonl` does not exist"),
         (["run.jsonl", "run.jsonl"], "`run.jsonl` exists; --force replaces it"),
         (["nowhere.jsonl", "out.jsonl"], "no file `nowhere.jsonl`"),
-        (["run.jsonl", "other.jsonl", "out.jsonl"], "2 traces need a folder to go to: `out.jsonl/`"),
+        (["run.jsonl", "other.jsonl", "out.jsonl"], "2 traces need a folder as OUT: `out.jsonl/`"),
         (["run.jsonl", "sub/run.jsonl", "out/"], "two traces would be written to `out/run.jsonl`"),
     ],
 )
@@ -100,7 +100,7 @@ def test_bad_records_are_shown_and_leave_no_file(capsys: pytest.CaptureFixture[s
     assert f"bad.jsonl:{len(RECORDED) + 1}:10" in told
     assert sorted(os.listdir()) == ["bad.jsonl", "run.jsonl"]
     assert run("bad.jsonl", "out.jsonl", "--skip-bad") == 0
-    assert "note: 1 bad record passed over" in capsys.readouterr().err
+    assert "note: 1 bad record skipped" in capsys.readouterr().err
     assert bylaw.load_trace("out.jsonl").skipped == 1
 
 

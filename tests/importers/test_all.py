@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bylaw.errors import InputError
 from bylaw.model.events import Response, ToolResult
@@ -16,12 +17,16 @@ from bylaw.traces.records import files as compression
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
 
+FOREIGN = [name for name, format in CATALOGUE.items() if format.has_claims]
+CASES = sorted((Path(__file__).parents[1] / "cases/formats").glob("*.yaml"))
 SEEDS = [lines(*records) for records in foreign_seeds()] + [data for _, data in other_seeds()]
+SEEDS += [yaml.safe_load(path.read_text("utf-8"))[0]["file"].encode() for path in CASES]
 everyone = pytest.mark.parametrize("data", SEEDS, ids=range(len(SEEDS)))
 
 
-def test_every_format_is_among_them() -> None:
-    assert {load_trace(data).format for data in SEEDS} == set(CATALOGUE)
+def test_every_format_has_a_case_file() -> None:
+    assert [path.stem for path in CASES] == sorted(FOREIGN)
+    assert {load_trace(data).format for data in SEEDS} == set(FOREIGN)
 
 
 @everyone
@@ -76,7 +81,7 @@ def test_any_line_may_be_missing_or_broken(data: bytes) -> None:
 def test_nothing_read_as_another_format_is_told(data: bytes) -> None:
     """Whatever a forced reader makes of a file of another format: it is never silence."""
     own = load_trace(data).format
-    for format in CATALOGUE:
+    for format in FOREIGN:
         if format != own:
             try:
                 trace = load_trace(data, format=format)

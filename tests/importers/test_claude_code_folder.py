@@ -11,7 +11,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import find_traces, load_trace
-from bylaw.traces.formats.claude_code import files as outputs
+from bylaw.traces.formats.claude_code import files
 from tests.importers.support import calls, lines, responses, results, story
 from tests.importers.test_claude_code import line, returned, use
 
@@ -204,7 +204,7 @@ def test_long_outputs_are_read_from_their_files(tmp_path: Path, name: str) -> No
 def test_only_files_of_the_sessions_own_folder_are_read(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outputs, "MOST", 10)
+    monkeypatch.setattr(files, "MOST_OUTPUT", 10)
     told = STORED.format(name)
     path = session(
         tmp_path, line("assistant", "a1", None, [use("c1")]), line("user", "r1", "a1", [returned("c1", told)])

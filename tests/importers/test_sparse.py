@@ -11,7 +11,7 @@ from msgspec import Raw
 from bylaw.model.events import Request
 from bylaw.traces import load_trace
 from bylaw.traces.formats.spans.attributes import elements, unflatten
-from bylaw.traces.formats.spans.messages import Asked, chat_messages
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages
 from bylaw.traces.records.jsontext import REFUSED, decode_sparsely, decode_whole
 from tests.importers.support import lines, requests, results
 
@@ -41,8 +41,8 @@ SHAPES: list[Any] = [
 
 @pytest.mark.parametrize("recorded", SHAPES, ids=range(len(SHAPES)))
 def test_what_stayed_json_is_read_as_what_did_not(recorded: Any) -> None:
-    kept = Asked(Raw(json.dumps(recorded).encode()))
-    plain = Asked(recorded)
+    kept = RecordedInput(Raw(json.dumps(recorded).encode()))
+    plain = RecordedInput(recorded)
     assert kept.results({"c1"}) == plain.results({"c1"})
     assert kept.messages() == plain.messages() == chat_messages(recorded)
 

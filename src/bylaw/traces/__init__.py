@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from bylaw.model.trace import Trace
 from bylaw.traces.find import find_traces
-from bylaw.traces.names import FORMATS
+from bylaw.traces.formats.catalogue import FORMATS
 
 if TYPE_CHECKING:
     from bylaw.traces.source import TraceStream

@@ -14,8 +14,8 @@ from typing import Any
 
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.traces.detect import detect
 from bylaw.traces.formats.claude_code.files import parts_of
+from bylaw.traces.formats.detect import detect
 from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, told_by_others
 from bylaw.traces.records.files import no_such_file, open_path
 from bylaw.traces.records.layout import sample, sniff

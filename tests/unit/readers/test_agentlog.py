@@ -389,8 +389,8 @@ def test_canonical_json(payload: str, canonical: str | None) -> None:
         zeros = "15" + "0" * 299
         canonical = f'{{"a":[1,0,0,0.0000001,1000000000000000000000,0.1,{zeros}],"b":1}}'
     digest = sha256(canonical.encode()).hexdigest()
-    assert ids.matches(f'{{"id":"sha256:{digest}","payload":{payload}}}'.encode())
-    assert not ids.matches(f'{{"id":"sha256:{digest}","payload":{{"other":{payload}}}}}'.encode())
+    assert ids.id_matches(f'{{"id":"sha256:{digest}","payload":{payload}}}'.encode())
+    assert not ids.id_matches(f'{{"id":"sha256:{digest}","payload":{{"other":{payload}}}}}'.encode())
 
 
 # Bounds
@@ -405,7 +405,7 @@ def test_a_turn_stops_growing_after_a_while(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_sessions_beyond_the_bound_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembler, "MOST_LANES", 4)
+    monkeypatch.setattr(assembler, "MOST_SESSIONS", 4)
     asked = [request(session_id=f"s{n}", id=f"q{n}") for n in range(8)]
     answers = [response("a", session_id=f"s{n}", parent=f"q{n}") for n in range(8)]
     trace = read(*asked, *answers)
@@ -450,7 +450,7 @@ def test_deep_arguments_do_not_fail_anything() -> None:
 
 
 def test_a_session_that_had_to_make_room_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assembler, "MOST_LANES", 2)
+    monkeypatch.setattr(assembler, "MOST_SESSIONS", 2)
     trace = read(
         request(session_id="a", id="q"),
         response("1", id="a1", parent="q", session_id="a"),

@@ -128,8 +128,15 @@ def test_a_chat_of_both_kinds_is_read_whole() -> None:
 
 def test_every_format_is_described() -> None:
     assert list(FORMATS)[:6] == ["bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
-    assert set(list(FORMATS)[6:]) == set(CATALOGUE)
+    assert list(FORMATS) == list(CATALOGUE)
     assert all(FORMATS.values())
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_every_format_of_the_catalogue_can_be_loaded(name: str) -> None:
+    format = CATALOGUE[name]
+    assert load_trace(b"", format=name).events == ()
+    assert not format.has_claims or format.claims({}) is False
 
 
 def test_a_message_among_items_is_not_taken_for_a_chat() -> None:

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from bylaw.traces import load_trace, read_trace
-from bylaw.traces.assembly import conversation as prefix
-from bylaw.traces.records import lines
-from bylaw.traces.records import lists as array
+from bylaw.traces.assembly import conversation
+from bylaw.traces.records import lines, lists
 from bylaw.traces.records.lists import Elements, scan
-from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.problems import Place, Problems, problem_at
 from tests.unit.readers.shapes import problems_of
 
 ODD: list[Any] = [
@@ -105,8 +104,8 @@ def test_a_list_cut_short_keeps_what_is_whole() -> None:
 
 
 def test_a_large_list_streams_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array, "WHOLE", 1 << 16)
-    monkeypatch.setattr(prefix, "KEPT", 10)
+    monkeypatch.setattr(lists, "WHOLE", 1 << 16)
+    monkeypatch.setattr(conversation, "MOST_MESSAGES", 10)
     pair = [{"role": "user", "content": "x" * 500}, {"role": "assistant", "content": "y" * 500}]
     data = json.dumps(pair * 10_000).encode()
     stream = read_trace(data)
@@ -136,8 +135,8 @@ def test_a_small_list_shows_all_of_its_messages() -> None:
 
 
 def test_a_giant_element_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(array, "WHOLE", 1 << 10)
-    monkeypatch.setattr(array, "MAX_RECORD", 1 << 16)
+    monkeypatch.setattr(lists, "WHOLE", 1 << 10)
+    monkeypatch.setattr(lists, "MAX_RECORD", 1 << 16)
     data = b'[{"role":"user","content":"a"},\n {"role":"user","content":"' + b"x" * (1 << 20) + b'"}]'
     (problem,) = problems_of(data)
     assert (problem.code, problem.span and problem.span.line) == ("too-long", 2)
@@ -192,6 +191,6 @@ def test_random_lists_survive_any_division() -> None:
 
 
 def test_places_count_characters() -> None:
-    assert Place(3, 5).point("ab\ncd", 1) == (3, 6)
-    assert Place(3, 5).point("ab\ncd", 4) == (4, 2)
+    found = [problem_at("f", Place(3, 5), "ab\ncd", offset, code="c", message="m").span for offset in (1, 4)]
+    assert [str(span) for span in found] == ["f:3:6", "f:4:2"]
     assert lines.MAX_RECORD == 64 << 20

@@ -1,1 +1,1 @@
-"""From what records say to events: sessions told apart, turns numbered, calls joined to their responses."""
+"""From what records say to events: tell sessions apart, number turns, and join calls to their responses and results."""

@@ -1,14 +1,10 @@
-"""Arguments of a call, in whatever shape they were recorded. Nothing here can fail.
-
-What a model answered, as content blocks: the text in it and the calls it issued.
-
-The calls that a response's own content tells of.
-"""
+"""What an answer consists of: content blocks, their text, and the calls that it issues with their arguments."""
 
 from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.events import Origin, ToolCall
@@ -16,38 +12,25 @@ from bylaw.model.source import Locator
 from bylaw.traces.assembly.session_buffer import same_call
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly
 
-
-def read_arguments(recorded: Any) -> tuple[Any, str | None]:
-    """The parsed arguments, and the text they were recorded as where they were text.
-
-    Text that is JSON is parsed; text that is not leaves the arguments None. Any other value is taken as it is.
-    """
-    if not isinstance(recorded, str):
-        return recorded, None
-    try:
-        return decode_quickly(recorded), recorded
-    except REFUSED:
-        pass
-    try:
-        return decode_carefully(recorded)[0], recorded
-    except Fault:
-        return None, recorded
-
-
 CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
-"""a call the model issued, whoever ran it"""
-
-
+"""a call that the model issued, no matter who ran it"""
+KNOWN_BLOCKS = frozenset(
+    (*CALL_BLOCKS, "text", "thinking", "redacted_thinking", "reasoning", "refusal", "output_text", "image", "image_url",
+     "input_text", "input_audio", "audio", "document", "file", "compaction")
+)  # fmt: skip
+"""block types whose meaning is known; the result of a tool that the provider ran ends in `tool_result`"""
+UNREAD_BLOCK = "a block of type `{}` is kept, and no rule looks into it"
 _TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
-"""blocks that are text under another name, by their type; one without a type that has text is text"""
-
+"""blocks that are text under another name, by their type; a block without a type that has text is text"""
+_PLAIN_FIELDS = 4
+"""type, id, name, input"""
 
 Content: TypeAlias = tuple[list[Any] | None, str | None, list[dict[str, Any]] | None]
-"""the blocks, their text joined by newlines, and those of them that are calls"""
+"""the blocks, their text joined by newlines, and those blocks that are calls"""
 
 
 def read_content(content: list[Any] | str | None) -> Content:
-    """Recorded content, whether blocks, plain text or nothing at all. Runs once a turn."""
+    """Recorded content: blocks, plain text, or nothing. Runs once per turn."""
     if not isinstance(content, list):
         return (None, None, None) if content is None else ([{"type": "text", "text": content}], content, None)
     if len(content) == 1 and type(block := content[0]) is dict and block.get("type") == "text":
@@ -73,25 +56,51 @@ def read_content(content: list[Any] | str | None) -> Content:
     return content, texts[0] if len(texts) == 1 else "\n".join(texts), uses
 
 
-KNOWN = frozenset(
-    (*CALL_BLOCKS, "text", "thinking", "redacted_thinking", "reasoning", "refusal", "output_text", "image", "image_url",
-     "input_text", "input_audio", "audio", "document", "file", "compaction")
-)  # fmt: skip
-"""block types whose meaning is known; a result of a tool that the provider ran ends in `tool_result`"""
-
-
 def unread_kinds(content: list[Any] | None) -> list[str]:
-    """Types of blocks that nobody here knows: they may hold text or calls that rules cannot see."""
+    """Types of blocks that are not known: they may hold text or calls that rules cannot see."""
     kinds: set[str] = set()
     for block in content or ():
         kind = block.get("type") if type(block) is dict else None
-        if kind is not None and (type(kind) is not str or kind not in KNOWN):
+        if kind is not None and (type(kind) is not str or kind not in KNOWN_BLOCKS):
             kinds.add(str(kind))
-    return sorted(kind for kind in kinds - KNOWN if not kind.endswith("tool_result")) if kinds else []
+    return sorted(kind for kind in kinds - KNOWN_BLOCKS if not kind.endswith("tool_result")) if kinds else []
 
 
-_PLAIN_FIELDS = 4
-"""type, id, name, input"""
+def read_arguments(recorded: Any) -> tuple[Any, str | None]:
+    """The parsed arguments of a call, and their text if they were recorded as text. Never fails.
+
+    Text that is JSON is parsed; for other text the arguments are None. Any other value is returned as it is.
+    """
+    if not isinstance(recorded, str):
+        return recorded, None
+    try:
+        return decode_quickly(recorded), recorded
+    except REFUSED:
+        pass
+    try:
+        return decode_carefully(recorded)[0], recorded
+    except Fault:
+        return None, recorded
+
+
+class AssistantContent(Struct, eq=False):
+    """The content of an assistant's message, in Anthropic's block shapes."""
+
+    blocks: list[Any] | None = []
+    uses: list[dict[str, Any]] = []
+    """the blocks that are calls …"""
+    arguments: list[tuple[Any, str | None]] = []
+    """… and the arguments of each, parsed and as text"""
+
+    def add_call(self, id: Any, name: str, recorded: Any, type: str = "tool_use", **more: Any) -> None:
+        arguments, raw = read_arguments(recorded)
+        given = raw if arguments is None else arguments
+        block = {"type": type, "id": id, "name": name, "input": given, **more}
+        if self.blocks is None:
+            self.blocks = []
+        self.blocks.append(block)
+        self.uses.append(block)
+        self.arguments.append((arguments, raw))
 
 
 class NamelessCall(ValueError):
@@ -113,9 +122,9 @@ def calls_in(
 ) -> tuple[tuple[ToolCall, ...], list[str]]:
     """The calls in these blocks, and the ids that two different calls of this response share.
 
-    A block that repeats another in everything is the same call, told twice. Of two calls that share an id the second
-    gets one of its own. `read` holds the arguments of each block
-    where they are read already, `places` where each block stands if not all at `source`. Raises NamelessCall.
+    A block that repeats another one exactly is the same call. Of two different calls that share an id, the second gets
+    a new id. `read` holds the arguments of each block if they are parsed already, `places` the source of each block if
+    it is not `source`. Raises NamelessCall.
     """
     if not uses:
         return (), []
@@ -126,20 +135,22 @@ def calls_in(
         name = block.get("name")
         if type(name) is not str:
             raise NamelessCall(block)
-        recorded = block.get("id")
-        call_id = recorded if type(recorded) is str and recorded else _make_id(recorded, turn, len(calls))
+        call_id = block.get("id")
+        if type(call_id) is not str or not call_id:
+            call_id = f"t{turn}.{len(calls)}" if call_id is None or call_id == "" else str(call_id)
         arguments, raw = block.get("input"), None
         if read is not None:
             arguments, raw = read[number]
         elif type(arguments) is not dict:
             arguments, raw = read_arguments(arguments)
+        namespace = block.get("server_name", block.get("toolset_name")) if len(block) > _PLAIN_FIELDS else None
         call = ToolCall(
             origin=origin,
             turn=turn,
             at=at,
             source=source if places is None else places[number],
             name=name,
-            namespace=_namespace(block) if len(block) > _PLAIN_FIELDS else None,
+            namespace=namespace if isinstance(namespace, str) else None,
             call_id=call_id,
             arguments=arguments,
             raw_arguments=raw,
@@ -152,13 +163,3 @@ def calls_in(
             own = f"t{turn}.{len(calls)}"
             calls[own] = replace(call, call_id=own)
     return tuple(calls.values()), shared
-
-
-def _make_id(recorded: Any, turn: int, number: int) -> str:
-    return f"t{turn}.{number}" if recorded is None or recorded == "" else str(recorded)
-
-
-def _namespace(block: dict[str, Any]) -> str | None:
-    """The server or toolset a call goes to, under the names Anthropic uses."""
-    namespace = block.get("server_name", block.get("toolset_name"))
-    return namespace if isinstance(namespace, str) else None

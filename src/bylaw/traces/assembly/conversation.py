@@ -1,7 +1,4 @@
-"""The messages before a turn, for formats that record a conversation once and not again with every request.
-
-A conversation recorded as one list: each answer of the model is a turn, and its request is all that came before.
-"""
+"""A conversation recorded as one list: each answer of the model is a turn, and its request is all that came before."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from msgspec import UNSET, Struct, UnsetType
 from bylaw.model.events import Deferred, Origin, Request, Response, ToolCall, ToolResult, Usage
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.session_buffer import Lane
+from bylaw.traces.assembly.session_buffer import SessionBuffer
 
-KEPT = 10_000
-"""messages of a streamed conversation that its requests can still show"""
+MOST_MESSAGES = 10_000
+"""messages of a streamed conversation that its requests can show"""
 
 
 class Prefix(Deferred, eq=False):
-    """Part of a list of messages that goes on growing: `held` is the list, where the part starts, and where it ends.
+    """Part of a list of messages that keeps growing: `held` is the list, the start of the part, and its end.
 
-    A thousand turns of one conversation share its list. What `get` cuts out is not kept, or it would be quadratic.
+    A thousand turns of one conversation share its list. `get` does not keep the part, or memory would be quadratic.
     """
 
     def get(self) -> list[Any]:
@@ -30,33 +27,8 @@ class Prefix(Deferred, eq=False):
         return part
 
 
-class Messages:
-    """The messages of one conversation so far. INVARIANT: a list once shared is only appended to."""
-
-    def __init__(self, *, bounded: bool) -> None:
-        self._bounded = bounded
-        self._list: list[Any] = []
-        self.cut = False
-        """older messages were let go"""
-
-    def append(self, message: Any) -> None:
-        if self._bounded and len(self._list) >= 2 * KEPT:
-            self._list = self._list[-KEPT:]
-        self._list.append(message)
-
-    def so_far(self) -> Prefix:
-        start, end = 0, len(self._list)
-        if self._bounded and end > KEPT:
-            start, self.cut = end - KEPT, True
-        return Prefix(None, (self._list, start, end))
-
-
-def cut_note() -> list[str]:
-    return [f"requests show only the {KEPT:,} messages before them"]
-
-
 class Settings(Struct, frozen=True):
-    """What a conversation says once about all of its requests."""
+    """What a conversation records once for all of its requests."""
 
     model: str | None = None
     params: dict[str, Any] | None = None
@@ -64,98 +36,127 @@ class Settings(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
 
 
-class Answer(Struct, frozen=True, kw_only=True):
-    """What the model answered."""
-
-    content: list[Any] | None
-    text: str | None
-    calls: tuple[ToolCall, ...] = ()
-    at: str | float | None = None
-    source: Locator
-    model: str | None = None
-    stop_reason: str | None = None
-    latency_ms: float | None = None
-    usage: Usage | None = None
-
-
 class Conversation:
-    def __init__(self, assembler: Assembler, lane: Lane, settings: Settings, *, bounded: bool) -> None:
+    """INVARIANT: a list of messages that a request shares is only appended to."""
+
+    def __init__(self, assembler: Assembler, buffer: SessionBuffer, settings: Settings, *, bounded: bool) -> None:
         self._assembler = assembler
-        self._lane = lane
+        self._buffer = buffer
         self._settings = settings
-        self._messages = Messages(bounded=bounded)
-        self._asked: Locator | None = None
+        self._bounded = bounded
+        self._messages: list[Any] = []
+        self._input_source: Locator | None = None
         """where the first message since the last answer stands"""
-        self._whole: Deferred | UnsetType | None = UNSET
+        self._whole_input: Deferred | UnsetType | None = UNSET
+        self.is_truncated = False
+        """older messages were dropped"""
 
     @property
     def origin(self) -> Origin:
-        return self._lane.origin
+        return self._buffer.origin
 
     @property
     def turn(self) -> int:
         """The index of the turn that the next answer makes."""
         return self._assembler.turns
 
-    @property
-    def cut(self) -> bool:
-        return self._messages.cut
+    def add_message(self, message: Any) -> None:
+        """A message that later requests show: the model's own, or one that asks for no answer."""
+        if self._bounded and len(self._messages) >= 2 * MOST_MESSAGES:
+            self._messages = self._messages[-MOST_MESSAGES:]
+        self._messages.append(message)
 
-    def heard(self, message: Any, source: Locator) -> None:
+    def add_input(self, message: Any, source: Locator) -> None:
         """A message for the model."""
-        self._messages.append(message)
-        self._asked = self._asked or source
+        self.add_message(message)
+        self._input_source = self._input_source or source
 
-    def asked(self, messages: Deferred | None, source: Locator) -> None:
-        """The whole input of the next request, for formats that record it with each; None where it was left out."""
-        self._whole = messages
-        self._asked = source
+    def set_input(self, messages: Deferred | None, source: Locator) -> None:
+        """The whole input of the next request, for formats that repeat it; None if it was left out."""
+        self._whole_input = messages
+        self._input_source = source
 
-    def result(self, result: ToolResult) -> None:
-        self._assembler.result(self._lane, result)
-
-    def answered(self, answer: Answer) -> None:
-        """What the model said; its own message goes to `said`, for the requests that follow."""
-        assembler, lane, origin = self._assembler, self._lane, self._lane.origin
-        request = assembler.exchanged(lane, self._request(self._asked or answer.source, answer.model))
-        self._asked = None
-        response = Response(
-            origin=origin,
-            turn=assembler.turns,
-            at=answer.at,
-            source=answer.source,
-            request=request,
-            model=answer.model or self._settings.model,
-            content=answer.content,
-            text=answer.text,
-            tool_calls=answer.calls,
-            stop_reason=answer.stop_reason,
-            latency_ms=answer.latency_ms,
-            usage=answer.usage,
+    def add_result(
+        self,
+        source: Locator,
+        at: str | float | None,
+        call_id: str | None,
+        content: Any,
+        *,
+        name: str | None = None,
+        is_error: bool | None = None,
+        latency_ms: float | None = None,
+    ) -> None:
+        result = ToolResult(
+            origin=self._buffer.origin,
+            at=at,
+            source=source,
+            call_id=call_id,
+            name=name,
+            content=content,
+            is_error=is_error,
+            latency_ms=latency_ms,
         )
-        assembler.response(lane, None, response)
+        self._assembler.result(self._buffer, result)
 
-    def said(self, message: Any) -> None:
-        self._messages.append(message)
+    def add_answer(
+        self,
+        source: Locator,
+        content: list[Any] | None,
+        text: str | None,
+        calls: tuple[ToolCall, ...],
+        *,
+        at: str | float | None = None,
+        model: str | None = None,
+        stop_reason: str | None = None,
+        latency_ms: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        """What the model answered. Its message for later requests goes to `add_message`."""
+        assembler, buffer = self._assembler, self._buffer
+        request = assembler.exchanged(buffer, self._request(self._input_source or source, model))
+        self._input_source = None
+        response = Response(
+            origin=buffer.origin,
+            turn=assembler.turns,
+            at=at,
+            source=source,
+            request=request,
+            model=model or self._settings.model,
+            content=content,
+            text=text,
+            tool_calls=calls,
+            stop_reason=stop_reason,
+            latency_ms=latency_ms,
+            usage=usage,
+        )
+        assembler.response(buffer, None, response)
 
-    def so_far(self) -> Prefix:
-        """All messages up to here, for another conversation that goes on from here."""
-        return self._messages.so_far()
+    def prefix(self) -> Prefix:
+        """All messages so far."""
+        start, end = 0, len(self._messages)
+        if self._bounded and end > MOST_MESSAGES:
+            start, self.is_truncated = end - MOST_MESSAGES, True
+        return Prefix(None, (self._messages, start, end))
 
     def end(self) -> None:
-        """Messages that nothing answers are a request without a response."""
-        if self._asked is not None:
-            self._assembler.request(self._lane, None, self._request(self._asked, None))
+        """Messages without an answer are a request without a response."""
+        if self._input_source is not None:
+            self._assembler.request(self._buffer, None, self._request(self._input_source, None))
 
     def _request(self, source: Locator, model: str | None) -> Request:
         settings = self._settings
         return Request(
-            origin=self._lane.origin,
+            origin=self._buffer.origin,
             turn=self._assembler.turns,
             source=source,
             model=settings.model or model,
-            held_messages=self._messages.so_far() if self._whole is UNSET else self._whole,
+            held_messages=self.prefix() if self._whole_input is UNSET else self._whole_input,
             params=settings.params,
             held_tools=settings.tools,
             metadata=settings.metadata,
         )
+
+
+def truncation_notes(is_truncated: bool) -> list[str]:
+    return [f"requests show only the {MOST_MESSAGES:,} messages before them"] if is_truncated else []

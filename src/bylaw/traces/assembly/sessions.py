@@ -1,13 +1,7 @@
-"""Names for sessions that follow each other: their own where they have one of their own, else their number.
+"""Which session a record belongs to: by session ids, else one session after the other.
 
-Does a request continue a conversation, or start one afresh?
-
-A quick first look at a whole file: by what are its sessions told apart?
-
-In order of trust: ids; two or more markers; history. Only fields that decide this are decoded, and only where a stretch
-of the file can hold them.
-
-Which session a record belongs to. Two ways, one set of questions: by ids, or one session after the other.
+A quick first pass over the whole file decides by what its sessions are told apart. In order of trust: ids; two or more
+markers; history. Only the fields that decide this are decoded, and only where a stretch of the file can hold them.
 """
 
 from __future__ import annotations
@@ -19,15 +13,26 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.session_buffer import Lane
+from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.records.jsontext import REFUSED
+
+IDS_WITHIN = 4 << 20
+"""bytes in which the first session id is searched for; a later one takes effect from where it stands"""
+UNNAMED = "unnamed"
+"""the session of turns before the first record that names one"""
+_MOST_RECORDS = 1 << 10
+_MOST_WAITING = 1 << 10
+_ANSWERS = frozenset(("assistant", "tool", "function", "model"))
+_ITEMS = frozenset(("function_call", "function_call_output"))
 
 
 class SessionNames:
+    """Unique names for sessions that follow each other."""
+
     def __init__(self) -> None:
         self._number = 0
         self._taken: set[int] = set()
-        """hashes: a file may hold millions of sessions"""
+        """hashes, because a file may hold millions of sessions"""
 
     def pick(self, wanted: str | None) -> str:
         """`wanted` if no earlier session has it, else the session's 1-based number."""
@@ -36,17 +41,13 @@ class SessionNames:
         if hash(name) in self._taken:
             name = str(self._number)
         while hash(name) in self._taken:
-            name += "'"  # that number is taken as well, by a session that is called so
+            name += "'"  # another session is called by that number
         self._taken.add(hash(name))
         return name
 
 
-_ANSWERS = frozenset(("assistant", "tool", "function", "model"))
-_ITEMS = frozenset(("function_call", "function_call_output"))
-
-
 class MessageSkim(Struct, gc=False):
-    """As much of a message as tells who it is from."""
+    """The part of a message that shows who it is from."""
 
     role: str | None = None
     type: str | None = None
@@ -55,33 +56,25 @@ class MessageSkim(Struct, gc=False):
 def carries_history(
     messages: list[MessageSkim] | None, raw: bytes, decode_messages: Callable[[bytes], list[Any] | None]
 ) -> bool | None:
-    """Whether an assistant's or a tool's message is among these; None where no message was recorded at all.
+    """Whether a request continues a conversation; None if it has no recorded messages.
 
-    A tool result inside a user's message counts too: it answers a call of this conversation. To see it takes the whole
-    messages, so these are decoded only where `raw`, the record they are from, can hold one.
+    It does if it holds an assistant's or a tool's message, or a tool result inside a user's message. To see the latter
+    the messages are decoded, which is done only if `raw`, their record, can hold one.
     """
     if not messages:
         return None
-    for message in reversed(messages):  # an answer is mostly the last message but one
+    for message in reversed(messages):  # an answer is usually the last message but one
         role = message.role
         if role in _ANSWERS or (role is None and message.type in _ITEMS):
             return True
-    return b"tool_result" in raw and any(map(_has_result, decode_messages(raw) or ()))
+    if b"tool_result" not in raw:
+        return False
+    contents = (message.get("content") for message in decode_messages(raw) or () if isinstance(message, dict))
+    blocks = (block for content in contents if isinstance(content, list) for block in content)
+    return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
 
 
-def _has_result(message: Any) -> bool:
-    content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type") == "tool_result" for block in content
-    )
-
-
-IDS_WITHIN = 4 << 20
-"""bytes in which the first session id is looked for. One that comes later counts from where it stands."""
-
-
-UNNAMED = "unnamed"
-"""the session of turns before the first record that names one"""
+# The first pass
 
 
 class SessionsBy(Enum):
@@ -93,26 +86,28 @@ class SessionsBy(Enum):
 
 
 class Survey(Struct, frozen=True):
+    """The result of the first pass."""
+
     sessions_by: SessionsBy
     first_session: str | None = None
-    """the first session id of the file, where there are ids; UNNAMED where a turn comes before it"""
+    """the first session id of the file, if there are ids; UNNAMED if a turn comes before it"""
 
 
-class Seen(Struct, frozen=True, gc=False):
-    """What one record shows."""
+class RecordSummary(Struct, frozen=True, gc=False):
+    """What one record shows about sessions."""
 
     session: str | None = None
     is_marker: bool = False
     carries_history: bool = False
 
 
-NOTHING_SEEN = Seen()
-Look: TypeAlias = Callable[[bytes], Seen]
-"""a format's own way to look at a record; may raise what the decoder raises"""
+NOTHING_SEEN = RecordSummary()
+Summarize: TypeAlias = Callable[[bytes], RecordSummary]
+"""a format's function that summarizes a record; may raise what the decoder raises"""
 
 
 class Hints(Struct, frozen=True):
-    """Bytes without which no line can hold the thing. Looking for them is quicker than decoding."""
+    """Bytes that a line must contain to hold the thing. Searching for them is faster than decoding."""
 
     session: bytes
     marker: bytes
@@ -120,8 +115,10 @@ class Hints(Struct, frozen=True):
     response: bytes
 
 
-def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[bytes], Iterable[bytes]]) -> Survey:
-    """`runs` are stretches of the file that hold whole records, `split` divides one."""
+def survey(
+    runs: Iterable[bytes], summarize: Summarize, hints: Hints, split: Callable[[bytes], Iterable[bytes]]
+) -> Survey:
+    """`runs` are stretches of the file that hold whole records; `split` divides one."""
     markers = seen = 0
     history = answered = False
     for run in runs:
@@ -131,9 +128,9 @@ def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[byt
         answered = answered or (not wanted and hints.response in run)
         for raw in split(run) if wanted else ():
             try:
-                found = look(raw)
+                found = summarize(raw)
             except REFUSED:
-                found = NOTHING_SEEN  # told when the file is read
+                found = NOTHING_SEEN  # reported when the file is read
             if found.session is not None and early:
                 return Survey(SessionsBy.IDS, UNNAMED if answered else found.session)
             answered = answered or hints.response in raw
@@ -144,30 +141,29 @@ def survey(runs: Iterable[bytes], look: Look, hints: Hints, split: Callable[[byt
     return Survey(SessionsBy.HISTORY if history else SessionsBy.NOTHING)
 
 
-_MOST_RECORDS = 1 << 10
-_MOST_WAITING = 1 << 10
+# Sessions while the file is read
 
 
 class Sessions(Protocol):
-    current: Lane
+    current: SessionBuffer
     """the session of the latest record"""
     watch_history: bool
-    """whether a request that starts afresh begins a session"""
-    waiting: dict[str, list[Lane]]
+    """whether a request without history begins a session"""
+    waiting: dict[str, list[SessionBuffer]]
     """requests of earlier sessions, by record id, that may still get a response"""
 
-    def find(self, session: str | None, parent: str | None) -> Lane:
+    def find(self, session: str | None, parent: str | None) -> SessionBuffer:
         """The session of a record that names `session` and answers the record `parent`; it becomes the current one."""
 
-    def saw(self, record_id: str | None) -> None:
-        """A record of the current session can be answered by this id. Requests and responses need not be told of."""
+    def add_record(self, record_id: str | None) -> None:
+        """Note that a later record may answer this record. Requests and responses need no note."""
 
     def begin_afresh(self) -> None: ...
     def begins(self, session: str | None) -> bool:
-        """A marker was met: does it begin a session?"""
+        """Whether a marker begins a session."""
 
     def by_id(self, session: str) -> Sessions:
-        """What tells sessions apart from the first id on."""
+        """The object that tells sessions apart once the first id is seen."""
 
     def notes(self) -> list[str]: ...
 
@@ -183,23 +179,23 @@ class SessionsById:
 
     def __init__(self, assembler: Assembler, first_session: str) -> None:
         self.watch_history = False
-        self.waiting: dict[str, list[Lane]] = {}
-        self.current = assembler.lane(first_session)
+        self.waiting: dict[str, list[SessionBuffer]] = {}
+        self.current = assembler.session(first_session)
         self._assembler = assembler
-        self._records: dict[str, Lane] = {}
+        self._records: dict[str, SessionBuffer] = {}
 
-    def find(self, session: str | None, parent: str | None) -> Lane:
+    def find(self, session: str | None, parent: str | None) -> SessionBuffer:
         if session is not None:
             if session != self.current.origin.session:
-                self.current = self._assembler.lane(session)
+                self.current = self._assembler.session(session)
         elif parent is not None:
-            found = self._records.get(parent) or self._assembler.lane_of(parent)
+            found = self._records.get(parent) or self._assembler.buffer_of_record(parent)
             if found is not None and found is not self.current:
-                # by its name, for the lane itself may have had to make room meanwhile
-                self.current = self._assembler.lane(found.origin.session)
+                # by its name, because the buffer itself may have been closed meanwhile
+                self.current = self._assembler.session(found.origin.session)
         return self.current
 
-    def saw(self, record_id: str | None) -> None:
+    def add_record(self, record_id: str | None) -> None:
         if record_id is not None:
             self._records[record_id] = self.current
             if len(self._records) > _MOST_RECORDS:
@@ -209,7 +205,7 @@ class SessionsById:
         pass
 
     def begins(self, session: str | None) -> bool:
-        return session is not None and not self._assembler.lane(session).used
+        return session is not None and not self._assembler.session(session).used
 
     def by_id(self, session: str) -> SessionsById:
         return self
@@ -223,18 +219,18 @@ class SessionsInOrder:
 
     def __init__(self, assembler: Assembler, by: SessionsBy = SessionsBy.NOTHING) -> None:
         self.watch_history = by is SessionsBy.HISTORY
-        self.waiting: dict[str, list[Lane]] = {}
+        self.waiting: dict[str, list[SessionBuffer]] = {}
         self._assembler = assembler
         self._by = by
         self._started = 0
         self.current = self._next(None)
 
-    def find(self, session: str | None, parent: str | None) -> Lane:
-        if parent in self.waiting and not self.current.asks(parent):
+    def find(self, session: str | None, parent: str | None) -> SessionBuffer:
+        if parent in self.waiting and not self.current.has_open_request(parent):
             self._resume(parent)
         return self.current
 
-    def saw(self, record_id: str | None) -> None:
+    def add_record(self, record_id: str | None) -> None:
         pass
 
     def begin_afresh(self) -> None:
@@ -257,38 +253,38 @@ class SessionsInOrder:
             return ["no request carries earlier messages, so the file is read as one session"]
         return []
 
-    def start(self, session: str | None = None) -> Lane:
-        """Begin the next session, named or else numbered. A session in which nothing happened is not counted."""
-        lane = self.current
-        if any(record is not None for record, _ in lane.open):
-            self._leave(lane)
-        elif lane.used:
-            self._assembler.end_session(lane)
+    def start(self, session: str | None = None) -> SessionBuffer:
+        """Begin the next session, named or else numbered. A session without events is not counted."""
+        buffer = self.current
+        if any(record is not None for record, _ in buffer.open):
+            self._leave(buffer)
+        elif buffer.used:
+            self._assembler.end_session(buffer)
         else:
-            self._assembler.forget(lane)
+            self._assembler.forget(buffer)
             self._started -= 1
         self.current = self._next(session)
         return self.current
 
-    def _next(self, session: str | None) -> Lane:
+    def _next(self, session: str | None) -> SessionBuffer:
         self._started += 1
-        return self._assembler.lane(str(self._started) if session is None else session)
+        return self._assembler.session(str(self._started) if session is None else session)
 
-    def _leave(self, lane: Lane) -> None:
-        """The session may still get the responses it waits for."""
-        for record, _ in lane.open:
+    def _leave(self, buffer: SessionBuffer) -> None:
+        """Leave a session that may still get the responses it waits for."""
+        for record, _ in buffer.open:
             if record is not None:
-                self.waiting.setdefault(record, []).append(lane)
+                self.waiting.setdefault(record, []).append(buffer)
         while len(self.waiting) > _MOST_WAITING:
             del self.waiting[next(iter(self.waiting))]
 
     def _resume(self, parent: str) -> None:
-        lanes = self.waiting.pop(parent)
-        while lanes:
-            lane = lanes.pop(0)
-            if lane.asks(parent):
-                if lanes:
-                    self.waiting[parent] = lanes
+        buffers = self.waiting.pop(parent)
+        while buffers:
+            buffer = buffers.pop(0)
+            if buffer.has_open_request(parent):
+                if buffers:
+                    self.waiting[parent] = buffers
                 self._leave(self.current)
-                self.current = lane
+                self.current = buffer
                 return

@@ -1,8 +1,8 @@
-"""Token counts, brought to one meaning: cached tokens inside the input, reasoning tokens inside the output.
+"""Token counts with one meaning: cached tokens are part of the input, reasoning tokens are part of the output.
 
-Providers differ in what they leave outside. OpenAI counts cached tokens inside its prompt and reasoning inside its
-completion. Anthropic counts cache reads and writes beside its input. `.agentlog` writers do both, under names of their
-own, so there the numbers themselves decide: a part that is larger than its whole was recorded beside it.
+Providers differ. OpenAI counts cached tokens in its prompt and reasoning in its completion. Anthropic counts cache reads
+and writes in addition to its input. `.agentlog` writers do both, under names of their own, so there the numbers decide:
+a part that is larger than its whole was counted in addition to it.
 
 | recorded                                                        | means                                             |
 |-----------------------------------------------------------------|---------------------------------------------------|
@@ -29,7 +29,7 @@ _READ_INSIDE = "cached_input_tokens"
 _WRITE_INSIDE = "cache_write_tokens"
 _REASONING = ("thinking_tokens", "reasoning_tokens")
 
-# where OpenAI puts the parts of a count: (mapping, key in it)
+# where OpenAI stores the parts of a count: (mapping, key in it)
 _DETAILS_READ = (("prompt_tokens_details", "cached_tokens"), ("input_tokens_details", "cached_tokens"))
 _DETAILS_WRITE = (("prompt_tokens_details", "cache_write_tokens"), ("input_tokens_details", "cache_write_tokens"))
 _DETAILS_REASONING = (
@@ -47,11 +47,11 @@ _OTHERS = frozenset(
         *(outer for outer, _ in (*_DETAILS_READ, *_DETAILS_REASONING)),
     )
 )
-"""all that is looked for, but for what Anthropic writes"""
+"""all keys that are read, except those that Anthropic writes"""
 
 
 def plain_usage(recorded: Any) -> Usage | None:
-    """The common case in few steps, for this runs once a turn: counts that need no second thought. Else None."""
+    """The fast path for the common case, because this runs once per turn; None if it does not apply."""
     if type(recorded) is not dict:
         return None
     input_tokens = recorded.get("input_tokens")
@@ -67,7 +67,7 @@ def plain_usage(recorded: Any) -> Usage | None:
 
 
 def read_usage(recorded: Any, model: str | None = None) -> tuple[Usage | None, list[str]]:
-    """Normalised usage, and what in it could not be read. No usage recorded is None."""
+    """Normalised usage, and what could not be read in it. None if no usage is recorded."""
     if recorded is None:
         return None, []
     if not isinstance(recorded, dict):
@@ -77,7 +77,7 @@ def read_usage(recorded: Any, model: str | None = None) -> tuple[Usage | None, l
 
 
 def _anthropic_usage(recorded: dict[str, Any]) -> Usage | None:
-    """What Anthropic writes, which needs no second thought either. Else None."""
+    """The fast path for what Anthropic writes; None if it does not apply."""
     input_tokens, output_tokens = recorded.get("input_tokens"), recorded.get("output_tokens")
     read, written = recorded.get(_READ_BESIDE), recorded.get(_WRITE_BESIDE)
     if type(input_tokens) is not int or type(output_tokens) is not int or not recorded.keys().isdisjoint(_OTHERS):
@@ -96,7 +96,7 @@ def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, li
     beside = [counts.get(key) for key in (_READ_BESIDE, _WRITE_BESIDE, *_WRITES_BESIDE)]
     read, written = beside[0], _sum([*beside[1:], counts.get(_WRITE_INSIDE)])
     if recorded.get("input_tokens") is None and (_sum(beside) or 0) <= (input_tokens or 0):
-        beside = []  # a gateway that copies Anthropic's cache counts beside an OpenAI prompt has them in it already
+        beside = []  # a gateway that adds Anthropic's cache counts to an OpenAI prompt has counted them already
     inside = counts.get(_READ_INSIDE)
     if inside is not None:
         if inside > (input_tokens or 0) or (model or "").rpartition("/")[2].startswith("claude"):
@@ -118,7 +118,7 @@ def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, li
 
 
 class _Counts:
-    """Reads numbers out of a mapping, and remembers those that are none."""
+    """Reads counts from a mapping, and collects messages about values that are not counts."""
 
     def __init__(self, recorded: Mapping[str, Any]) -> None:
         self._recorded = recorded
@@ -153,3 +153,38 @@ class _Counts:
 def _sum(counts: list[int | None]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
+
+
+def usage_from_counts(
+    recorded: dict[str, Any],
+    *,
+    input: Any = None,
+    output: Any = None,
+    read: Any = None,
+    written: Any = None,
+    reasoning: Any = None,
+) -> Usage | None:
+    """Usage from single counts: a part that is larger than its whole was counted in addition to it."""
+    if input is output is read is written is reasoning is None:
+        return None
+    counts = [count_of(value) for value in (input, output, read, written, reasoning)]
+    if counts == [None] * 5:
+        return None
+    whole, out, cached, wrote, thought = counts
+    beside = (cached or 0) + (wrote or 0)
+    if whole is not None and beside > whole:
+        whole += beside
+    if out is not None and thought is not None and thought > out:
+        out += thought
+    return Usage(whole, out, cached, wrote, thought, recorded)
+
+
+def count_of(value: Any) -> int | None:
+    """A whole number of tokens, also where it was recorded as text."""
+    if value is None or (type(value) is int and value >= 0):
+        return value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else None

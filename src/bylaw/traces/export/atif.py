@@ -29,8 +29,7 @@ from bylaw.traces.export.lines import Lines, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION as VERSION_writer
 from bylaw.traces.formats.bylaw.lines import Header, Line, RequestLine, TraceEndLine
 from bylaw.traces.formats.roundtrip.atif import content_of, recorded_definition
-from bylaw.traces.formats.roundtrip.lines import Slot, slot_of
-from bylaw.traces.formats.roundtrip.messages import RECORDED, SHAPE
+from bylaw.traces.formats.roundtrip.lines import RECORDED, SHAPE, Slot, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 
 VERSION = "ATIF-v1.8"

@@ -17,16 +17,19 @@ from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, U
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.export.lines import same, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION
-from bylaw.traces.formats.roundtrip.lines import EVENTS, TRACE, Slot
-from bylaw.traces.formats.roundtrip.messages import (
+from bylaw.traces.formats.roundtrip.lines import EVENTS, RECORDED, SHAPE, TRACE, Slot
+from bylaw.traces.formats.roundtrip.otlp import (
     ADDED,
-    RECORDED,
-    SHAPE,
+    ARGUMENTS,
+    INPUT,
+    OUTPUT,
+    RESULT,
+    SYSTEM,
+    TOOLS,
     recorded_block,
     recorded_message,
     recorded_tool,
 )
-from bylaw.traces.formats.roundtrip.otlp import ARGUMENTS, INPUT, OUTPUT, RESULT, SYSTEM, TOOLS
 
 _CALL_BLOCKS = ("tool_use", "server_tool_use", "mcp_tool_use")
 

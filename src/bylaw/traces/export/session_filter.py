@@ -12,7 +12,7 @@ from bylaw.model.ports import TraceSource
 MOST_NAMED = 1000
 
 
-class Chosen:
+class SessionFilter:
     """Satisfies `ports.TraceSource`. Turns keep the numbers that they have in the whole trace."""
 
     def __init__(self, trace: TraceSource, sessions: Sequence[str]) -> None:

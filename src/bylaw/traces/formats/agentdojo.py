@@ -1,14 +1,14 @@
-"""AgentDojo's runs: a chat with calls as `{function, args, id}`, what was attacked, and how it went."""
+"""AgentDojo's runs: a chat with calls as `{function, args, id}`, what was attacked, and the outcome."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bylaw.traces.formats.chat import ChatReader
-from bylaw.traces.formats.record import Record, a_type
+from bylaw.traces.formats.record import Record
 from bylaw.traces.formats.spans.messages import chat_message
 
-_TOLD = (
+_METADATA = (
     "suite_name",
     "pipeline_name",
     "user_task_id",
@@ -19,6 +19,7 @@ _TOLD = (
     "duration",
     "error",
 )
+_NAME = ("suite_name", "user_task_id", "injection_task_id")
 
 
 def claims(value: Any) -> bool:
@@ -28,19 +29,17 @@ def claims(value: Any) -> bool:
 class AgentDojoReader(ChatReader):
     def read_record(self, record: Record) -> None:
         run = record.value
-        if not isinstance(run, dict) or not isinstance(run.get("messages"), list):
-            what = "a run has no list `messages`" if isinstance(run, dict) else f"a run is an object, not {a_type(run)}"
-            record.bad("wrong-type", what, ("messages",) if isinstance(run, dict) else ())
+        if not record.expect_object("a run", "messages"):
             return
-        told = {key: run[key] for key in _TOLD if run.get(key) is not None}
-        name = "/".join(str(run[key]) for key in _TOLD[:1] + _TOLD[2:4] if run.get(key) is not None)
-        told |= {"task_id": name} if name else {}
+        metadata = {key: run[key] for key in _METADATA if run.get(key) is not None}
+        name = "/".join(str(run[key]) for key in _NAME if run.get(key) is not None)
+        metadata |= {"task_id": name} if name else {}
         messages = [_message(message) for message in run["messages"]]
-        self.read_list(record, messages, ("messages",), session=name or None, metadata=told)
+        self.read_list(record, messages, ("messages",), name or None, metadata=metadata)
 
 
 def _message(message: Any) -> Any:
-    """As a chat has it. A result whose call has no id is told by the call it repeats."""
+    """A message in the shape of a chat. A result without a call id is matched by the name of the call it repeats."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         return message
     found = chat_message(message)[0]
@@ -48,12 +47,13 @@ def _message(message: Any) -> Any:
         found.pop("tool_calls", None)
     content = found.get("content")
     if isinstance(content, list):
-        found["content"] = [_block(block) for block in content]
+        content = found["content"] = [_block(block) for block in content]
     if found["role"] == "tool":
         call, error = message.get("tool_call"), message.get("error")
         found["name"] = call.get("function") if isinstance(call, dict) else None
         found["is_error"] = error is not None
-        if error is not None and not _text(found.get("content")):
+        texts = [block.get("text") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        if error is not None and not (any(texts) or (isinstance(content, str) and content)):
             found["content"] = error
     return found
 
@@ -62,9 +62,3 @@ def _block(block: Any) -> Any:
     if isinstance(block, dict) and isinstance(block.get("content"), str) and "text" not in block:
         return {"type": block.get("type"), "text": block["content"]}
     return block
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(str(block.get("text") or "") for block in content if isinstance(block, dict))
-    return content if isinstance(content, str) else ""

@@ -1,7 +1,4 @@
-"""`.agentlog`: one content-addressed record a line, with a kind and a payload.
-
-Reads .agentlog records. `read` is the inner loop of `bylaw check`: a few microseconds a turn are all it may take.
-"""
+"""Reads .agentlog: one content-addressed record a line. `read` is the inner loop of `bylaw check`: it must be fast."""
 
 from __future__ import annotations
 
@@ -20,12 +17,19 @@ from bylaw.model.events import (
     Usage,
 )
 from bylaw.model.source import Locator
-from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import NamelessCall, calls_in, read_arguments, read_content, unread_kinds
-from bylaw.traces.assembly.session_buffer import SHARED_ID, Lane
-from bylaw.traces.assembly.sessions import Survey, carries_history, sessions_of
+from bylaw.traces.assembly.content import (
+    UNREAD_BLOCK,
+    NamelessCall,
+    calls_in,
+    read_arguments,
+    read_content,
+    unread_kinds,
+)
+from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
+from bylaw.traces.assembly.sessions import carries_history, sessions_of
 from bylaw.traces.assembly.usage import plain_usage, read_usage
 from bylaw.traces.formats.agentlog_records import (
+    HINTS,
     KINDS,
     LABELS,
     NO_META,
@@ -39,32 +43,32 @@ from bylaw.traces.formats.agentlog_records import (
     ResultRecord,
     decode_record,
     messages_in,
+    summarize,
 )
-from bylaw.traces.formats.record import assembly_notes, report, second_look
+from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.record import decode_typed_again
 from bylaw.traces.records.jsontext import REFUSED, decode_list
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Place, Problems, locator
+from bylaw.traces.records.problems import Place, locator
 
 _MOST_ORIGINS = 4096
 _NOBODY = (None, None, None)
 UNKNOWN = Meta(session_id="")
-"""unlike the meta of any record that has been placed"""
+"""differs from the meta of any record whose session is known"""
 
 
-class AgentlogReader:
-    def __init__(self, problems: Problems, survey: Survey, *, verify_ids: bool = False) -> None:
-        self.header: dict[str, Any] = {}
-        self.complete = True
-        self._problems = problems
-        self._file = problems.file
-        self._assembler = Assembler(problems)
-        self._sessions = sessions_of(survey, self._assembler)
+class AgentlogReader(AssemblingReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        found = opened.survey(summarize, HINTS)
+        self._file = opened.problems.file
+        self._sessions = sessions_of(found, self._assembler)
         self._watch_history = self._sessions.watch_history
-        self._by_id = survey.first_session is not None
+        self._by_id = found.first_session is not None
         self._meta: Meta | None = UNKNOWN
-        self._lane = self._sessions.current
-        self._origin = self._lane.origin
-        self._ids = IdCheck(problems, every=verify_ids)
+        self._buffer = self._sessions.current
+        self._origin = self._buffer.origin
+        self._ids = IdCheck(opened.problems, every=opened.verify_ids)
         self._origins: dict[tuple[str | int | None, ...], Origin] = {}
         self._headed = False
 
@@ -74,11 +78,11 @@ class AgentlogReader:
             try:
                 record = decode_record(line)
             except REFUSED:
-                again = second_look(place, line, self._problems, decode_record, KINDS)
+                again = decode_typed_again(place, line, self._problems, decode_record, KINDS)
                 if again is None:
                     continue
                 record, line = again
-            if ids is not None and not ids.fine(place, line):
+            if ids is not None and not ids.accepts(place, line):
                 continue
             kind = type(record)
             if kind is ChatRequest:
@@ -89,11 +93,8 @@ class AgentlogReader:
                 self._rest(record, place)
         return self._assembler.take()
 
-    def finish(self) -> list[Event]:
-        return self._assembler.take_all()
-
     def notes(self) -> list[str]:
-        return [*self._sessions.notes(), *assembly_notes(self._assembler), *self._ids.notes()]
+        return [*self._sessions.notes(), *super().notes(), *self._ids.notes()]
 
     def _request(self, record: ChatRequest, line: bytes, place: int | Place) -> None:
         payload, meta, record_id = record.payload, record.meta, record.id
@@ -101,9 +102,9 @@ class AgentlogReader:
         sessions, assembler = self._sessions, self._assembler
         if self._watch_history and carries_history(messages, line, messages_in) is False:
             sessions.begin_afresh()
-        lane = self._lane
-        if lane is not sessions.current or meta != self._meta:
-            lane = self._find(meta, record.parent if self._by_id else None)
+        buffer = self._buffer
+        if buffer is not sessions.current or meta != self._meta:
+            buffer = self._find(meta, record.parent if self._by_id else None)
         request = Request(
             origin=self._origin,
             turn=assembler.turns,
@@ -115,19 +116,18 @@ class AgentlogReader:
             held_tools=Deferred(decode_list, tools) if tools else None,
             metadata=payload.metadata,
         )
-        assembler.request(lane, record_id, request)
+        assembler.request(buffer, record_id, request)
 
     def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
         payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
         content, text, uses = read_content(payload.content)
         if content and not (len(content) == 1 and text):
             for kind in unread_kinds(content):
-                message = f"a block of type `{kind}` is kept, and no rule looks into it"
-                self._warn(place, line, ("payload", "content"), "unread-content", message)
+                self._warn(place, line, ("payload", "content"), "unread-content", UNREAD_BLOCK.format(kind))
         assembler = self._assembler
-        lane, sessions = self._lane, self._sessions
-        if lane is not sessions.current or meta != self._meta or sessions.waiting:
-            lane = self._find(meta, parent)
+        buffer, sessions = self._buffer, self._sessions
+        if buffer is not sessions.current or meta != self._meta or sessions.waiting:
+            buffer = self._find(meta, parent)
         origin = self._origin
         source = Locator(self._file, place) if type(place) is int else locator(self._file, place)
         turn = assembler.turns
@@ -137,7 +137,7 @@ class AgentlogReader:
                 calls, shared = calls_in(uses, origin, turn, at, source)
             except NamelessCall as call:
                 path = ("payload", "content", (content or []).index(call.block))
-                report(self._problems, place, line, path, code="wrong-type", message=str(call))
+                self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
             for call_id in shared:
                 self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
@@ -147,7 +147,7 @@ class AgentlogReader:
             turn=turn,
             at=at,
             source=source,
-            request=assembler.answered(lane, parent),
+            request=assembler.answered(buffer, parent),
             model=payload.model,
             content=content,
             text=text,
@@ -156,7 +156,7 @@ class AgentlogReader:
             latency_ms=payload.latency_ms,
             usage=self._usage(payload, line, place) if usage is None else usage,
         )
-        assembler.response(lane, record.id, response)
+        assembler.response(buffer, record.id, response)
 
     def _usage(self, payload: ResponsePayload, line: bytes, place: int | Place) -> Usage | None:
         usage, unread = read_usage(payload.usage, payload.model)
@@ -168,14 +168,14 @@ class AgentlogReader:
         if type(record) is Metadata:
             self._metadata(record, place)
             return
-        lane = self._find(record.meta, record.parent)
-        self._sessions.saw(record.id)
+        buffer = self._find(record.meta, record.parent)
+        self._sessions.add_record(record.id)
         if type(record) is CallRecord:
-            self._call(record, lane, place)
+            self._call(record, buffer, place)
         elif type(record) is ResultRecord:
-            self._result(record, lane, place)
+            self._result(record, buffer, place)
         else:
-            turn = None if lane.open else lane.turn
+            turn = None if buffer.open else buffer.turn
             label, source = LABELS[type(record)], locator(self._file, place)
             self._assembler.add(
                 Annotation(
@@ -183,7 +183,7 @@ class AgentlogReader:
                 )
             )
 
-    def _call(self, record: CallRecord, lane: Lane, place: int | Place) -> None:
+    def _call(self, record: CallRecord, buffer: SessionBuffer, place: int | Place) -> None:
         payload = record.payload
         arguments, raw = read_arguments(payload.arguments)
         call = ToolCall(
@@ -195,9 +195,9 @@ class AgentlogReader:
             arguments=arguments,
             raw_arguments=raw,
         )
-        self._assembler.call(lane, record.parent, call)
+        self._assembler.call(buffer, record.parent, call)
 
-    def _result(self, record: ResultRecord, lane: Lane, place: int | Place) -> None:
+    def _result(self, record: ResultRecord, buffer: SessionBuffer, place: int | Place) -> None:
         payload = record.payload
         result = ToolResult(
             origin=self._origin,
@@ -209,10 +209,10 @@ class AgentlogReader:
             is_error=payload.is_error,
             latency_ms=payload.latency_ms,
         )
-        self._assembler.result(lane, result)
+        self._assembler.result(buffer, result)
 
     def _metadata(self, record: Metadata, place: int | Place) -> None:
-        """The first is the header. One that begins a session is told with it, any other is kept as an annotation."""
+        """The first is the header. One that begins a session is its start, any other becomes an annotation."""
         payload, source = record.payload or {}, locator(self._file, place)
         is_header, self._headed = not self._headed, True
         if is_header:
@@ -222,46 +222,44 @@ class AgentlogReader:
             self._name_sessions(session)
         begins = self._sessions.begins(session)
         self._find(record.meta, record.parent if self._by_id else None)
-        self._sessions.saw(record.id)
+        self._sessions.add_record(record.id)
         if begins:
             self._assembler.add(SessionStart(origin=self._origin, at=record.ts, source=source, metadata=payload))
         elif not is_header:
-            self._assembler.add(
-                Annotation(origin=self._origin, at=record.ts, source=source, label="metadata", data=payload)
-            )
+            self._annotate(self._origin, source, "metadata", payload, record.ts)
 
-    # Who a record belongs to
+    # The session and origin of a record
 
-    def _find(self, meta: Meta | None, parent: str | None) -> Lane:
-        """The lane of a record. It stays that of the records that follow, as long as their meta is the same."""
+    def _find(self, meta: Meta | None, parent: str | None) -> SessionBuffer:
+        """The session of a record, and of the records that follow as long as their meta is the same."""
         session = None if meta is None else meta.session
         if session is not None and not self._by_id:
             self._name_sessions(session)
-        lane = self._lane = self._sessions.find(session, parent)
-        # A record that names no session among others that do is placed by its parent, so the next one may differ.
+        buffer = self._buffer = self._sessions.find(session, parent)
+        # If other records name a session and this one does not, its parent decides, so the next may differ.
         self._meta = UNKNOWN if self._by_id and session is None else meta
-        self._origin = lane.origin if meta is None or meta == NO_META else self._shared_origin(lane, meta)
-        return lane
+        self._origin = buffer.origin if meta is None or meta == NO_META else self._shared_origin(buffer, meta)
+        return buffer
 
     def _name_sessions(self, session: str) -> None:
-        """The first id of the file comes this late: from here on, ids tell sessions apart."""
+        """The first session id of the file: from here on, ids tell sessions apart."""
         self._sessions = self._sessions.by_id(session)
         self._by_id, self._watch_history = True, False
 
-    def _shared_origin(self, lane: Lane, meta: Meta) -> Origin:
-        """The lane's own, unless the record says more about who it is from. Equal ones are shared."""
+    def _shared_origin(self, buffer: SessionBuffer, meta: Meta) -> Origin:
+        """The session's own origin, unless the record names an agent or run. Equal origins are shared."""
         agent = meta.agent_id if meta.agent is None else meta.agent
         who = (meta.run_id, meta.parent_run_id, agent)
         if who == _NOBODY:
-            return lane.origin
-        key = (lane.origin.session, *who)
+            return buffer.origin
+        key = (buffer.origin.session, *who)
         origin = self._origins.get(key)
         if origin is None:
             if len(self._origins) >= _MOST_ORIGINS:
                 self._origins.clear()
-            origin = Origin(lane.origin.session, *(None if part is None else str(part) for part in who))
+            origin = Origin(buffer.origin.session, *(None if part is None else str(part) for part in who))
             self._origins[key] = origin
         return origin
 
     def _warn(self, place: int | Place, line: bytes, path: tuple[str | int, ...], code: str, message: str) -> None:
-        report(self._problems, place, line, path, code=code, message=message, severity="warning")
+        self._problems.report(place, line, path, code=code, message=message, severity="warning")

@@ -1,13 +1,11 @@
-r"""The records of an .agentlog file, typed, with nothing decoded that no rule looks at.
+r"""The records of an .agentlog file, and the content hashes that are their ids.
 
-Fields that no rule can reach (`version`, `system_fingerprint`, `stop_sequence`, `stream_timings`, …) are passed over on
-purpose; docs/reference/trace-format.md says so.
+Fields that no rule can reach (`version`, `system_fingerprint`, `stop_sequence`, `stream_timings`, …) are not decoded.
 
-Content hashes: a record's id is the SHA-256 of its payload in canonical JSON.
-
-Canonical as the format's own writer does it, which is not what its specification says: keys and strings in NFC, keys
-sorted by UTF-8 bytes, no spaces, whole numbers without a fraction, other floats at their shortest without an exponent,
-and \n \t \r \b \f for those control characters. Ids hashed with \u00xx for these, as specified, match too.
+A record's id is the SHA-256 of its payload in canonical JSON, as the format's own writer makes it (its specification
+differs): keys and strings in NFC, keys sorted by UTF-8 bytes, no spaces, whole numbers without a fraction, other floats
+in their shortest form without an exponent, and \n \t \r \b \f for those control characters. Ids hashed with \u00xx for
+these, as specified, match too.
 """
 
 from __future__ import annotations
@@ -15,13 +13,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, MessageSkim, Seen, carries_history
-from bylaw.traces.formats.record import report
+from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, MessageSkim, RecordSummary, carries_history
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
 from bylaw.traces.records.problems import Place, Problems
 
@@ -59,7 +56,7 @@ class Metadata(Envelope, tag="metadata", gc=False):
 class RequestPayload(Struct, gc=False):
     model: str | None = None
     messages: list[MessageSkim] | None = None
-    """decoded as a whole only when a rule looks at them: see `messages_in`"""
+    """decoded completely only when a rule looks at them: see `messages_in`"""
     params: dict[str, Any] | None = None
     tools: Raw = Raw()
     metadata: dict[str, Any] | None = None
@@ -149,7 +146,7 @@ _decode_whole = msgspec.json.Decoder(_WholeRequest).decode
 
 
 def messages_in(line: bytes) -> list[Any] | None:
-    """The messages of a request's record, all of them decoded."""
+    """All messages of a request's record, decoded."""
     try:
         return _decode_whole(line).payload.messages
     except REFUSED:
@@ -163,7 +160,7 @@ class _SkimmedPayload(Struct, gc=False):
 
 
 class _Skimmed(Struct, gc=False):
-    """Just what tells sessions apart."""
+    """The fields that tell sessions apart."""
 
     kind: str | None = None
     meta: Meta | None = None
@@ -173,24 +170,24 @@ class _Skimmed(Struct, gc=False):
 _skim = msgspec.json.Decoder(_Skimmed).decode
 
 
-def look(line: bytes) -> Seen:
+def summarize(line: bytes) -> RecordSummary:
     record = _skim(line)
     kind, meta, payload = record.kind, record.meta, record.payload
     if meta is not None and meta != NO_META and (session := meta.session) is not None:
-        return Seen(session=session)
+        return RecordSummary(session=session)
     if kind == "chat_request":
         has_history = payload is not None and carries_history(payload.messages, line, messages_in)
         return _HISTORY if has_history else NOTHING_SEEN
     return _MARKER if kind == "metadata" else NOTHING_SEEN
 
 
-_HISTORY = Seen(carries_history=True)
-_MARKER = Seen(is_marker=True)
+_HISTORY = RecordSummary(carries_history=True)
+_MARKER = RecordSummary(is_marker=True)
 HINTS = Hints(session=b'"session_', marker=b'"metadata"', request=b'"chat_request"', response=b'"chat_response"')
 
 
 IDS_VERIFIED = 200
-"""records that are verified where nobody asked: enough to notice, too few to slow a long file down"""
+"""records that are verified by default: enough to notice, too few to slow down a long file"""
 PREFIX = "sha256:"
 _SHORT_ESCAPE = re.compile(rb'\\(["\\bfnrt])')
 _LONG = {b"b": rb"\u0008", b"f": rb"\u000c", b"n": rb"\u000a", b"r": rb"\u000d", b"t": rb"\u0009"}
@@ -224,7 +221,7 @@ _payload = msgspec.json.Decoder(float_hook=_number).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-def matches(line: bytes) -> bool:
+def id_matches(line: bytes) -> bool:
     """Whether a record's id is the hash of its payload. A record without an id has nothing to match."""
     record = _envelope(line)
     if record.id is None:
@@ -255,7 +252,7 @@ def _composed(value: Any) -> Any:
 
 
 class IdCheck:
-    """Verifies the ids of a file: all of them where that was asked for, else only the first."""
+    """Verifies the ids of a file: all of them if requested, else only the first."""
 
     def __init__(self, problems: Problems, *, every: bool) -> None:
         self._problems = problems
@@ -264,27 +261,21 @@ class IdCheck:
         self._mismatches = 0
         self.wanted = True
 
-    def fine(self, place: int | Place, line: bytes) -> bool:
-        """Whether the record may be read. A mismatch is only a warning where nobody asked."""
+    def accepts(self, place: int | Place, line: bytes) -> bool:
+        """Whether the record may be read. A mismatch is only a warning unless verification was requested."""
         if not self.wanted:
             return True
         self._verified += 1
         self.wanted = self._every or self._verified < IDS_VERIFIED
         try:
-            if matches(line):
+            if id_matches(line):
                 return True
         except REFUSED:
-            pass  # numbers or nesting that no writer can have hashed
+            pass  # numbers or nesting that no writer can hash
         self._mismatches += 1
-        report(
-            self._problems,
-            place,
-            line,
-            ("id",),
-            code="id-mismatch",
-            message="the id is not the hash of the payload, so one of them was changed",
-            severity="error" if self._every else "warning",
-        )
+        message = "the id is not the hash of the payload, so one of them was changed"
+        severity: Literal["error", "warning"] = "error" if self._every else "warning"
+        self._problems.report(place, line, ("id",), code="id-mismatch", message=message, severity=severity)
         return not self._every
 
     def notes(self) -> list[str]:

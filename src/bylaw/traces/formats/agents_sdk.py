@@ -10,21 +10,20 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.model.events import Usage
-from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.assembly.content import AssistantContent, read_arguments
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.chat_message import Misshapen, text_field
-from bylaw.traces.formats.record import Record, a_type, records_of
-from bylaw.traces.formats.responses_items import Given, add_said, is_said, kind_of, messages_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import MalformedRecord, Record, records_of, text_field, type_name
+from bylaw.traces.formats.responses_items import add_output, is_output, kind_of, messages_of
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
-from bylaw.traces.records.jsontext import Kept, decode_whole
+from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Problems
 
 _MARKS = ("handoff", "guardrail")
-_KEPT: Kept = {"span_data": frozenset(("input",))}
+_KEPT: Undecoded = {"span_data": frozenset(("input",))}
 
 
 def claims(value: Any) -> bool:
@@ -39,8 +38,8 @@ def _is_part(value: Any) -> bool:
 
 
 class AgentsSdkReader(SpanReader):
-    def __init__(self, problems: Problems) -> None:
-        super().__init__(problems)
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
         self._groups: dict[str, str] = {}
 
     def read_block(self, block: Block) -> None:
@@ -55,7 +54,7 @@ class AgentsSdkReader(SpanReader):
 
     def _part(self, record: Record, part: Any, size: int) -> None:
         if not isinstance(part, dict):
-            record.bad("wrong-type", f"a span is an object, not {a_type(part)}")
+            record.bad("wrong-type", f"a span is an object, not {type_name(part)}")
         elif part.get("object") == "trace":
             group, trace = text_field(part, "group_id"), text_field(part, "id")
             if group is not None and trace is not None:
@@ -113,7 +112,7 @@ def _generation(data: dict[str, Any]) -> ModelCall:
     config, tools = data.get("model_config"), data.get("tools")
     return ModelCall(
         model=text_field(data, "model"),
-        messages=None if data.get("input") is None else Asked(data["input"]),
+        messages=None if data.get("input") is None else RecordedInput(data["input"]),
         params=config if isinstance(config, dict) and config else None,
         tools=tools if isinstance(tools, list) else None,
         answer=merged(chat_messages(data.get("output"), "assistant")),
@@ -129,7 +128,7 @@ def _response(data: dict[str, Any]) -> ModelCall:
     asked = decode_whole(data.get("input", response.get("input")))
     return ModelCall(
         model=text_field(response, "model") or text_field(data, "model"),
-        messages=None if asked is None else Asked(asked, read=messages_of),
+        messages=None if asked is None else RecordedInput(asked, read=messages_of),
         answer=_answer(output) if isinstance(output, list) else None,
         stop_reason=text_field(response, "status"),
         usage=_usage(response.get("usage", data.get("usage"))),
@@ -141,13 +140,13 @@ def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(items: list[Any]) -> dict[str, Any]:
-    given = Given()
+    given = AssistantContent()
     for item in items:
         try:
             kind = kind_of(item)
-            if is_said(item, kind):
-                add_said(item, kind, given)
-        except Misshapen:
+            if is_output(item, kind):
+                add_output(item, kind, given)
+        except MalformedRecord:
             continue
     return {"role": "assistant", "content": given.blocks}
 

@@ -1,57 +1,74 @@
-"""The formats that are told by one look at a record, each with its reader. A new format is one line here."""
+"""All formats that can be read. A new format is one line in `CATALOGUE`.
+
+Its module lies in this folder and has `claims(value)`, which says whether a decoded record is certainly of this format,
+and the reader that the line names. Modules are imported on first use, because the command line needs only the names.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from bylaw.traces.formats import (
-    agentdojo,
-    agents_sdk,
-    atif,
-    codex,
-    inspect_ai,
-    langfuse,
-    langsmith,
-    mcp,
-    openinference,
-    otlp,
-    responses,
-)
-from bylaw.traces.formats.claude_code import reader as claude_code
-from bylaw.traces.formats.record import Format, Opened, Reader
-from bylaw.traces.formats.roundtrip import atif as restored_atif
-from bylaw.traces.formats.roundtrip import otlp as restored_otlp
-from bylaw.traces.records.problems import Problems
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from bylaw.traces.formats.reader import Opened, Reader
 
 
-def _streamed(opened: Opened) -> tuple[Problems, Callable[[], bool]]:
-    return opened.problems, lambda: opened.records.streamed
+class Format(Struct, frozen=True):
+    description: str
+    reader: str
+    """`module:name`, below this package: a class or function that takes `Opened` and returns a reader"""
+    has_claims: bool = True
+    """whether the module has `claims`; the other formats are told apart in `detect`"""
+
+    def _load(self, name: str) -> Any:
+        return getattr(import_module(f"bylaw.traces.formats.{self.reader.partition(':')[0]}"), name)
+
+    @property
+    def claims(self) -> Callable[[Any], bool]:
+        found: Callable[[Any], bool] = self._load("claims")
+        return found
+
+    def open(self, opened: Opened) -> Reader:
+        reader: Reader = self._load(self.reader.partition(":")[2])(opened)
+        return reader
 
 
-def _otlp(opened: Opened) -> Reader:
-    if restored_otlp.is_restorable(opened.first_record()):
-        return restored_otlp.RestoredOtlpReader(opened.problems)
-    return otlp.OtlpReader(opened.problems)
-
-
-def _atif(opened: Opened) -> Reader:
-    if restored_atif.is_restorable(opened.first_record()):
-        return restored_atif.RestoredAtifReader(opened.problems)
-    return atif.AtifReader(*_streamed(opened))
+def _by_shape(description: str, reader: str) -> Format:
+    return Format(description, reader, has_claims=False)
 
 
 CATALOGUE: dict[str, Format] = {
-    "otlp": Format(otlp.claims, _otlp),
-    "openinference": Format(openinference.claims, lambda opened: openinference.OpenInferenceReader(opened.problems)),
-    "claude-code": Format(claude_code.claims, claude_code.ClaudeCodeReader),
-    "codex": Format(codex.claims, lambda opened: codex.CodexReader(opened.problems)),
-    "inspect": Format(inspect_ai.claims, inspect_ai.InspectReader),
-    "mcp": Format(mcp.claims, lambda opened: mcp.McpReader(opened.problems)),
-    "agents-sdk": Format(agents_sdk.claims, lambda opened: agents_sdk.AgentsSdkReader(opened.problems)),
-    "langsmith": Format(langsmith.claims, lambda opened: langsmith.LangSmithReader(opened.problems)),
-    "langfuse": Format(langfuse.claims, langfuse.LangfuseReader),
-    "agentdojo": Format(agentdojo.claims, lambda opened: agentdojo.AgentDojoReader(*_streamed(opened))),
-    "atif": Format(atif.claims, _atif),
-    "responses": Format(responses.claims, lambda opened: responses.ResponsesReader(*_streamed(opened))),
+    "bylaw": _by_shape("Bylaw's own JSONL: a header, then one event a line", "bylaw.reader:reader"),
+    "agentlog": _by_shape(".agentlog: one content-addressed record a line", "agentlog:AgentlogReader"),
+    "openai": _by_shape("OpenAI chat messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
+    "anthropic": _by_shape("Anthropic messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
+    "events": _by_shape(
+        "plain event lists: user_message, agent_message, tool_call, tool_result", "eventlist:EventListReader"
+    ),
+    "tau": _by_shape("tau-bench: a list of trajectories with rewards", "tau:TauReader"),
+    "otlp": Format("OpenTelemetry spans or logs: OTLP JSON lines, or length-prefixed protobuf", "otlp:reader"),
+    "openinference": Format(
+        "spans one by one, as Phoenix and OpenTelemetry's SDK export them, or nested",
+        "openinference:OpenInferenceReader",
+    ),
+    "claude-code": Format(
+        "Claude Code: a session's JSONL, or what `--output-format stream-json` prints",
+        "claude_code.reader:ClaudeCodeReader",
+    ),
+    "codex": Format("Codex: a session's rollout", "codex:CodexReader"),
+    "inspect": Format("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
+    "mcp": Format("MCP: JSON-RPC messages, one a line", "mcp:McpReader"),
+    "responses": Format("OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"),
+    "agents-sdk": Format("OpenAI Agents SDK: exported traces and spans", "agents_sdk:AgentsSdkReader"),
+    "langsmith": Format("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),
+    "langfuse": Format("Langfuse: observations of its API or its blob export", "langfuse:LangfuseReader"),
+    "agentdojo": Format("AgentDojo: a run with its messages", "agentdojo:AgentDojoReader"),
+    "atif": Format("ATIF: a trajectory of steps", "atif:reader"),
 }
-"""in the order in which they are asked"""
+"""in the order in which they are listed; if several claim a file, the first one gets it"""
+
+FORMATS: dict[str, str] = {name: format.description for name, format in CATALOGUE.items()}
+"""the names of the formats, with their descriptions"""

@@ -16,21 +16,22 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.model.events import Annotation, Event, Origin, SessionStart
+from bylaw.model.events import Event, Origin, SessionStart
 from bylaw.model.source import Locator
+from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat import ChatReader
-from bylaw.traces.formats.chat_message import text_field
 from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
-from bylaw.traces.formats.record import Opened, Record, a_type, records_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.messages import merged
-from bylaw.traces.formats.spans.session import Telling
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, count_of, tokens
+from bylaw.traces.formats.spans.session import SessionSpans
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.traces.formats.spans.tree import Tree
 from bylaw.traces.records.archive import entry_names
 from bylaw.traces.records.layout import Layout
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Place, Problems, problem_at
+from bylaw.traces.records.problems import Place, Problems
 
 _MARKS = frozenset(("approval", "score", "error", "sample_limit", "interrupt", "compaction", "branch"))
 _MOST_LEVELS = 50
@@ -151,7 +152,7 @@ def _usage(usage: Any) -> Any:
     if whole is not None and beside and usage.get("total_tokens") == whole + (out or 0) + beside:
         whole += beside  # the total tells that they are not inside
     reasoning = usage.get("reasoning_tokens")
-    return tokens(usage, input=whole, output=out, read=read, written=written, reasoning=reasoning)
+    return usage_from_counts(usage, input=whole, output=out, read=read, written=written, reasoning=reasoning)
 
 
 def _tool(sample: Sample, event: dict[str, Any]) -> ToolRun:
@@ -177,7 +178,7 @@ def claims(value: Any) -> bool:
 
 class InspectReader(ChatReader):
     def __init__(self, opened: Opened) -> None:
-        super().__init__(opened.problems, lambda: opened.records.streamed)
+        super().__init__(opened)
         self._chunks = Chunks(entry_names(opened.source) if opened.layout is Layout.ARCHIVE else ())
         self._last: Record | None = None
         self._ended = False
@@ -204,7 +205,7 @@ class InspectReader(ChatReader):
                 self._sample(*whole, ())
         elif not isinstance(value, dict):
             if not item or item.startswith(_SAMPLES):
-                record.bad("wrong-type", f"a log is an object, not {a_type(value)}")
+                record.bad("wrong-type", f"a log is an object, not {type_name(value)}")
         elif item.startswith(_SAMPLES):
             self._sample(record, value, ())
         elif isinstance(value.get("eval"), dict):
@@ -236,23 +237,24 @@ class InspectReader(ChatReader):
         metadata = {key: item for key, item in told.items() if item is not None}
         spans = spans_of(sample)
         if not any(isinstance(span.about, (ModelCall, ToolRun)) for span in spans):
-            self.read_list(record, sample.conversation, (*path, "messages"), session=sample.name, metadata=metadata)
+            self.read_list(record, sample.conversation, (*path, "messages"), sample.name, metadata=metadata)
             return
         self._close()
-        lane = self._assembler.lane(self._names.pick(sample.name))
-        session = lane.origin.session
-        self._assembler.add(SessionStart(origin=lane.origin, source=source, metadata=metadata))
+        buffer = self._assembler.session(self._names.pick(sample.name))
+        session = buffer.origin.session
+        self._assembler.add(SessionStart(origin=buffer.origin, source=source, metadata=metadata))
         tree = Tree(spans)
-        Telling(self._assembler, self._problems).tell([(span, tree.origin_of(span, session)) for span in tree.spans])
+        SessionSpans(self._assembler, self._problems).assemble(
+            [(span, tree.origin_of(span, session)) for span in tree.spans]
+        )
         marks = {span.about.label for span in spans if isinstance(span.about, Mark)}
         for key, label in (("error", "error"), ("limit", "sample_limit")):
             if value.get(key) is None:
                 continue
             cut = True
             if label not in marks:
-                told_of = Annotation(origin=Origin(session), source=source, label=label, data=value[key])
-                self._assembler.add(told_of)
-        self._assembler.end_session(lane, complete=not cut)
+                self._annotate(Origin(session), source, label, value[key])
+        self._assembler.end_session(buffer, complete=not cut)
 
 
 def _item(path: tuple[str | int, ...]) -> str:
@@ -261,4 +263,4 @@ def _item(path: tuple[str | int, ...]) -> str:
 
 def _warn(problems: Problems, place: int | Place) -> None:
     message = f"a sample names more than {MOST >> 20} MiB of attachments: the others are left as names"
-    problems.warn(problem_at(problems.file, place, "", 0, code="too-long", message=message, severity="warning"))
+    problems.report_at(place, "", 0, code="too-long", message=message, severity="warning")

@@ -25,8 +25,8 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.source import Locator
-from bylaw.traces.formats.record import Record, a_type
-from bylaw.traces.formats.spans.messages import Asked, chat_messages
+from bylaw.traces.formats.record import Record, type_name
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages
 from bylaw.traces.records.problems import Place
 
 MOST = 256 << 20
@@ -117,12 +117,16 @@ class Sample:
     def messages(self, value: Any) -> list[dict[str, Any]] | None:
         return _messages(value, self._told)
 
-    def asked(self, event: dict[str, Any]) -> Asked | None:
+    def asked(self, event: dict[str, Any]) -> RecordedInput | None:
         """The input of a model, whether it stands there or in the pool."""
         given, refs = event.get("input"), event.get("input_refs")
         if given:
-            return Asked(given, each=self._repeated) if isinstance(given, list) else Asked(given, read=self._input)
-        return Asked(refs, read=self._named if isinstance(refs, list) else self._input) if refs else None
+            return (
+                RecordedInput(given, each=self._repeated)
+                if isinstance(given, list)
+                else RecordedInput(given, read=self._input)
+            )
+        return RecordedInput(refs, read=self._named if isinstance(refs, list) else self._input) if refs else None
 
     def resolved(self, value: Any) -> Any:
         return self._told.put_back(value)
@@ -229,7 +233,7 @@ class Chunks:
     def _fits(self, record: Record, kind: type) -> bool:
         if not isinstance(record.value, kind):
             wanted = "an object" if kind is dict else "a list"
-            record.bad("wrong-type", f"this piece of a sample must be {wanted}, not {a_type(record.value)}")
+            record.bad("wrong-type", f"this piece of a sample must be {wanted}, not {type_name(record.value)}")
             return False
         if self._held + len(record.raw) > MOST_HELD:
             record.bad("too-long", f"samples that are not whole yet are longer than {MOST_HELD >> 20} MiB")

@@ -18,14 +18,15 @@ from msgspec import UNSET
 
 from bylaw.model.events import Event, Usage
 from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.formats.chat_message import text_field
+from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.langfuse_tables import all_beside, beside
-from bylaw.traces.formats.record import Opened, Record, a_type, is_file, records_beside, records_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, count_of, tokens
-from bylaw.traces.records.jsontext import Kept, decode_elements
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
+from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -107,7 +108,7 @@ def _model(row: dict[str, Any]) -> ModelCall:
         told = told["completion"]
     return ModelCall(
         model=text_field(row, "model", "provided_model_name", "model_id"),
-        messages=None if asked is None else Asked(asked),
+        messages=None if asked is None else RecordedInput(asked),
         params=params if isinstance(params, dict) and params else None,
         tools=tools if isinstance(tools, list) else None,
         answer=merged(chat_messages(told, "assistant")),
@@ -129,7 +130,7 @@ def _usage(usage: Any, cost: Any) -> Usage | None:
     beside = (read or 0) + (written or 0)
     if whole is not None and counts.get("total") == whole + (out or 0) + beside + (thought or 0):
         whole, out = whole + beside, None if out is None else out + (thought or 0)
-    usages = tokens(recorded, input=whole, output=out, read=read, written=written, reasoning=thought)
+    usages = usage_from_counts(recorded, input=whole, output=out, read=read, written=written, reasoning=thought)
     total = _first(counts, "total", "totalTokens")
     return Usage(recorded={**recorded, "total_tokens": total}) if usages is None and total is not None else usages
 
@@ -181,12 +182,12 @@ def _is_row(value: Any, wanted: frozenset[str]) -> bool:
     return isinstance(value, dict) and "role" not in value and wanted <= snake(value).keys()
 
 
-_KEPT: Kept = {"input": None}
+_KEPT: Undecoded = {"input": None}
 
 
 class LangfuseReader(SpanReader):
     def __init__(self, opened: Opened) -> None:
-        super().__init__(opened.problems)
+        super().__init__(opened)
         self._path = opened.source.path
         self._sessions: dict[str, str | None] = {}
         """of each trace that is told of somewhere"""
@@ -205,7 +206,7 @@ class LangfuseReader(SpanReader):
 
     def finish(self) -> list[Event]:
         path = None if self._path is None else beside(self._path, "scores")
-        for record in records_beside(path, self._problems) if path is not None and is_file(path) else ():
+        for record in sidecar_records(path, self._problems) if path is not None and is_file(path) else ():
             row = snake(record.value) if isinstance(record.value, dict) else {}
             if text_field(row, "trace_id") in self._traces:
                 self._forest.add(score_of(row, record), len(record.raw))
@@ -230,11 +231,11 @@ class LangfuseReader(SpanReader):
 
     def _session_of(self, trace: str) -> str | None:
         while trace not in self._sessions and (path := next(self._others, None)) is not None:
-            for record in records_beside(path, self._problems):
+            for record in sidecar_records(path, self._problems):
                 if isinstance(record.value, dict):
                     self._know(snake(record.value))
                 else:
-                    record.bad("wrong-type", f"a trace is an object, not {a_type(record.value)}")
+                    record.bad("wrong-type", f"a trace is an object, not {type_name(record.value)}")
         return self._sessions.get(trace)
 
     def _know(self, row: dict[str, Any]) -> None:
@@ -266,5 +267,5 @@ class LangfuseReader(SpanReader):
                 self._traces.add(span.trace)
                 self._forest.add(span, len(record.raw) // len(observations))
             else:
-                what = f"not {a_type(one)}" if not isinstance(one, dict) else "with a `type` and a trace"
+                what = f"not {type_name(one)}" if not isinstance(one, dict) else "with a `type` and a trace"
                 record.bad("wrong-type", f"an observation is an object, {what}")

@@ -11,18 +11,18 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.formats.chat_message import text_field
-from bylaw.traces.formats.record import Record, a_type, records_of
+from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun, tokens
-from bylaw.traces.records.jsontext import Kept, decode_whole
+from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
+from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
 
 KINDS = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
 _THREAD = ("thread_id", "session_id", "conversation_id")
-_KEPT: Kept = {"inputs": frozenset(("messages",))}
+_KEPT: Undecoded = {"inputs": frozenset(("messages",))}
 _ID = 36
 """characters of an id at the end of each part of `dotted_order`"""
 
@@ -54,7 +54,9 @@ class LangSmithReader(SpanReader):
         while waiting:
             one, parent, trace = waiting.pop()
             if not isinstance(one, dict) or not isinstance(one.get("run_type"), str):
-                what = "a run has no `run_type`" if isinstance(one, dict) else f"a run is an object, not {a_type(one)}"
+                what = (
+                    "a run has no `run_type`" if isinstance(one, dict) else f"a run is an object, not {type_name(one)}"
+                )
                 record.bad("wrong-type", what)
                 continue
             span = _span(one, parent, trace, record)
@@ -121,7 +123,7 @@ def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any],
     asked = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))
     return ModelCall(
         model=next(filter(None, models), None) or text_field(metadata, "ls_model_name"),
-        messages=None if asked is None else Asked(asked),
+        messages=None if asked is None else RecordedInput(asked),
         params={key: item for key, item in params.items() if key != "tools"} if isinstance(params, dict) else None,
         tools=tools if isinstance(tools, list) else None,
         answer=answer,
@@ -159,7 +161,7 @@ def _usage(run: dict[str, Any], outputs: dict[str, Any], answer: dict[str, Any] 
             continue
         details = (place.get("input_token_details"), place.get("output_token_details"))
         inside, out = (part if isinstance(part, dict) else {} for part in details)
-        found = tokens(
+        found = usage_from_counts(
             {key: value for key, value in place.items() if "token" in key},
             input=place.get("input_tokens", place.get("prompt_tokens")),
             output=place.get("output_tokens", place.get("completion_tokens")),

@@ -1,9 +1,9 @@
-"""Logs of the Model Context Protocol: its JSON-RPC messages, bare or with a time and more around them.
+"""Logs of the Model Context Protocol: its JSON-RPC messages, bare or inside an object with a time.
 
-No model is heard in them, so each call of a tool, or several before any was answered, is a turn whose response was not
-recorded. Up to 2025 a session begins with `initialize`. Since 2026 the protocol has no sessions: every request carries
-its trace context, and a server that needs something answers `input_required`, whereupon the client asks once more. That
-is the same call, and told once.
+They do not record the model, so each call of a tool, or several before any was answered, is a turn without a recorded
+response. Up to 2025 a session begins with `initialize`. Since 2026 the protocol has no sessions: every request carries
+its trace context, and a server that needs more answers `input_required`, after which the client sends the call again.
+That is the same call, and is emitted once.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.events import Annotation, Event, Origin, SessionStart, ToolCall, ToolResult
-from bylaw.traces.assembly.assembler import Assembler
+from bylaw.model.events import Event, Origin, SessionStart, ToolCall, ToolResult
 from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.assembly.session_buffer import alike
-from bylaw.traces.formats.chat_message import text_field
-from bylaw.traces.formats.record import Record, a_type, assembly_notes, records_of
-from bylaw.traces.formats.spans.attributes import first, moment
+from bylaw.traces.assembly.session_buffer import same_value
+from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.record import Record, records_of, text_field, type_name
+from bylaw.traces.formats.spans.attributes import first, latency_ms, moment
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Problems
 
 _WRAPPERS = ("message", "payload", "data", "body", "msg", "rpc")
 _TIMES = ("ts", "timestamp", "time", "at")
 _SESSIONS = ("session_id", "sessionId", "mcp-session-id", "Mcp-Session-Id", "session")
 _META = "io.modelcontextprotocol/"
 _SILENT = frozenset(("ping", "tools/list", "server/discover", "initialize"))
-"""requests that say nothing of what an agent does; the answer to some of them does"""
+"""requests that do not show what an agent does; the answers to some of them do"""
 _MOST_OPEN = 10_000
 _MOST_ALIKE = 100
-"""requests with one id that wait at once"""
+"""requests with the same id that wait at the same time"""
 
 
 def claims(value: Any) -> bool:
@@ -53,7 +51,7 @@ def _message_in(value: Any) -> dict[str, Any] | None:
 
 
 class _Open(Struct, eq=False):
-    """A request that waits for its answer."""
+    """A request without an answer so far."""
 
     method: str
     session: str
@@ -61,22 +59,19 @@ class _Open(Struct, eq=False):
     when: float | None = None
 
 
-class McpReader:
-    def __init__(self, problems: Problems) -> None:
-        self.header: dict[str, Any] = {}
-        self.complete = True
-        self._problems = problems
-        self._assembler = Assembler(problems)
+class McpReader(AssemblingReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
         self._open: dict[str, list[_Open]] = {}
-        """by their ids, which sessions share"""
-        self._asked: list[_Open] = []
-        """calls for which the server asked for more"""
+        """by their ids, which are not unique across sessions"""
+        self._incomplete: list[_Open] = []
+        """calls that the server answered with `input_required`"""
         self._handshakes = 0
         self._current = "1"
         self._servers: dict[str, str] = {}
-        self._unasked = 0
+        self._unmatched = 0
         self._batch: str | None = None
-        """what calls of one batch have in common: they were issued together"""
+        """the group of the calls of one batch"""
 
     def read(self, block: Block) -> list[Event]:
         for record in records_of(block, self._problems):
@@ -86,13 +81,10 @@ class McpReader:
                 self._message(record, record.value)
         return self._assembler.take()
 
-    def finish(self) -> list[Event]:
-        return self._assembler.take_all()
-
     def notes(self) -> list[str]:
-        count = self._unasked
+        count = self._unmatched
         found = [f"{count} answers belong to no request of the file"] if count else []
-        return [*assembly_notes(self._assembler), *found]
+        return [*super().notes(), *found]
 
     def _messages(self, record: Record, batch: list[Any]) -> None:
         calls = sum(isinstance(one, dict) and one.get("method") == "tools/call" for one in batch)
@@ -104,7 +96,7 @@ class McpReader:
     def _message(self, record: Record, value: Any) -> None:
         message = _message_in(value) if isinstance(value, dict) else None
         if message is None:
-            what = "no JSON-RPC message" if isinstance(value, dict) else f"an object, not {a_type(value)}"
+            what = "no JSON-RPC message" if isinstance(value, dict) else f"an object, not {type_name(value)}"
             record.bad("wrong-type", f"this is {what}" if isinstance(value, dict) else f"a message is {what}")
             return
         named = when = recorded = None
@@ -127,15 +119,15 @@ class McpReader:
         params = params if isinstance(params, dict) else {}
         if method == "initialize":
             self._handshake(record, params, named, at)
-        session = named or (_traced(params) if "_meta" in params else None) or self._current
+        session = named or (_trace_id(params) if "_meta" in params else None) or self._current
         opened = _Open(method, session, None, when)
         if method == "tools/call":
             if not self._call(record, params, opened, message.get("id"), at):
                 return
         elif method == "notifications/cancelled":
-            self._annotate(record, session, "cancelled", params, at)
+            self._mark(record, session, "cancelled", params, at)
         elif method not in _SILENT and not method.startswith("notifications/"):
-            self._annotate(record, session, method, params, at)
+            self._mark(record, session, method, params, at)
         if "id" in message:
             waiting = self._open.setdefault(str(message["id"]), [])
             waiting.append(opened)
@@ -144,12 +136,12 @@ class McpReader:
                 del self._open[next(iter(self._open))]
 
     def _handshake(self, record: Record, params: dict[str, Any], named: str | None, at: str | float | None) -> None:
-        """A session of the older kind begins."""
+        """Begin a session of the older protocol."""
         self._handshakes += 1
         self._current = named or str(self._handshakes)
-        told: dict[str, Any] = {key: params[key] for key in ("protocolVersion", "clientInfo") if key in params}
+        metadata: dict[str, Any] = {key: params[key] for key in ("protocolVersion", "clientInfo") if key in params}
         self._assembler.add(
-            SessionStart(origin=Origin(self._current), at=at, source=record.locator(), metadata=told or None)
+            SessionStart(origin=Origin(self._current), at=at, source=record.locator(), metadata=metadata or None)
         )
 
     def _call(self, record: Record, params: dict[str, Any], opened: _Open, id: Any, at: str | float | None) -> bool:
@@ -158,13 +150,13 @@ class McpReader:
             record.bad("wrong-type", "this call has no `name`", ("params",))
             return False
         arguments, raw = read_arguments(params.get("arguments"))
-        again = self._asked_again(params, name, arguments, opened.session)
+        again = self._repeated_call(params, name, arguments, opened.session)
         if again is not None:
             opened.call, opened.when = again.call, again.when
             return True
-        lane = self._assembler.lane(opened.session)
+        buffer = self._assembler.session(opened.session)
         opened.call = ToolCall(
-            origin=lane.origin,
+            origin=buffer.origin,
             at=at,
             source=record.locator(),
             name=name,
@@ -174,17 +166,17 @@ class McpReader:
             raw_arguments=raw,
             group=self._batch,
         )
-        self._assembler.call(lane, None, opened.call)
+        self._assembler.call(buffer, None, opened.call)
         return True
 
-    def _asked_again(self, params: dict[str, Any], name: str, arguments: Any, session: str) -> _Open | None:
+    def _repeated_call(self, params: dict[str, Any], name: str, arguments: Any, session: str) -> _Open | None:
         if "inputResponses" not in params and "requestState" not in params:
             return None
-        for number, opened in enumerate(self._asked):
+        for number, opened in enumerate(self._incomplete):
             call = opened.call
             same = call is not None and call.name == name and opened.session == session
-            if same and call is not None and alike(call.arguments, arguments):
-                return self._asked.pop(number)
+            if same and call is not None and same_value(call.arguments, arguments):
+                return self._incomplete.pop(number)
         return None
 
     # Answers
@@ -194,20 +186,20 @@ class McpReader:
     ) -> None:
         opened = self._take(message, named)
         if opened is None:
-            self._unasked += 1
+            self._unmatched += 1
             return
         result = message.get("result")
         result = result if isinstance(result, dict) else {}
         self._know_server(opened.session, result)
         if opened.call is None:
             if opened.method == "tools/list" and isinstance(result.get("tools"), list):
-                self._annotate(record, opened.session, "tools/list", result["tools"], at)
+                self._mark(record, opened.session, "tools/list", result["tools"], at)
             elif "error" in message:
-                self._annotate(record, opened.session, "error", message["error"], at)
+                self._mark(record, opened.session, "error", message["error"], at)
         elif result.get("resultType") == "input_required":
-            self._asked.append(opened)
-            del self._asked[:-_MOST_ALIKE]
-            self._annotate(record, opened.session, "input_required", result, at)
+            self._incomplete.append(opened)
+            del self._incomplete[:-_MOST_ALIKE]
+            self._mark(record, opened.session, "input_required", result, at)
         else:
             self._result(record, opened, message, when, at)
 
@@ -217,9 +209,8 @@ class McpReader:
         call, result = opened.call, message.get("result")
         assert call is not None
         failed = "error" in message or (isinstance(result, dict) and result.get("isError") is True)
-        took = None if when is None or opened.when is None or when < opened.when else when - opened.when
         self._assembler.result(
-            self._assembler.lane(opened.session),
+            self._assembler.session(opened.session),
             ToolResult(
                 origin=call.origin,
                 at=at,
@@ -228,12 +219,12 @@ class McpReader:
                 name=call.name,
                 content=message["error"] if "error" in message else _content(result),
                 is_error=failed,
-                latency_ms=None if took is None else round(took * 1000, 3),
+                latency_ms=latency_ms(opened.when, when),
             ),
         )
 
     def _take(self, message: dict[str, Any], named: str | None) -> _Open | None:
-        """The request that is answered. Both sides number their own: of two with one id the answer itself decides."""
+        """The request that is answered. Both sides number their own requests: if two share an id, the content decides."""
         id, result = str(message.get("id")), message.get("result")
         waiting = self._open.get(id, [])
         if len(waiting) == 1:
@@ -257,13 +248,12 @@ class McpReader:
         if name is not None:
             self._servers[session] = name
 
-    def _annotate(self, record: Record, session: str, label: str, data: Any, at: str | float | None) -> None:
-        origin = self._assembler.lane(session).origin
-        self._assembler.add(Annotation(origin=origin, at=at, source=record.locator(), label=label, data=data))
+    def _mark(self, record: Record, session: str, label: str, data: Any, at: str | float | None) -> None:
+        self._annotate(self._assembler.session(session).origin, record.locator(), label, data, at)
 
 
-def _traced(params: dict[str, Any]) -> str | None:
-    """The trace that a request is part of, which stands for a session where the protocol has none."""
+def _trace_id(params: dict[str, Any]) -> str | None:
+    """The trace id of a request, used as the session if the protocol has none."""
     meta = params.get("_meta")
     parent = meta.get("traceparent") if isinstance(meta, dict) else None
     parts = parent.split("-") if isinstance(parent, str) else ()

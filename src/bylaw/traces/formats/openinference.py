@@ -10,7 +10,7 @@ from typing import Any
 
 from bylaw.model.source import Locator
 from bylaw.traces.formats.otlp import interpret
-from bylaw.traces.formats.record import Record, a_type, records_of
+from bylaw.traces.formats.record import Record, records_of, type_name
 from bylaw.traces.formats.spans import genai
 from bylaw.traces.formats.spans.attributes import duration, first, moment, text
 from bylaw.traces.formats.spans.openinference import flat
@@ -61,7 +61,7 @@ class OpenInferenceReader(SpanReader):
         while waiting:
             one, where, parent = waiting.pop()
             if not isinstance(one, dict):
-                record.bad("wrong-type", f"a span is an object, not {a_type(one)}", where)
+                record.bad("wrong-type", f"a span is an object, not {type_name(one)}", where)
                 continue
             if not any(isinstance(one.get(key), dict) for key in _ATTRIBUTES):
                 record.bad("wrong-type", "a span has no object `attributes`", where)

@@ -1,10 +1,7 @@
-"""OpenTelemetry spans and logs as collectors write them: OTLP as JSON lines, or as length-prefixed protobuf.
+"""OTLP: spans and logs as OpenTelemetry collectors write them, as JSON lines or length-prefixed protobuf.
 
-OTLP's JSON, typed: one object a line, its signal in `resourceSpans` or `resourceLogs`.
-
-Reads OTLP, whichever vocabulary its spans speak: OpenTelemetry's own for generative AI, or OpenInference's.
-
-Content stands on the spans, in their events, or in log records that name their span; log records alone will do.
+Spans may use OpenTelemetry's vocabulary for generative AI, OpenInference's, or Vercel's. Content stands on the spans, in
+their events, or in log records that name their span; log records without spans are read too.
 """
 
 from __future__ import annotations
@@ -12,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from bylaw.model.source import Locator
-from bylaw.traces.formats.record import report, second_look
+from bylaw.traces.formats.reader import Opened, Reader
+from bylaw.traces.formats.record import decode_typed_again
+from bylaw.traces.formats.roundtrip.lines import KEEP_APART
+from bylaw.traces.formats.roundtrip.otlp import OwnOtlpReader, is_foreign, is_own_export
 from bylaw.traces.formats.spans import genai, openinference, vercel
 from bylaw.traces.formats.spans.attributes import nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader
@@ -96,7 +96,7 @@ class ResourceSpans(Struct, gc=False):
     resource: Resource | None = None
     scopeSpans: list[ScopeSpans] = []
     instrumentationLibrarySpans: list[ScopeSpans] = []
-    """what `scopeSpans` was called before"""
+    """the former name of `scopeSpans`"""
 
 
 class ResourceLogs(Struct, gc=False):
@@ -110,18 +110,8 @@ class Export(Struct, gc=False):
 
 
 decode_export = msgspec.json.Decoder(Export).decode
-_SIGNALS = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles"))
 _MOST_LEVELS = 100
-"""an attribute that is nested deeper than this is not looked into"""
-
-
-def is_foreign(raw: bytes) -> bool:
-    """Of a record that has neither spans nor logs: whether it is no OTLP. Metrics are, and so is an empty export."""
-    try:
-        signals = msgspec.json.decode(raw, type=dict[str, Raw])
-    except msgspec.DecodeError:
-        return False
-    return bool(signals) and _SIGNALS.isdisjoint(signals)
+"""attributes that are nested deeper than this are not read"""
 
 
 def plain(value: AnyValue | None, level: int = 0) -> Any:
@@ -159,9 +149,6 @@ def _number(value: str | int) -> Any:
     return int(value) if digits.isascii() and digits.isdigit() and len(digits) < 20 else value
 
 
-KEEP_APART = "keep what other recorders wrote in a file of its own"
-
-
 def claims(value: Any) -> bool:
     return isinstance(value, dict) and any(
         isinstance(value.get(key), list) for key in ("resourceSpans", "resourceLogs")
@@ -169,11 +156,15 @@ def claims(value: Any) -> bool:
 
 
 def interpret(span: Span) -> None:
-    """By whichever vocabulary the span speaks. Others than OpenTelemetry's may be mixed with it, and say more."""
+    """Interpret a span by its vocabulary. OpenInference and Vercel may be mixed with OpenTelemetry's, and say more."""
     if vercel.OPERATION in span.attributes and openinference.KIND not in span.attributes:
         vercel.interpret(span)
     elif openinference.KIND in span.attributes or not genai.interpret(span):
         openinference.interpret(span)
+
+
+def reader(opened: Opened) -> Reader:
+    return OwnOtlpReader(opened) if is_own_export(opened.first_record()) else OtlpReader(opened)
 
 
 class OtlpReader(SpanReader):
@@ -182,12 +173,12 @@ class OtlpReader(SpanReader):
             try:
                 export = decode_export(raw)
             except REFUSED:
-                again = second_look(place, raw, self._problems, decode_export, ())
+                again = decode_typed_again(place, raw, self._problems, decode_export)
                 if again is None:
                     continue
                 export = again[0]
             if not export.resourceSpans and not export.resourceLogs and is_foreign(raw):
-                report(self._problems, place, raw, (), code="unknown-kind", message="this is no OTLP", help=KEEP_APART)
+                self._problems.report(place, raw, code="unknown-kind", message="this is no OTLP", help=KEEP_APART)
             self._add(export, place, len(raw))
 
     def interpret(self, span: Span) -> None:

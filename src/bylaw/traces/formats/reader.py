@@ -1,83 +1,229 @@
-"""What the readers of recorded conversations share: one session a list, or one for all records of a file.
-
-What was met lately, in bounded memory.
-"""
+"""Base classes of the readers: they take blocks of records, pass what they say to the assembler, and return events."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator
+from contextlib import suppress
+from io import BytesIO
+from typing import Any, ClassVar, Protocol, TypeVar
 
-from bylaw.model.events import Event, SessionStart
+from msgspec import Struct
+
+from bylaw.model.events import Annotation, Event, Origin, SessionStart, Usage
+from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.conversation import Conversation, Settings, cut_note
-from bylaw.traces.assembly.sessions import SessionNames, SessionsInOrder
-from bylaw.traces.formats.record import Record, assembly_notes, records_of
-from bylaw.traces.records.jsontext import Kept
-from bylaw.traces.records.lines import Block
+from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
+from bylaw.traces.assembly.conversation import Conversation, Settings, truncation_notes
+from bylaw.traces.assembly.session_buffer import SHARED_ID
+from bylaw.traces.assembly.sessions import (
+    Hints,
+    SessionNames,
+    SessionsBy,
+    SessionsInOrder,
+    Summarize,
+    Survey,
+    survey,
+)
+from bylaw.traces.formats.record import Path, Record, records_of
+from bylaw.traces.records.files import BrokenCompression, Input
+from bylaw.traces.records.jsontext import Undecoded
+from bylaw.traces.records.layout import Layout, Records
+from bylaw.traces.records.lines import Block, line_runs
 from bylaw.traces.records.problems import Problems
 
+MOST_RECENT = 1000
+Value = TypeVar("Value")
 
-class ConversationReader(ABC):
-    kept: ClassVar[Kept | None] = None
-    """what of each record stays JSON, because nobody may ever look at it"""
 
-    def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
+class Reader(Protocol):
+    """Reads the records of one trace, in order."""
+
+    header: dict[str, Any]
+    complete: bool
+
+    def read(self, block: Block) -> list[Event]:
+        """The events that are final after these records."""
+
+    def finish(self) -> list[Event]:
+        """The events that waited for more records."""
+
+    def notes(self) -> list[str]:
+        """What the reader had to assume."""
+
+
+class Opened(Struct, frozen=True):
+    """A file to make a reader for."""
+
+    source: Input
+    layout: Layout
+    records: Records
+    problems: Problems
+    verify_ids: bool = False
+
+    def raw_records(self) -> Iterator[bytes]:
+        """All records of the file, for readers that need a first pass."""
+        ignored = Problems(self.source.name, skip_bad=True)
+        return (raw for block in Records(self.source, self.layout, ignored).blocks() for raw, _ in block)
+
+    def survey(self, summarize: Summarize, hints: Hints) -> Survey:
+        """How the file's sessions are told apart, by a first pass over it."""
+        with suppress(BrokenCompression):  # reported when the file is read
+            if self.layout is Layout.LINES:
+                runs = (run for run in line_runs(self.source.chunks()) if run is not None)
+                return survey(runs, summarize, hints, BytesIO)
+            return survey(self.raw_records(), summarize, hints, lambda record: (record,))
+        return Survey(SessionsBy.NOTHING)
+
+    def first_record(self) -> bytes:
+        """The first record that is not blank, or nothing."""
+        return next((raw for raw in self.raw_records() if raw.strip()), b"")
+
+
+class AssemblingReader:
+    """A reader that builds its events with an assembler."""
+
+    def __init__(self, opened: Opened) -> None:
         self.header: dict[str, Any] = {}
         self.complete = True
-        self._problems = problems
-        self._streamed = streamed
-        self._assembler = Assembler(problems)
+        self._problems = opened.problems
+        self._assembler = Assembler(opened.problems)
+        self._is_truncated = False
+
+    def finish(self) -> list[Event]:
+        return self._assembler.take_all()
+
+    def notes(self) -> list[str]:
+        return [*truncation_notes(self._is_truncated), *unanswered_notes(self._assembler)]
+
+    def _annotate(self, origin: Origin, source: Locator, label: str, data: Any, at: str | float | None = None) -> None:
+        self._assembler.add(Annotation(origin=origin, at=at, source=source, label=label, data=data))
+
+
+class ConversationReader(AssemblingReader, ABC):
+    """Reads recorded conversations: one session per list, or one session for all records of a file."""
+
+    undecoded: ClassVar[Undecoded | None] = None
+    """parts of each record that stay JSON, because rules rarely look at them"""
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._records = opened.records
         self._sessions = SessionsInOrder(self._assembler)
         self._names = SessionNames()
         self._open: Conversation | None = None
-        """the conversation whose parts come one a record"""
-        self._cut = False
+        """the conversation whose parts are one record each"""
 
     def read(self, block: Block) -> list[Event]:
-        for record in records_of(block, self._problems, self.kept):
+        for record in records_of(block, self._problems, self.undecoded):
             self.read_record(record)
         return self._assembler.take()
 
     def finish(self) -> list[Event]:
         self._close()
-        return self._assembler.take_all()
-
-    def notes(self) -> list[str]:
-        return [*(cut_note() if self._cut else ()), *assembly_notes(self._assembler)]
+        return super().finish()
 
     @abstractmethod
     def read_record(self, record: Record) -> None:
-        """A whole conversation, or one part of the open one."""
+        """Read a whole conversation, or one part of the open one."""
 
-    def _continue(self, record: Record) -> Conversation:
-        """The conversation that a part of its own belongs to."""
+    def read_list(
+        self,
+        record: Record,
+        items: list[Any],
+        path: Path,
+        session: str | None,
+        settings: Settings | None = None,
+        metadata: dict[str, Any] | None = None,
+        system: Any = None,
+    ) -> None:
+        """Read a whole conversation in one record."""
+        self._close()
+        conversation = self._begin(session, settings or Settings(), metadata, record, bounded=False)
+        if system is not None:
+            conversation.add_input({"role": "system", "content": system}, record.locator(".system"))
+        for index, item in enumerate(items):
+            self.read_item(conversation, record, item, (*path, index))
+        self.end_answer(conversation)
+        conversation.end()
+
+    def read_open(self, record: Record) -> None:
+        """Read a record that is one part of the open conversation."""
         if self._open is None:
-            self._open = self._begin(None, Settings(), None, record, bounded=self._streamed())
-        return self._open
+            self._open = self._begin(None, Settings(), None, record, bounded=self._records.streamed)
+        self.read_item(self._open, record, record.value, ())
+        self._is_truncated = self._is_truncated or self._open.is_truncated
+
+    def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
+        """Read one message, event or item of a conversation."""
+        raise NotImplementedError
+
+    def end_answer(self, conversation: Conversation) -> None:
+        """Add the answer that is being collected, for formats in which it consists of several items."""
 
     def _begin(
         self, session: str | None, settings: Settings, metadata: dict[str, Any] | None, record: Record, *, bounded: bool
     ) -> Conversation:
-        lane = self._sessions.start(self._names.pick(session))
+        buffer = self._sessions.start(self._names.pick(session))
         if metadata is not None:
-            self._assembler.add(SessionStart(origin=lane.origin, source=record.locator(), metadata=metadata))
-        return Conversation(self._assembler, lane, settings, bounded=bounded)
+            self._assembler.add(SessionStart(origin=buffer.origin, source=record.locator(), metadata=metadata))
+        return Conversation(self._assembler, buffer, settings, bounded=bounded)
 
     def _close(self) -> None:
         if self._open is not None:
+            self.end_answer(self._open)
             self._open.end()
             self._open = None
 
 
-MOST = 1000
+def unanswered_notes(assembler: Assembler) -> list[str]:
+    count = assembler.unanswered
+    if not count:
+        return []
+    return ["1 request has no response" if count == 1 else f"{count} requests have no response"]
 
-Value = TypeVar("Value")
+
+def add_answer(
+    conversation: Conversation,
+    record: Record,
+    answer: AssistantContent,
+    source: Locator,
+    *,
+    path: Path = (),
+    places: list[Locator] | None = None,
+    warn_unread: bool = False,
+    at: str | float | None = None,
+    model: str | None = None,
+    stop_reason: str | None = None,
+    latency_ms: float | None = None,
+    usage: Usage | None = None,
+) -> tuple[list[Any] | None, str | None]:
+    """Add an answer to a conversation, and report what is odd about it. Returns its content and its text.
+
+    `places`: the source of each call, if it is not `source`.
+    """
+    calls, shared = calls_in(answer.uses, conversation.origin, conversation.turn, at, source, answer.arguments, places)
+    for call_id in shared:
+        record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
+    content, text, _ = read_content(answer.blocks)
+    for kind in unread_kinds(content) if warn_unread else ():
+        record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
+    conversation.add_answer(
+        source,
+        content,
+        text,
+        calls,
+        at=at,
+        model=model,
+        stop_reason=stop_reason,
+        latency_ms=latency_ms,
+        usage=usage,
+    )
+    return content, text
 
 
 def remember(recent: dict[str, Value], key: str, value: Value) -> None:
-    """Where there is too much of it, what was put in first is forgotten."""
+    """Add to a map of the most recent items; the oldest is dropped if there are too many."""
     recent[key] = value
-    if len(recent) > MOST:
+    if len(recent) > MOST_RECENT:
         del recent[next(iter(recent))]

@@ -1,63 +1,58 @@
-"""What OpenAI's Responses API takes and gives: flat items, or whole responses with their `output`.
+"""OpenAI's Responses API: whole responses, each a turn, or flat items.
 
-Reads the Responses API: whole responses, each a turn, or flat items.
-
-Nothing in a list of items says where a response ends, so what the model gave without hearing anything in between is
-one. Responses are of one session where they name the same conversation, or each other as the previous one.
+A list of items does not mark where a response ends, so all that the model gave between two inputs is one response.
+Responses belong to one session if they name the same conversation, or each other as the previous response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
-from bylaw.model.events import Annotation, Deferred, ToolResult
+from bylaw.model.events import Deferred
 from bylaw.model.source import Locator
-from bylaw.traces.assembly.content import calls_in, read_content
-from bylaw.traces.assembly.conversation import Answer, Conversation, Settings
-from bylaw.traces.assembly.session_buffer import SHARED_ID
+from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.chat import PARAMS
-from bylaw.traces.formats.chat_message import Misshapen, Path, Result, item_of, text_field, time_of
-from bylaw.traces.formats.reader import ConversationReader
-from bylaw.traces.formats.record import Record, near
+from bylaw.traces.formats.chat_message import Result, item_of, time_of
+from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer
+from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, suggest, text_field
 from bylaw.traces.formats.responses_items import (
-    HEARD,
     KINDS,
     MARKS,
-    SAID,
-    Given,
-    add_said,
+    OUTPUTS,
+    RESULTS,
+    add_output,
     inline_result,
-    is_said,
+    is_output,
     kind_of,
     message_of,
     messages_of,
     output_of,
 )
-from bylaw.traces.records.jsontext import Kept, decode_whole
-from bylaw.traces.records.problems import Problems
+from bylaw.traces.records.jsontext import Undecoded, decode_whole
 
 _SAMPLED = 50
 _MOST_CHAINED = 100_000
-_SURE = SAID | HEARD | MARKS
+_UNIQUE = OUTPUTS | RESULTS | MARKS
+"""items that only this API has"""
 
 
 def claims(value: Any) -> bool:
     """Items that only this API has, or a whole response. Bare messages look like a chat and are read as one."""
     if isinstance(value, list):
-        return any(isinstance(item, dict) and text_field(item, "type") in _SURE for item in value[:_SAMPLED])
+        return any(isinstance(item, dict) and text_field(item, "type") in _UNIQUE for item in value[:_SAMPLED])
     if not isinstance(value, dict):
         return False
     if _response_in(value) is not None:
         return True
-    return text_field(value, "type") in _SURE and not isinstance(value.get("span_data"), dict)
+    return text_field(value, "type") in _UNIQUE and not isinstance(value.get("span_data"), dict)
 
 
 def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | None:
-    """The response, its input, and where it stands, whatever is around it."""
+    """The response, its input, and its path, if the record holds or wraps one."""
     for path in ((), ("response",), ("body",), ("response", "body")):
         held: Any = value
         for step in path:
@@ -69,21 +64,27 @@ def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | No
     return None
 
 
-class _Saying(Struct, eq=False):
-    """The response that is being put together."""
+class _PendingResponse(Struct, eq=False):
+    """The response that is being collected."""
 
     record: Record
     path: Path
-    given: Given
+    answer: AssistantContent
     results: list[Result] = []
+
+    def add(self, item: dict[str, Any], kind: str) -> None:
+        add_output(item, kind, self.answer)
+        result = inline_result(item, kind)
+        if result is not None:
+            self.results.append(result)
 
 
 class ResponsesReader(ConversationReader):
-    kept: ClassVar[Kept | None] = {"request": frozenset(("input",)), "response": frozenset(("input",))}
+    undecoded: ClassVar[Undecoded | None] = {"request": frozenset(("input",)), "response": frozenset(("input",))}
 
-    def __init__(self, problems: Problems, streamed: Callable[[], bool]) -> None:
-        super().__init__(problems, streamed)
-        self._saying: _Saying | None = None
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._pending: _PendingResponse | None = None
         self._chains: dict[str, str] = {}
         """the session of each response, by its id"""
 
@@ -91,91 +92,77 @@ class ResponsesReader(ConversationReader):
         value = record.value
         found = _response_in(value) if isinstance(value, dict) else None
         if found is not None:
-            self._response(record, *found)
+            self._read_response(record, *found)
             return
         items = value.get("items", value.get("input")) if isinstance(value, dict) else value
-        if isinstance(items, list):
-            path: Path = ("items" if "items" in value else "input",) if isinstance(value, dict) else ()
-            self._list(record, items, path, text_field(value, "id") if isinstance(value, dict) else None)
-            return
-        conversation = self._continue(record)
-        self._item(conversation, record, value, ())
-        self._cut = self._cut or conversation.cut
-
-    def _list(self, record: Record, items: list[Any], path: Path, session: str | None) -> None:
-        self._close()
-        conversation = self._begin(session, Settings(), None, record, bounded=False)
-        for index, item in enumerate(items):
-            self._item(conversation, record, item, (*path, index))
-        self._respond(conversation)
-        conversation.end()
-
-    def _close(self) -> None:
-        if self._open is not None:
-            self._respond(self._open)
-        super()._close()
+        if not isinstance(items, list):
+            self.read_open(record)
+        elif isinstance(value, dict):
+            self.read_list(record, items, ("items" if "items" in value else "input",), text_field(value, "id"))
+        else:
+            self.read_list(record, items, (), None)
 
     # Items
 
-    def _item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
+    def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         try:
             kind = kind_of(item)
-            if is_said(item, kind):
-                saying = self._saying = self._saying or _Saying(record, path, Given())
-                _say(saying, item, kind)
+            if is_output(item, kind):
+                pending = self._pending = self._pending or _PendingResponse(record, path, AssistantContent())
+                pending.add(item, kind)
                 return
-            self._respond(conversation)
-            if kind not in (*KINDS, "message"):
-                raise Misshapen(f"unknown item type `{kind}`", ("type",), code="unknown-kind", help=near(kind, KINDS))
-        except Misshapen as error:
-            record.bad(error.code, error.message, (*path, *error.path), help=error.help)
+            self.end_answer(conversation)
+            if kind not in KINDS:
+                message, help = f"unknown item type `{kind}`", suggest(kind, KINDS)
+                raise MalformedRecord(message, ("type",), code="unknown-kind", help=help)
+        except MalformedRecord as error:
+            record.malformed(error, path)
             return
         source = record.locator(item_of(path))
         if kind in MARKS:
-            self._mark(conversation, item, kind, source)
+            self._annotate(conversation.origin, source, kind, item)
             return
-        if kind in HEARD:
-            _tell(conversation, output_of(item), time_of(item), source)
-        conversation.heard(message_of(item), source)
+        if kind in RESULTS:
+            _add_result(conversation, output_of(item), time_of(item), source)
+        conversation.add_input(message_of(item), source)
 
-    def _respond(self, conversation: Conversation) -> None:
-        """What the model gave since it last heard something is one response."""
-        saying, self._saying = self._saying, None
-        if saying is not None:
-            self._answer(conversation, saying, {})
-            conversation.said({"role": "assistant", "content": saying.given.blocks})
+    def end_answer(self, conversation: Conversation) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._add_answer(conversation, pending, {})
+            conversation.add_message({"role": "assistant", "content": pending.answer.blocks})
 
     # Whole responses
 
-    def _response(self, record: Record, response: dict[str, Any], asked: Any, path: Path) -> None:
+    def _read_response(self, record: Record, response: dict[str, Any], asked: Any, path: Path) -> None:
         self._close()
-        session = self._session(response)
-        lane = self._assembler.lane(session)
+        buffer = self._assembler.session(self._session(response))
         source = record.locator(item_of(path))
         params = {key: response[key] for key in PARAMS if response.get(key) is not None}
         tools = response.get("tools")
         settings = Settings(params=params or None, tools=tools if isinstance(tools, list) and tools else None)
-        conversation = Conversation(self._assembler, lane, settings, bounded=True)
-        if any(not known.answered for known in lane.calls.values()):
+        conversation = Conversation(self._assembler, buffer, settings, bounded=True)
+        if any(not known.answered for known in buffer.calls.values()):
             asked = decode_whole(asked)
             for item in asked if isinstance(asked, list) else ():
-                if isinstance(item, dict) and text_field(item, "type") in HEARD:
-                    known = lane.calls.get(output_of(item).call_id or "")
+                if isinstance(item, dict) and text_field(item, "type") in RESULTS:
+                    known = buffer.calls.get(output_of(item).call_id or "")
                     if known is not None and not known.answered:
-                        _tell(conversation, output_of(item), time_of(item), source)
-        orders = text_field(response, "instructions")
-        conversation.asked(None if asked is orders is None else Deferred(_messages, (orders, asked)), source)
-        saying = _Saying(record, path, Given())
+                        _add_result(conversation, output_of(item), time_of(item), source)
+        instructions = text_field(response, "instructions")
+        has_input = asked is not None or instructions is not None
+        conversation.set_input(Deferred(_messages, (instructions, asked)) if has_input else None, source)
+        pending = _PendingResponse(record, path, AssistantContent())
         for index, item in enumerate(response["output"]):
             try:
                 kind = kind_of(item)
-                if is_said(item, kind):
-                    _say(saying, item, kind)
+                if is_output(item, kind):
+                    pending.add(item, kind)
                 else:
-                    self._mark(conversation, item, kind, source)
-            except Misshapen as error:
-                record.bad(error.code, error.message, (*path, "output", index, *error.path), help=error.help)
-        self._answer(conversation, saying, response)
+                    self._annotate(conversation.origin, source, kind, item)
+            except MalformedRecord as error:
+                record.malformed(error, (*path, "output", index))
+        self._add_answer(conversation, pending, response)
 
     def _session(self, response: dict[str, Any]) -> str:
         named, own = response.get("conversation"), text_field(response, "id")
@@ -189,67 +176,34 @@ class ResponsesReader(ConversationReader):
                 del self._chains[next(iter(self._chains))]
         return session
 
-    # Both
-
-    def _answer(self, conversation: Conversation, saying: _Saying, response: dict[str, Any]) -> None:
-        record, source, at = saying.record, saying.record.locator(item_of(saying.path)), time_of(response)
-        given = saying.given
-        calls, shared = calls_in(given.uses, conversation.origin, conversation.turn, at, source, given.arguments)
-        for call_id in shared:
-            record.warn("duplicate-call-id", SHARED_ID.format(call_id), saying.path)
-        content, text, _ = read_content(given.blocks)
-        model = text_field(response, "model")
+    def _add_answer(self, conversation: Conversation, pending: _PendingResponse, response: dict[str, Any]) -> None:
+        record, path, at = pending.record, pending.path, time_of(response)
+        source = record.locator(item_of(path))
         usage, unread = read_usage(response.get("usage"), None)
         for problem in unread:
-            record.warn("bad-usage", problem, (*saying.path, "usage"))
-        conversation.answered(
-            Answer(
-                content=content,
-                text=text,
-                calls=calls,
-                at=at,
-                source=source,
-                model=model,
-                stop_reason=_stop_reason(response),
-                usage=usage,
-            )
+            record.warn("bad-usage", problem, (*path, "usage"))
+        reason = object_field(response, "incomplete_details").get("reason")
+        add_answer(
+            conversation,
+            record,
+            pending.answer,
+            source,
+            path=path,
+            at=at,
+            model=text_field(response, "model"),
+            stop_reason=reason if isinstance(reason, str) else text_field(response, "status"),
+            usage=usage,
         )
-        for result in saying.results:
-            _tell(conversation, result, at, source)
-
-    def _mark(self, conversation: Conversation, item: dict[str, Any], kind: str, source: Locator) -> None:
-        self._assembler.add(Annotation(origin=conversation.origin, source=source, label=kind, data=item))
+        for result in pending.results:
+            _add_result(conversation, result, at, source)
 
 
 def _messages(held: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
-    """What a response was asked: its instructions, and its input as it was recorded."""
-    orders, asked = held
+    """The input of a response: its instructions, and its input as it was recorded."""
+    instructions, asked = held
     messages = messages_of(decode_whole(asked))
-    return messages if orders is None else [{"role": "system", "content": orders}, *(messages or ())]
+    return messages if instructions is None else [{"role": "system", "content": instructions}, *(messages or ())]
 
 
-def _say(saying: _Saying, item: dict[str, Any], kind: str) -> None:
-    add_said(item, kind, saying.given)
-    result = inline_result(item, kind)
-    if result is not None:
-        saying.results.append(result)
-
-
-def _tell(conversation: Conversation, result: Result, at: str | float | None, source: Locator) -> None:
-    conversation.result(
-        ToolResult(
-            origin=conversation.origin,
-            at=at,
-            source=source,
-            call_id=result.call_id,
-            content=result.content,
-            is_error=result.is_error,
-        )
-    )
-
-
-def _stop_reason(response: dict[str, Any]) -> str | None:
-    """Why it ended, where it did not end by itself; else how it stands."""
-    details = response.get("incomplete_details")
-    reason = details.get("reason") if isinstance(details, dict) else None
-    return reason if isinstance(reason, str) else text_field(response, "status")
+def _add_result(conversation: Conversation, result: Result, at: str | float | None, source: Locator) -> None:
+    conversation.add_result(source, at, result.call_id, result.content, is_error=result.is_error)

@@ -1,7 +1,7 @@
-"""Divide a zip archive into its JSON entries, one at a time, in bounded memory. Bombs are refused.
+"""Divide a zip archive into its JSON entries, one at a time, in bounded memory. Zip bombs are refused.
 
-Limits hold for what is unpacked, not for what the archive says of itself. Entries may not overlap, or a small file
-could name one stretch of data a million times.
+Limits apply to what is unpacked, not to what the archive claims. Entries may not overlap, or a small file could name the
+same data a million times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from typing import IO
 
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.records.files import Input
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
@@ -22,17 +21,17 @@ MAX_ENTRY = 256 << 20
 """bytes of one entry, unpacked"""
 MOST_ENTRIES = 1 << 20
 _SUSPECT = 8 << 20
-"""bytes from which on an entry may not be …"""
+"""an entry of more bytes than this may not be …"""
 _MOST_TIMES = 200
-"""… this many times as large as it is packed: JSON of real logs stays well below"""
+"""… more than this many times its packed size; JSON of real logs stays well below"""
 _CHUNK = 1 << 20
 _ZSTD = 93
-"""zip's number for zstd, which newer logs use and the standard library does not read"""
+"""zip's number for zstd, which newer logs use and the standard library cannot read"""
 _LOCAL_HEADER = 30
 
 
 def entry_names(source: Input) -> list[str]:
-    """What an archive holds; nothing where it is damaged, which is told when it is read."""
+    """The names of an archive's entries; none if it is damaged, which is reported when it is read."""
     try:
         with source.whole() as file:
             return list(dict.fromkeys(zipfile.ZipFile(file).namelist()))
@@ -41,15 +40,15 @@ def entry_names(source: Input) -> list[str]:
 
 
 def archive_blocks(file: IO[bytes], size: int, problems: Problems, *, most: int = MAX_ENTRY) -> Iterator[Block]:
-    """An entry a block. Of two entries with one name the last counts. `most`: larger entries are passed over."""
+    """One entry per block. Of two entries with one name the last counts. Entries larger than `most` are skipped."""
     try:
         archive = zipfile.ZipFile(file)
         entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
-        problems.bad(_problem(problems, "bad-compression", "the zip archive is damaged, or cut short"))
+        problems.report_file("bad-compression", "the zip archive is damaged, or cut short")
         return
     if len(entries) > MOST_ENTRIES or sum(entry.compress_size for entry in entries) > size:
-        problems.bad(_problem(problems, "bad-compression", "entries of the zip archive overlap, or are too many"))
+        problems.report_file("bad-compression", "entries of the zip archive overlap, or are too many")
         return
     for entry in {entry.filename: entry for entry in entries}.values():
         if entry.filename.endswith(".json") and (most == MAX_ENTRY or entry.file_size <= most):
@@ -68,14 +67,14 @@ def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, problems: Problems
                 held += len(part)
                 if held > MAX_ENTRY:
                     limit = MAX_ENTRY >> 20
-                    problems.bad(_problem(problems, "too-long", f"entry `{entry.filename}` is longer than {limit} MiB"))
+                    problems.report_file("too-long", f"entry `{entry.filename}` is longer than {limit} MiB")
                     return None
                 if held > _SUSPECT and held > _MOST_TIMES * max(1, entry.compress_size):
                     message = f"entry `{entry.filename}` unpacks to far more than a log does"
-                    problems.bad(_problem(problems, "bad-compression", message))
+                    problems.report_file("bad-compression", message)
                     return None
     except _broken():
-        problems.bad(_problem(problems, "bad-compression", f"entry `{entry.filename}` cannot be unpacked"))
+        problems.report_file("bad-compression", f"entry `{entry.filename}` cannot be unpacked")
         return None
     return b"".join(parts)
 
@@ -102,7 +101,3 @@ def _broken() -> tuple[type[Exception], ...]:
     import zstandard
 
     return (zstandard.ZstdError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)
-
-
-def _problem(problems: Problems, code: str, message: str) -> Diagnostic:
-    return Diagnostic(code=code, message=message, file=problems.file)

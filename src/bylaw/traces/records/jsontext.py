@@ -125,12 +125,12 @@ decode_quickly: Callable[[Any], Any] = msgspec.json.Decoder().decode
 _Shallow: TypeAlias = dict[str, dict[str, Raw] | list[Raw] | str | int | float | bool | None]
 _decode_shallowly = msgspec.json.Decoder(_Shallow).decode
 
-Kept: TypeAlias = Mapping[str, frozenset[str] | None]
+Undecoded: TypeAlias = Mapping[str, frozenset[str] | None]
 """what of a record's members nobody may ever look at: members of these names, or, for None, the elements of a list"""
 _NOTHING: frozenset[str] = frozenset()
 
 
-def decode_sparsely(raw: Any, kept: Kept) -> dict[str, Any]:
+def decode_sparsely(raw: Any, kept: Undecoded) -> dict[str, Any]:
     """An object in which what is `kept` stays JSON, for `decode_whole`. Refuses anything but objects."""
     fields: dict[str, Any] = _decode_shallowly(raw)
     for key, value in fields.items():

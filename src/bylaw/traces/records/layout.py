@@ -10,7 +10,6 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.records.archive import MAGIC, archive_blocks
 from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
@@ -20,8 +19,8 @@ from bylaw.traces.records.lines import (
     check_utf8,
     line_blocks,
     looks_tabular,
+    report_too_long,
     table_blocks,
-    too_long,
     valid_utf8,
     without_bom,
 )
@@ -52,11 +51,11 @@ class Records:
         self._problems = problems
         self._elements: Elements | None = None
         self.cut = False
-        """the compressed data broke off, so the end of the file was never seen"""
+        """the compressed data ended early"""
 
     @property
     def streamed(self) -> bool:
-        """Whether the records come one by one from something of unknown length, rather than from a list in memory."""
+        """Whether the records come from something of unknown length, rather than from a list in memory."""
         return self._layout is Layout.LINES or (self._elements is not None and self._elements.streamed)
 
     def blocks(self) -> Iterator[Block]:
@@ -79,8 +78,7 @@ class Records:
                 yield from _one_value(chunks, self._problems)
         except BrokenCompression as error:
             self.cut = True
-            file = self._problems.file
-            self._problems.bad(Diagnostic(code="bad-compression", message=str(error), file=file))
+            self._problems.report_file("bad-compression", str(error))
 
 
 def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iterator[Block]:
@@ -103,7 +101,7 @@ def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
         parts.append(chunk)
         held += len(chunk)
         if held > MAX_RECORD:
-            problems.bad(too_long(problems.file, 1, "file is one JSON value, and it"))
+            report_too_long(problems, 1, "file is one JSON value, and it")
             return
     raw = b"".join(parts)
     if check_utf8(1, raw, problems):
@@ -126,13 +124,13 @@ def sniff(source: Input) -> Layout:
     if first not in (b"[", b"{") and lines and looks_tabular(lines[0]):
         return Layout.TABLE
     if first == b"[":
-        # Lists one a line are lines; a list alone on its line, or spread over several, is a list.
+        # One list per line is LINES; a single list, on one line or several, is LIST.
         return Layout.LINES if len(lines) > 1 and _decodes(lines[0]) else Layout.LIST
     if first != b"{" or not lines or _decodes(lines[0]):
         return Layout.LINES
     if _whole_decodes(source):
         return Layout.VALUE
-    # Neither is whole: take it for what more of it looks like, so that what is broken is reported once.
+    # Neither is complete: choose what more of it looks like, so that what is broken is reported once.
     return Layout.LINES if any(isinstance(_decoded(line), dict) for line in lines) else Layout.VALUE
 
 
@@ -162,7 +160,7 @@ def head_of(source: Input) -> tuple[bytes, bool]:
     """The first lines of the content, and whether that is all of it."""
     head = bytearray()
     newlines = 0
-    with suppress(BrokenCompression):  # that is told when the records are read
+    with suppress(BrokenCompression):  # reported when the records are read
         for chunk in without_bom(source.chunks()):
             head += chunk
             newlines += chunk.count(b"\n")

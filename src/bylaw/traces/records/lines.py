@@ -1,10 +1,4 @@
-"""Divide a file into numbered lines, a block at a time, in bounded memory however long a line is.
-
-Divide a CSV file into its rows, each as a JSON object of texts under the names of its columns.
-
-A text may hold newlines, so a row ends where its quotes are closed. An empty field is null, for CSV cannot tell nothing
-from an empty text.
-"""
+"""Divide a file into lines or CSV rows, a block at a time, in bounded memory even if a line is very long."""
 
 from __future__ import annotations
 
@@ -18,16 +12,15 @@ from typing import TypeAlias
 
 import msgspec
 
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.records.jsontext import Fault, decode_text
-from bylaw.traces.records.problems import Place, Problems, problem_at
+from bylaw.traces.records.problems import Place, Problems
 
 MAX_RECORD = 64 << 20
 """bytes of the longest record that is read"""
 BOM = b"\xef\xbb\xbf"
 
 Block: TypeAlias = Iterable[tuple[bytes, int | Place]]
-"""some records, each with its place; blank ones may be among them"""
+"""some records, each with its place; some may be blank"""
 
 
 def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -42,20 +35,20 @@ def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def line_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
-    """Each block holds whole lines. Lines that are too long or not UTF-8 are reported here and left out."""
+    """Blocks of whole lines. Lines that are too long or not UTF-8 are reported and left out."""
     numbers = count(1)
     for run in line_runs(chunks):
         if run is None:
-            problems.bad(too_long(problems.file, next(numbers), "line"))
+            report_too_long(problems, next(numbers), "line")
             continue
-        # BytesIO finds newlines several times quicker than split. The lines come first, so that no number is lost.
+        # BytesIO finds newlines several times faster than split. Lines come first in zip, so that no number is lost.
         lines = zip(BytesIO(run), numbers, strict=False)
-        # A newline byte is never part of another character, so one look at the run judges every line in it.
+        # A newline byte is never part of another character, so one check of the run covers every line.
         yield lines if valid_utf8(run) else _valid_lines(lines, problems)
 
 
 def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
-    """Runs of whole lines; None stands for a line that is too long to be held."""
+    """Runs of whole lines; None stands for a line that is too long."""
     parts: list[bytes | memoryview] = []
     held = 0
     for chunk in without_bom(chunks):
@@ -89,7 +82,7 @@ def _valid_lines(lines: Iterable[tuple[bytes, int]], problems: Problems) -> Iter
 
 
 def _whole_characters(line: bytes) -> bytes:
-    """A last line without the character that it was cut off in: what is wrong with it is that it has no end."""
+    """A last line without an incomplete last character: its problem is that it was cut off."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -111,29 +104,33 @@ def check_utf8(place: int | Place, raw: bytes, problems: Problems) -> bool:
     try:
         decode_text(raw)
     except Fault as fault:
-        problems.bad(problem_at(problems.file, place, fault.text, fault.offset, code=fault.code, message=fault.message))
+        problems.report_at(place, fault.text, fault.offset, code=fault.code, message=fault.message)
         return False
     return True
 
 
-def too_long(file: str, place: int | Place, noun: str) -> Diagnostic:
-    limit = MAX_RECORD >> 20
-    return problem_at(file, place, "", 0, code="too-long", message=f"this {noun} is longer than {limit} MiB")
+def report_too_long(problems: Problems, place: int | Place, noun: str) -> None:
+    message = f"this {noun} is longer than {MAX_RECORD >> 20} MiB"
+    problems.report_at(place, "", 0, code="too-long", message=message)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,63}")
 _FEWEST, _MOST = 3, 1000
-"""columns of a table that a file can be taken for"""
+"""number of columns that a table may have"""
 
 
 def looks_tabular(line: bytes) -> bool:
-    """Whether the first line of a file is a row of names."""
+    """Whether the first line of a file is a row of column names."""
     names = _fields(line.decode(errors="replace"))
     return names is not None and _FEWEST <= len(names) <= _MOST and _are_names(names)
 
 
 def table_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
-    """A row a block. Rows that cannot be read are reported here and left out."""
+    """One row per block, as a JSON object of texts. Rows that cannot be read are reported and left out.
+
+    A text may hold newlines, so a row ends where its quotes are closed. An empty field is null, because CSV cannot
+    distinguish nothing from an empty text.
+    """
     names: list[str] | None = None
     for raw, line in _rows(chunks, problems):
         if not raw.strip() or not check_utf8(line, raw, problems):
@@ -166,15 +163,15 @@ def _rows(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[bytes, 
                 yield b"".join(parts), started
                 parts, held, quotes = [], 0, 0
         if run is None or held > MAX_RECORD:
-            problems.bad(too_long(problems.file, started or next(numbers), "row"))
-            return  # a quote is never closed, so that nobody knows where the next row begins
+            report_too_long(problems, started or next(numbers), "row")
+            return  # a quote is never closed, so the next row cannot be found
     if parts:
         _bad(problems, started, b"".join(parts).decode(errors="replace"), "the quotes of this row are never closed")
 
 
 def _fields(text: str) -> list[str] | None:
     if csv.field_size_limit() < MAX_RECORD:
-        csv.field_size_limit(MAX_RECORD)  # of the whole process, and only ever raised
+        csv.field_size_limit(MAX_RECORD)  # applies to the whole process, and is only raised
     try:
         return next(csv.reader(io.StringIO(text, newline=""), strict=True), None)
     except csv.Error:
@@ -186,4 +183,4 @@ def _are_names(names: list[str]) -> bool:
 
 
 def _bad(problems: Problems, line: int, text: str, message: str) -> None:
-    problems.bad(problem_at(problems.file, line, text, 0, code="bad-csv", message=message))
+    problems.report_at(line, text, 0, code="bad-csv", message=message)

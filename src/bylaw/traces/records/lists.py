@@ -1,4 +1,4 @@
-"""Divide a JSON list into its elements without decoding them: by the decoder where it is small, else in pieces."""
+"""Divide a JSON list into its elements without decoding them: by the decoder if it is small, else in pieces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import chain
 import msgspec
 
 from bylaw.traces.records.jsontext import REFUSED
-from bylaw.traces.records.lines import MAX_RECORD, too_long, without_bom
-from bylaw.traces.records.problems import Place, Problems, problem_at
+from bylaw.traces.records.lines import MAX_RECORD, report_too_long, without_bom
+from bylaw.traces.records.problems import Place, Problems
 
 WHOLE = 32 << 20
-"""bytes up to which a list is held in memory and split by the decoder"""
+"""bytes up to which a list is read into memory and split by the decoder"""
 
 _TEXT = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _BRACKET = re.compile(rb'(?:[^\[\]{}"]++|' + _TEXT + rb")*+([\[\]{}])", re.DOTALL)
@@ -30,7 +30,7 @@ class Elements:
         self._chunks = without_bom(chunks)
         self._problems = problems
         self.streamed = False
-        """the list is too large to be held as a whole; known once the first element is there"""
+        """the list is too large for memory; known once the first element is read"""
 
     def __iter__(self) -> Iterator[tuple[Place, bytes]]:
         head = _take(self._chunks, WHOLE + 1)
@@ -40,7 +40,7 @@ class Elements:
                 yield from _whole(head)
                 return
             except REFUSED:
-                pass  # the scanner finds the elements before the fault, and the fault
+                pass  # the scanner finds the elements before the fault, and the fault itself
         yield from scan(chain([head], self._chunks), self._problems)
 
 
@@ -56,7 +56,7 @@ def _whole(data: bytes) -> Iterator[tuple[Place, bytes]]:
 
 
 def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, bytes]]:
-    """The elements of a list of any size. Mismatched brackets inside of one are left for its decoder to find."""
+    """The elements of a list of any size. Mismatched brackets inside an element are left to its decoder."""
     cursor = _Cursor(b"")
     at = start = depth = index = 0
     while True:
@@ -64,14 +64,14 @@ def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, b
         if match is None:
             cursor.drop(start)
             at, start = at - start, 0
-            # As much again as is held, so that looking twice at an unfinished text stays linear.
+            # Read as much again as is held, so that scanning an unfinished text twice stays linear.
             more = _take(chunks, max(1, len(cursor.data)))
             if not more:
                 _bad(problems, cursor.place(len(cursor.data.rstrip(_BLANK))), "the list ends before it is closed")
                 return
             if len(cursor.data) > MAX_RECORD:
                 place = cursor.place(_end_of_separator(cursor.data, 0), index)
-                problems.bad(too_long(problems.file, place, "element"))
+                report_too_long(problems, place, "element")
                 return
             cursor.data += more
             continue
@@ -95,7 +95,7 @@ def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, b
 
 
 class _Cursor:
-    """Counts lines and columns along data of which the front may be dropped."""
+    """Counts lines and columns in data whose front may be dropped."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -148,4 +148,4 @@ def _expect_end(cursor: _Cursor, at: int, token: bytes, chunks: Iterator[bytes],
 
 
 def _bad(problems: Problems, place: Place, message: str) -> None:
-    problems.bad(problem_at(problems.file, place, "", 0, code="bad-json", message=message))
+    problems.report_at(place, "", 0, code="bad-json", message=message)

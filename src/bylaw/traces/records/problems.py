@@ -1,9 +1,4 @@
-"""What is wrong with a trace: collected, bounded, and raised at once where it must not be passed over.
-
-Where a record stands in its file, and how a problem inside it is shown.
-
-Find the value at a path in JSON text, so that a problem can point at it.
-"""
+"""Problems of a trace: collected in bounded memory, each with its place in the file and the text around it."""
 
 from __future__ import annotations
 
@@ -20,63 +15,12 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Locator, Span
 
 MOST_ERRORS = 20
-"""bad records that are shown before reading is given up"""
-MOST_KEPT = 1000
-
-
-class Problems:
-    """The problems of one trace.
-
-    A bad record makes the trace unusable, unless `skip_bad` passes over it and counts it. Warnings never stop anything.
-    """
-
-    def __init__(self, file: str, *, skip_bad: bool = False) -> None:
-        self.file = file
-        self.skip_bad = skip_bad
-        self.skipped = 0
-        self.unlisted = 0
-        """problems past the number that is kept"""
-        self._errors: list[Diagnostic] = []
-        self._kept: list[Diagnostic] = []
-
-    @property
-    def failed(self) -> bool:
-        """A bad record was met and is not passed over: from here on the file is read only for more of them."""
-        return bool(self._errors)
-
-    @property
-    def listed(self) -> Sequence[Diagnostic]:
-        return sorted(self._kept, key=Diagnostic.sort_key)
-
-    def bad(self, problem: Diagnostic) -> None:
-        if self.skip_bad:
-            self.skipped += 1
-            # passed over because the user said so, hence no error any more
-            self.warn(replace(problem, severity="warning"))
-            return
-        self._errors.append(problem)
-        if len(self._errors) == MOST_ERRORS:
-            self.settle()
-
-    def carry(self, problems: Sequence[Diagnostic], skipped: int) -> None:
-        """What an earlier reading of the same trace met."""
-        self.skipped += skipped
-        for problem in problems:
-            self.warn(problem)
-
-    def warn(self, problem: Diagnostic) -> None:
-        if len(self._kept) < MOST_KEPT:
-            self._kept.append(problem)
-        else:
-            self.unlisted += 1
-
-    def settle(self) -> None:
-        if self._errors:
-            raise InputError(self._errors)
-
-
+"""bad records that are reported before reading stops"""
+MOST_LISTED = 1000
 EXCERPT = 160
 """characters of a long line that a problem shows"""
+_SPACE = re.compile(r"[ \t\n\r]*")
+_value_end = json.JSONDecoder(strict=False).raw_decode
 
 
 class Place(Struct, frozen=True):
@@ -87,20 +31,103 @@ class Place(Struct, frozen=True):
     item: str | None = None
     """path of the record inside a JSON list, such as `[3]`"""
 
-    def point(self, text: str, offset: int) -> tuple[int, int]:
-        """Line and column of a character of the record's text."""
-        newlines = text.count("\n", 0, offset)
-        if not newlines:
-            return self.line, self.column + offset
-        return self.line + newlines, offset - text.rfind("\n", 0, offset)
+
+def placed(place: int | Place) -> Place:
+    return Place(place) if isinstance(place, int) else place
 
 
 def locator(file: str, place: int | Place) -> Locator:
     return Locator(file, place) if type(place) is int else Locator(file, placed(place).line, placed(place).item)
 
 
-def placed(place: int | Place) -> Place:
-    return Place(place) if isinstance(place, int) else place
+class Problems:
+    """The problems of one trace.
+
+    A bad record makes the trace unusable, unless `skip_bad` skips and counts it. Warnings never stop anything.
+    """
+
+    def __init__(self, file: str, *, skip_bad: bool = False) -> None:
+        self.file = file
+        self.skip_bad = skip_bad
+        self.skipped = 0
+        self.unlisted = 0
+        """problems beyond MOST_LISTED"""
+        self._errors: list[Diagnostic] = []
+        self._listed: list[Diagnostic] = []
+
+    @property
+    def failed(self) -> bool:
+        """A bad record was found and is not skipped: from here on the file is read only to find more of them."""
+        return bool(self._errors)
+
+    @property
+    def listed(self) -> Sequence[Diagnostic]:
+        return sorted(self._listed, key=Diagnostic.sort_key)
+
+    def add(self, problem: Diagnostic) -> None:
+        if problem.severity == "warning":
+            self._warn(problem)
+        elif self.skip_bad:
+            self.skipped += 1
+            self._warn(replace(problem, severity="warning"))  # skipped on the user's request, so no longer an error
+        else:
+            self._errors.append(problem)
+            if len(self._errors) == MOST_ERRORS:
+                self.settle()
+
+    def carry(self, problems: Sequence[Diagnostic], skipped: int) -> None:
+        """Add what an earlier reading of the same trace found."""
+        self.skipped += skipped
+        for problem in problems:
+            self._warn(problem)
+
+    def settle(self) -> None:
+        """Raises InputError if there are errors."""
+        if self._errors:
+            raise InputError(self._errors)
+
+    def report_file(self, code: str, message: str) -> None:
+        """An error that concerns the whole file."""
+        self.add(Diagnostic(code=code, message=message, file=self.file))
+
+    def report(
+        self,
+        place: int | Place,
+        raw: bytes,
+        path: tuple[str | int, ...] = (),
+        *,
+        code: str,
+        message: str,
+        severity: Literal["error", "warning"] = "error",
+        help: str | None = None,
+    ) -> None:
+        """A problem with the value at `path` of a record that is valid JSON."""
+        text = raw.decode(errors="replace")
+        try:
+            offset = locate(text, path)
+        except (IndexError, ValueError, RecursionError):  # repaired, or nested too deeply to be walked
+            offset = 0
+        self.report_at(place, text, offset, code=code, message=message, severity=severity, help=help)
+
+    def report_at(
+        self,
+        place: int | Place,
+        text: str,
+        offset: int,
+        *,
+        code: str,
+        message: str,
+        severity: Literal["error", "warning"] = "error",
+        help: str | None = None,
+    ) -> None:
+        """A problem at a character of a record."""
+        self.add(problem_at(self.file, place, text, offset, code=code, message=message, severity=severity, help=help))
+
+    def _warn(self, problem: Diagnostic) -> None:
+        if len(self._listed) < MOST_LISTED:
+            self._listed.append(problem)
+        else:
+            self.unlisted += 1
 
 
 def problem_at(
@@ -116,35 +143,28 @@ def problem_at(
 ) -> Diagnostic:
     """A problem at a character of a record, with the part of its line around it."""
     offset = min(offset, len(text))
-    line, column = placed(place).point(text, offset)
-    start = text.rfind("\n", 0, offset) + 1
+    start, newlines, first = text.rfind("\n", 0, offset) + 1, text.count("\n", 0, offset), placed(place)
+    line, column = first.line + newlines, offset - start + (1 if newlines else first.column)
     end = text.find("\n", offset)
-    shown, skipped = _around(text[start : len(text) if end < 0 else end].rstrip("\r"), offset - start)
+    whole = text[start : len(text) if end < 0 else end].rstrip("\r")
+    skipped = max(0, min(offset - start - EXCERPT // 2, len(whole) - EXCERPT))
     return Diagnostic(
         code=code,
         message=message,
         severity=severity,
         file=file,
         span=Span(file, line, column, line, column + 1),
-        excerpt=shown,
+        excerpt=whole[skipped : skipped + EXCERPT],
         excerpt_column=column - (offset - start) + skipped,
         help=help,
     )
 
 
-def _around(line: str, offset: int) -> tuple[str, int]:
-    """The part of a line around an offset, and how many characters stand before that part."""
-    start = max(0, min(offset - EXCERPT // 2, len(line) - EXCERPT))
-    return line[start : start + EXCERPT], start
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-_STEP = re.compile(r"\.([^.\[\]`]+)|\[(\d+)\]")
-_value_end = json.JSONDecoder(strict=False).raw_decode
+# The value at a path of JSON text
 
 
 def locate(text: str, path: Sequence[str | int]) -> int:
-    """Offset of the value at `path`, or of the deepest part of the path that is there. `text` is valid JSON."""
+    """Offset of the value at `path`, or of the deepest part of the path that exists. `text` is valid JSON."""
     at = _skip_space(text, 0)
     for step in path:
         found = _member(text, at, step) if isinstance(step, str) else _element(text, at, step)
@@ -152,11 +172,6 @@ def locate(text: str, path: Sequence[str | int]) -> int:
             break
         at = found
     return at
-
-
-def parse_path(text: str) -> list[str | int]:
-    """The steps of a path as the JSON decoder writes it, such as `$.payload.messages[0]`."""
-    return [int(index) if index else key for key, index in _STEP.findall(text)]
 
 
 def _member(text: str, at: int, key: str) -> int | None:

@@ -1,9 +1,8 @@
-"""OTLP's protobuf as its JSON, for the fields that are read. A few message types are all there is, so no library.
+"""Divide a file of length-prefixed OTLP messages, and convert each from protobuf to OTLP's JSON.
 
-A file holds messages, each after its length in 4 bytes, the highest first. Traces and logs are told apart by what the
-innermost messages hold, for on the outside both look the same.
-
-Divide a file of length-prefixed protobuf messages: 4 bytes of length, the highest first, then the message.
+A file holds messages, each after its length in 4 bytes, highest byte first. Only the fields that are read are converted.
+There are few message types, so no library is needed. Traces and logs look the same on the outside, and are told apart by
+their innermost messages.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.records.lines import MAX_RECORD, Block
 from bylaw.traces.records.problems import Place, Problems
 
@@ -182,7 +180,7 @@ def _text(value: memoryview) -> str:
 
 _LENGTH = 4
 _FIRST_FIELD = 0x0A
-"""how every OTLP message begins: field 1, a message of its own"""
+"""how every OTLP message begins: field 1, which is a message"""
 
 
 def looks_framed(head: bytes) -> bool:
@@ -192,7 +190,7 @@ def looks_framed(head: bytes) -> bool:
 
 
 def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
-    """One message a block, as JSON. What follows a broken length cannot be divided, so there reading ends."""
+    """One message per block, as JSON. Reading stops at a broken length, because what follows cannot be divided."""
     held = b""
     number = 0
     for chunk in chunks:
@@ -200,7 +198,7 @@ def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]
         while len(held) >= _LENGTH:
             size = int.from_bytes(held[:_LENGTH], "big")
             if size > MAX_RECORD:
-                _bad(problems, number + 1, "too-long", f"message {number + 1} is longer than {MAX_RECORD >> 20} MiB")
+                problems.report_file("too-long", f"message {number + 1} is longer than {MAX_RECORD >> 20} MiB")
                 return
             if len(held) < _LENGTH + size:
                 break
@@ -208,17 +206,13 @@ def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]
             yield from _decoded(held[_LENGTH : _LENGTH + size], number, problems)
             held = held[_LENGTH + size :]
     if held:
-        _bad(problems, number + 1, "bad-protobuf", f"message {number + 1} ends before its length says")
+        problems.report_file("bad-protobuf", f"message {number + 1} ends before its length says")
 
 
 def _decoded(frame: bytes, number: int, problems: Problems) -> Iterator[Block]:
     try:
         raw = to_json(frame)
     except Broken as error:
-        _bad(problems, number, "bad-protobuf", f"message {number} is no OTLP: {error}")
+        problems.report_file("bad-protobuf", f"message {number} is no OTLP: {error}")
         return
     yield [(raw, Place(1, 1, f"message {number}"))]
-
-
-def _bad(problems: Problems, number: int, code: str, message: str) -> None:
-    problems.bad(Diagnostic(code=code, message=message, file=problems.file))

@@ -1,40 +1,35 @@
-"""Reads a file that Bylaw wrote: every line is an event as it stands, linked to its request, its calls or its call."""
+"""Reads files that Bylaw wrote: every line is an event as it stands, linked to its request, its calls or its call."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Event, Request, ToolCall
-from bylaw.model.source import Locator
-from bylaw.traces.assembly.session_buffer import Links
-from bylaw.traces.formats.bylaw.header import Completeness, SecondLook, is_header
+from bylaw.traces.assembly.session_buffer import CallLinks
+from bylaw.traces.formats.bylaw.header import LineReader
 from bylaw.traces.formats.bylaw.lines import (
-    PLAIN,
+    EVENT_OF,
     Header,
     Line,
-    Origins,
     RequestLine,
     ResponseLine,
     ToolCallLine,
     TraceEndLine,
     TraceStartLine,
     call_of,
-    decode_resolved,
+    decode_canonical,
     request_of,
     response_of,
 )
-from bylaw.traces.formats.record import report
 from bylaw.traces.records.jsontext import REFUSED
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Place, Problems, locator, placed
+from bylaw.traces.records.problems import Place, Problems, placed
 
 MOST_UNLINKED = 1024
-"""requests that a response far below can still be linked to; the writer counts on it"""
+"""requests that a later response can still be linked to; the writer relies on it"""
 
 
-class _Awaiting(Struct):
+class _PendingResponse(Struct):
     """A response whose calls stand on the lines that follow."""
 
     line: ResponseLine
@@ -47,84 +42,63 @@ class _Awaiting(Struct):
     """those of the calls that have a line of their own"""
 
 
-class ResolvedReader:
+class CanonicalReader(LineReader):
     def __init__(self, problems: Problems, header: Header) -> None:
-        self.header: dict[str, Any] = header.header
-        self.complete = header.complete is True
-        self._completeness = Completeness(header)
-        self._problems = problems
-        self._file = problems.file
-        self._second_look = SecondLook(problems)
-        self._origins = Origins()
-        self._links = Links()
+        super().__init__(problems, header)
+        self._links = CallLinks()
         self._out: list[Event] = []
         self._previous: Request | None = None
         """the request on the line before"""
         self._previous_line = 0
         self._unlinked: dict[int, Request] = {}
         """requests by line, as far back as a response may be linked to"""
-        self._awaiting: _Awaiting | None = None
-        self._begun = False
-        self._notes: list[str] = []
+        self._pending: _PendingResponse | None = None
 
     def read(self, block: Block) -> list[Event]:
         out = self._out = []
         for raw, place in block:
             number = place if type(place) is int else placed(place).line
             try:
-                line = decode_resolved(raw)
+                line = decode_canonical(raw)
             except REFUSED:
-                if self._is_first_line(raw) or self._completeness.excuses(raw):
-                    continue
-                again = self._second_look.line(place, raw, decode_resolved)
+                again = self._decode_again(place, raw, decode_canonical)
                 if again is None:
                     continue
                 line, raw = again
-            self._tell(line, raw, place, number)
+            self._read_line(line, raw, place, number)
         return out
 
-    def tell(self, line: Line, raw: bytes, place: int | Place, number: int) -> list[Event]:
-        """The events that are settled after a line that was found elsewhere; `number` is that of the line."""
+    def read_line(self, line: Line, raw: bytes, place: int | Place, number: int) -> list[Event]:
+        """The events that are final after a line that was found elsewhere; `number` is the number of the line."""
         out = self._out = []
-        self._tell(line, raw, place, number)
+        self._read_line(line, raw, place, number)
         return out
 
     def finish(self) -> list[Event]:
         out = self._out = []
-        if self._awaiting is not None:
-            self._settle(self._awaiting)
-        self.complete = self._completeness.is_complete
+        if self._pending is not None:
+            self._settle(self._pending)
+        super().finish()
         return out
 
-    def notes(self) -> list[str]:
-        return [*self._notes, *self._completeness.notes(), *self._second_look.notes()]
-
-    def _tell(self, line: Line, raw: bytes, place: int | Place, number: int) -> None:
-        if self._awaiting is not None and self._joins(self._awaiting, line, place):
+    def _read_line(self, line: Line, raw: bytes, place: int | Place, number: int) -> None:
+        if self._pending is not None and self._joins(self._pending, line, place):
             return
         if isinstance(line, ResponseLine):
-            self._response(line, raw, place)
-        elif isinstance(line, RequestLine):
-            self._request(line, place, number)
+            self._read_response(line, raw, place)
+            return
+        self._leave_previous()
+        if isinstance(line, (TraceStartLine, TraceEndLine)):
+            self._mark(line)
+            return
+        origin, source = self._origins.of(line, line.session), self._source(line, place)
+        if isinstance(line, RequestLine):
+            self._previous, self._previous_line = request_of(line, origin, source), number
+            self._out.append(self._previous)
         else:
-            self._rest(line, place)
+            self._out.append(self._links.linked(EVENT_OF[type(line)](line, origin, source)))
 
-    def _is_first_line(self, raw: bytes) -> bool:
-        """The header was read before; only the first line may be one."""
-        if self._begun or not raw.strip():
-            return False
-        self._begun = True
-        return is_header(raw)
-
-    def _request(self, line: RequestLine, place: int | Place, number: int) -> None:
-        request = request_of(line, self._origins.of(line, line.session), self._source(line, place))
-        if self._previous is not None:
-            self._leave_previous()
-        self._previous = request
-        self._previous_line = number
-        self._out.append(request)
-
-    def _response(self, line: ResponseLine, raw: bytes, place: int | Place) -> None:
+    def _read_response(self, line: ResponseLine, raw: bytes, place: int | Place) -> None:
         origin = self._origins.of(line, line.session)
         request, previous = line.request, self._previous
         if request is UNSET and previous is not None and previous.origin.session == origin.session:
@@ -137,33 +111,13 @@ class ResolvedReader:
         if calls is UNSET or not calls:
             self._out.append(response_of(line, origin, self._source(line, place), found, ()))
             return
-        self._awaiting = _Awaiting(line, raw, place, found, list(calls))
-        self._take_inline(self._awaiting)
+        self._pending = _PendingResponse(line, raw, place, found, list(calls))
+        self._take_inline(self._pending)
 
-    def _rest(self, line: Line, place: int | Place) -> None:
-        self._leave_previous()
-        if isinstance(line, TraceStartLine):
-            self._completeness.begins(line)
-            return
-        if isinstance(line, TraceEndLine):
-            self._completeness.ends(line)
-            self.header = line.header or self.header
-            self._notes.extend(line.notes)
-            self._problems.carry(line.problems, line.skipped)
-            return
-        event = PLAIN[type(line)](line, self._origins.of(line, line.session), self._source(line, place))
-        self._out.append(self._links.linked(event))
-
-    def _source(self, line: Line, place: int | Place) -> Locator | None:
-        source = line.source
-        if source is UNSET:
-            return Locator(self._file, place) if type(place) is int else locator(self._file, place)
-        return source
-
-    # Links to requests further up
+    # Links to earlier requests
 
     def _leave_previous(self) -> None:
-        """The request on the line before is not answered by this line: only a number can link to it from now on."""
+        """This line does not answer the request on the line before: from now on only a number can link to it."""
         if self._previous is not None:
             self._unlinked[self._previous_line] = self._previous
             self._previous = None
@@ -180,37 +134,34 @@ class ResolvedReader:
 
     # Calls on the lines below
 
-    def _joins(self, awaiting: _Awaiting, line: Line, place: int | Place) -> bool:
-        """Whether this line is the call that comes next; if not, there is nothing left to wait for."""
-        if isinstance(line, ToolCallLine) and line.call_id == awaiting.missing[0]:
+    def _joins(self, pending: _PendingResponse, line: Line, place: int | Place) -> bool:
+        """Whether this line is the next call; if not, the response is emitted without the missing calls."""
+        if isinstance(line, ToolCallLine) and line.call_id == pending.missing[0]:
             call = call_of(line, self._origins.of(line, line.session), self._source(line, place))
-            del awaiting.missing[0]
-            awaiting.calls.append(call)
-            awaiting.events.append(call)
-            self._take_inline(awaiting)
+            del pending.missing[0]
+            pending.calls.append(call)
+            pending.events.append(call)
+            self._take_inline(pending)
             return True
-        self._settle(awaiting)
+        self._settle(pending)
         return False
 
-    def _take_inline(self, awaiting: _Awaiting) -> None:
-        """Calls without a line of their own are part of the response; when the last one is there, it is told."""
-        missing = awaiting.missing
+    def _take_inline(self, pending: _PendingResponse) -> None:
+        """Take the next calls that are part of the response's line; after the last call, emit the response."""
+        missing = pending.missing
         while missing and isinstance(call := missing[0], ToolCallLine):
             origin = self._origins.of(call, call.session)
-            awaiting.calls.append(call_of(call, origin, self._source(call, awaiting.place)))
+            pending.calls.append(call_of(call, origin, self._source(call, pending.place)))
             del missing[0]
         if not missing:
-            self._settle(awaiting)
+            self._settle(pending)
 
-    def _settle(self, awaiting: _Awaiting) -> None:
-        self._awaiting = None
-        line, place = awaiting.line, awaiting.place
-        if awaiting.missing:
-            told = f"call `{awaiting.missing[0]}` of this response is not on the lines below it"
-            self._warn(awaiting.raw, place, ("calls",), "broken-link", told)
+    def _settle(self, pending: _PendingResponse) -> None:
+        self._pending = None
+        line, place = pending.line, pending.place
+        if pending.missing:
+            message = f"call `{pending.missing[0]}` of this response is not on the lines below it"
+            self._warn(pending.raw, place, ("calls",), "broken-link", message)
         origin, source = self._origins.of(line, line.session), self._source(line, place)
-        self._out.append(response_of(line, origin, source, awaiting.request, tuple(awaiting.calls)))
-        self._out.extend(map(self._links.linked, awaiting.events))
-
-    def _warn(self, raw: bytes, place: int | Place, path: tuple[str, ...], code: str, message: str) -> None:
-        report(self._problems, place, raw, path, code=code, message=message, severity="warning")
+        self._out.append(response_of(line, origin, source, pending.request, tuple(pending.calls)))
+        self._out.extend(map(self._links.linked, pending.events))

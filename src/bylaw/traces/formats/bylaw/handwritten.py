@@ -1,4 +1,4 @@
-"""Reads Bylaw JSONL that was written by hand: turns, sessions and calls are worked out as for any other format."""
+"""Reads handwritten Bylaw JSONL: turns, sessions and calls are worked out as for any other format."""
 
 from __future__ import annotations
 
@@ -6,135 +6,106 @@ from typing import Any
 
 from msgspec import UNSET
 
-from bylaw.model.events import Deferred, Event, Origin, Request, Response, ToolCall, Usage
+from bylaw.model.events import Deferred, Event, Origin, Request, Response, ToolCall
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import NamelessCall, calls_in, read_arguments, read_content
-from bylaw.traces.assembly.session_buffer import SHARED_ID, Lane
+from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
 from bylaw.traces.assembly.sessions import Survey, carries_history, sessions_of
 from bylaw.traces.assembly.usage import read_usage
-from bylaw.traces.formats.bylaw.header import Completeness, SecondLook, is_header
+from bylaw.traces.formats.bylaw.header import LineReader
 from bylaw.traces.formats.bylaw.lines import (
-    PLAIN,
-    DraftRequestLine,
-    DraftResponseLine,
+    EVENT_OF,
+    HandwrittenRequestLine,
+    HandwrittenResponseLine,
     Header,
-    Line,
-    Origins,
     SessionStartLine,
     ToolCallLine,
     ToolResultLine,
     TraceEndLine,
     TraceStartLine,
     call_of,
-    decode_draft,
+    decode_handwritten,
     messages_in,
     result_of,
 )
-from bylaw.traces.formats.record import assembly_notes, report
+from bylaw.traces.formats.reader import unanswered_notes
 from bylaw.traces.records.jsontext import REFUSED, decode_list
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Place, Problems, locator
+from bylaw.traces.records.problems import Place, Problems
 
 
-class DraftedReader:
+class HandwrittenReader(LineReader):
     def __init__(self, problems: Problems, header: Header, survey: Survey) -> None:
-        self.header: dict[str, Any] = header.header
-        self.complete = header.complete is True
-        self._completeness = Completeness(header)
-        self._problems = problems
-        self._second_look = SecondLook(problems)
+        super().__init__(problems, header)
         self._assembler = Assembler(problems)
         self._sessions = sessions_of(survey, self._assembler)
-        self._origins = Origins()
-        self._begun = False
-        self._notes: list[str] = []
 
     def read(self, block: Block) -> list[Event]:
         for raw, place in block:
             try:
-                line = decode_draft(raw)
+                line = decode_handwritten(raw)
             except REFUSED:
-                if self._is_first_line(raw) or self._completeness.excuses(raw):
-                    continue
-                again = self._second_look.line(place, raw, decode_draft)
+                again = self._decode_again(place, raw, decode_handwritten)
                 if again is None:
                     continue
                 line, raw = again
-            self._line(line, raw, place)
+            self._read_line(line, raw, place)
         return self._assembler.take()
 
     def finish(self) -> list[Event]:
-        self.complete = self._completeness.is_complete
+        super().finish()
         return self._assembler.take_all()
 
     def notes(self) -> list[str]:
-        told = (
-            self._completeness.notes(),
-            self._sessions.notes(),
-            assembly_notes(self._assembler),
-            self._second_look.notes(),
-        )
-        return [*self._notes, *(note for notes in told for note in notes)]
+        ours = [*self._sessions.notes(), *unanswered_notes(self._assembler)]
+        return [*self._notes, *self._completeness.notes(), *ours, *self._unknown_keys.notes()]
 
-    def _is_first_line(self, raw: bytes) -> bool:
-        if self._begun or not raw.strip():
-            return False
-        self._begun = True
-        return is_header(raw)
-
-    def _line(self, line: Any, raw: bytes, place: int | Place) -> None:
-        if isinstance(line, TraceStartLine):
-            self._completeness.begins(line)
-            return
-        if isinstance(line, TraceEndLine):
-            self._completeness.ends(line)
-            self.header = line.header or self.header
-            self._notes.extend(line.notes)
-            self._problems.carry(line.problems, line.skipped)
+    def _read_line(self, line: Any, raw: bytes, place: int | Place) -> None:
+        if isinstance(line, (TraceStartLine, TraceEndLine)):
+            self._mark(line)
             return
         if line.session is not None:
             self._sessions = self._sessions.by_id(line.session)
+        sessions, assembler = self._sessions, self._assembler
         if isinstance(line, SessionStartLine):
-            self._sessions.begins(line.session)
-        elif isinstance(line, DraftRequestLine) and self._starts_afresh(line, raw):
-            self._sessions.begin_afresh()
-        lane = self._sessions.find(line.session, None)
-        origin, source = self._origins.of(line, lane.origin.session), self._source(line, place)
-        if isinstance(line, DraftRequestLine):
-            self._request(line, raw, lane, origin, source)
-        elif isinstance(line, DraftResponseLine):
-            self._response(line, raw, place, lane, origin, source)
+            sessions.begins(line.session)
+        elif isinstance(line, HandwrittenRequestLine) and sessions.watch_history:
+            if carries_history(line.messages, raw, messages_in) is False:
+                sessions.begin_afresh()
+        buffer = sessions.find(line.session, None)
+        origin, source = self._origins.of(line, buffer.origin.session), self._source(line, place)
+        if isinstance(line, HandwrittenRequestLine):
+            request = Request(
+                origin=origin,
+                turn=assembler.turns,
+                at=line.at,
+                source=source,
+                model=line.model,
+                held_messages=None if line.messages is None else Deferred(messages_in, raw),
+                params=line.params,
+                held_tools=None if line.tools is UNSET else Deferred(decode_list, line.tools),
+                metadata=line.metadata,
+            )
+            assembler.request(buffer, None, request)
+        elif isinstance(line, HandwrittenResponseLine):
+            self._read_response(line, raw, place, buffer, origin, source)
         elif isinstance(line, ToolCallLine):
-            self._assembler.call(lane, None, _call(line, origin, source))
+            if line.raw_arguments is None:
+                line.arguments, line.raw_arguments = read_arguments(line.arguments)
+            line.turn = None  # the assembler finds it
+            assembler.call(buffer, None, call_of(line, origin, source))
         elif isinstance(line, ToolResultLine):
-            self._assembler.result(lane, result_of(line, origin, source))
+            assembler.result(buffer, result_of(line, origin, source))
         else:
-            self._assembler.add(PLAIN[type(line)](line, origin, source))
+            assembler.add(EVENT_OF[type(line)](line, origin, source))
 
-    def _starts_afresh(self, line: DraftRequestLine, raw: bytes) -> bool:
-        return self._sessions.watch_history and carries_history(line.messages, raw, messages_in) is False
-
-    def _request(self, line: DraftRequestLine, raw: bytes, lane: Lane, origin: Origin, source: Locator | None) -> None:
-        request = Request(
-            origin=origin,
-            turn=self._assembler.turns,
-            at=line.at,
-            source=source,
-            model=line.model,
-            held_messages=None if line.messages is None else Deferred(messages_in, raw),
-            params=line.params,
-            held_tools=None if line.tools is UNSET else Deferred(decode_list, line.tools),
-            metadata=line.metadata,
-        )
-        self._assembler.request(lane, None, request)
-
-    def _response(
+    def _read_response(
         self,
-        line: DraftResponseLine,
+        line: HandwrittenResponseLine,
         raw: bytes,
         place: int | Place,
-        lane: Lane,
+        buffer: SessionBuffer,
         origin: Origin,
         source: Locator | None,
     ) -> None:
@@ -146,41 +117,25 @@ class DraftedReader:
                 calls, shared = calls_in(uses, origin, turn, line.at, source)
             except NamelessCall as call:
                 path = ("content", (content or []).index(call.block))
-                report(self._problems, place, raw, path, code="wrong-type", message=str(call))
+                self._problems.report(place, raw, path, code="wrong-type", message=str(call))
                 return
             for call_id in shared:
-                self._warn(raw, place, "content", "duplicate-call-id", SHARED_ID.format(call_id))
+                self._warn(raw, place, ("content",), "duplicate-call-id", SHARED_ID.format(call_id))
+        usage, unread = read_usage(line.usage, line.model)
+        for message in unread:
+            self._warn(raw, place, ("usage",), "bad-usage", message)
         response = Response(
             origin=origin,
             turn=turn,
             at=line.at,
             source=source,
-            request=assembler.answered(lane, None),
+            request=assembler.answered(buffer, None),
             model=line.model,
             content=content,
             text=text if line.text is UNSET else line.text,
             tool_calls=calls,
             stop_reason=line.stop_reason,
             latency_ms=line.latency_ms,
-            usage=self._usage(line, raw, place),
+            usage=usage,
         )
-        assembler.response(lane, None, response)
-
-    def _usage(self, line: DraftResponseLine, raw: bytes, place: int | Place) -> Usage | None:
-        usage, unread = read_usage(line.usage, line.model)
-        for message in unread:
-            self._warn(raw, place, "usage", "bad-usage", message)
-        return usage
-
-    def _source(self, line: Line, place: int | Place) -> Locator | None:
-        return locator(self._problems.file, place) if line.source is UNSET else line.source
-
-    def _warn(self, raw: bytes, place: int | Place, key: str, code: str, message: str) -> None:
-        report(self._problems, place, raw, (key,), code=code, message=message, severity="warning")
-
-
-def _call(line: ToolCallLine, origin: Origin, source: Locator | None) -> ToolCall:
-    if line.raw_arguments is None:
-        line.arguments, line.raw_arguments = read_arguments(line.arguments)
-    line.turn = None  # worked out by the assembler
-    return call_of(line, origin, source)
+        assembler.response(buffer, None, response)

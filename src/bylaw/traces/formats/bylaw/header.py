@@ -1,9 +1,4 @@
-"""The second look at a line that was refused: a key nobody knows is only a warning, so it is taken out and named.
-
-The first line of Bylaw JSONL: which version, where the trace came from, and how to read what follows.
-
-Whether a file holds all it should: by its header, by its last line, or by the last line of each recording in it.
-"""
+"""What the two readers of Bylaw JSONL share: unknown keys, the header line, and whether a file is complete."""
 
 from __future__ import annotations
 
@@ -11,74 +6,30 @@ from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
 import msgspec
-from msgspec import Struct
 
+from bylaw.model.events import Event
+from bylaw.model.source import Locator
 from bylaw.traces.formats.bylaw.lines import (
     ALL_KINDS,
-    VERSION,
-    DraftLine,
+    CanonicalLine,
+    HandwrittenLine,
     Header,
-    ResolvedLine,
+    Line,
+    Origins,
     TraceEndLine,
     TraceStartLine,
 )
-from bylaw.traces.formats.record import explain, near, report, second_look
+from bylaw.traces.formats.record import decode_typed_again, suggest
 from bylaw.traces.records.jsontext import REFUSED, decode_quickly
-from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.problems import Place, Problems, locator
 
 R = TypeVar("R")
 MOST_UNKNOWN = 20
-"""keys that are warned about in one file"""
-
-
-def _keys(line: type[Struct]) -> tuple[str, ...]:
-    return ("kind", *line.__struct_encode_fields__)
-
-
-_KNOWN: dict[str, tuple[str, ...]] = {
-    str(line.__struct_config__.tag): _keys(line) for line in (*get_args(ResolvedLine), *get_args(DraftLine))
+"""unknown keys that are reported in one file"""
+_KNOWN_KEYS: dict[str, tuple[str, ...]] = {
+    str(line.__struct_config__.tag): ("kind", *line.__struct_encode_fields__)
+    for line in (*get_args(CanonicalLine), *get_args(HandwrittenLine))
 }
-HEADER_KEYS = Header.__struct_encode_fields__
-
-
-class SecondLook:
-    def __init__(self, problems: Problems) -> None:
-        self._problems = problems
-        self._unknown = 0
-
-    def line(self, place: int | Place, raw: bytes, decode: Callable[[bytes], R]) -> tuple[R, bytes] | None:
-        """The line after all, without the keys nobody knows, or None where it is blank or was reported."""
-        if is_header(raw):
-            message, help = "a second trace begins here", "a file holds one trace: give each its own"
-            report(self._problems, place, raw, ("bylaw",), code="unknown-kind", message=message, help=help)
-            return None
-        return second_look(place, self.without_unknown(place, raw), self._problems, decode, ALL_KINDS)
-
-    def without_unknown(self, place: int | Place, raw: bytes) -> bytes:
-        """The same line without unknown keys; the line itself where it is broken in another way."""
-        try:
-            value = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return raw
-        known = _known_keys(value)
-        unknown = [] if known is None else [key for key in value if key not in known]
-        if known is None or not unknown:
-            return raw
-        for key in unknown:
-            self._warn(place, raw, key, known)
-            del value[key]
-        return msgspec.json.encode(value)
-
-    def _warn(self, place: int | Place, raw: bytes, key: str, known: tuple[str, ...]) -> None:
-        self._unknown += 1
-        if self._unknown > MOST_UNKNOWN:
-            return
-        message, help = f"unknown key `{key}`", near(key, known)
-        report(self._problems, place, raw, (key,), code="unknown-key", message=message, severity="warning", help=help)
-
-    def notes(self) -> list[str]:
-        more = self._unknown - MOST_UNKNOWN
-        return [f"{more} more unknown keys are not listed"] if more > 0 else []
 
 
 def is_header(raw: bytes) -> bool:
@@ -91,69 +42,128 @@ def is_header(raw: bytes) -> bool:
     return isinstance(value, dict) and "bylaw" in value
 
 
+class UnknownKeys:
+    """Removes unknown keys from a line that was refused, with a warning for each."""
+
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+        self._count = 0
+
+    def remove(self, place: int | Place, raw: bytes) -> bytes:
+        """The same line without unknown keys; the line itself if it is broken in another way."""
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return raw
+        known = _known_keys(value)
+        unknown = [] if known is None else [key for key in value if key not in known]
+        if known is None or not unknown:
+            return raw
+        for key in unknown:
+            self._count += 1
+            if self._count <= MOST_UNKNOWN:
+                message, help = f"unknown key `{key}`", suggest(key, known)
+                self._problems.report(
+                    place, raw, (key,), code="unknown-key", message=message, severity="warning", help=help
+                )
+            del value[key]
+        return msgspec.json.encode(value)
+
+    def notes(self) -> list[str]:
+        more = self._count - MOST_UNKNOWN
+        return [f"{more} more unknown keys are not listed"] if more > 0 else []
+
+
 def _known_keys(value: Any) -> tuple[str, ...] | None:
     if not isinstance(value, dict):
         return None
     if "bylaw" in value:
-        return HEADER_KEYS
+        return Header.__struct_encode_fields__
     kind = value.get("kind")
-    return _KNOWN.get(kind) if isinstance(kind, str) else None
-
-
-_decode = msgspec.json.Decoder(Header).decode
-
-
-def read_header(raw: bytes, place: int | Place, problems: Problems) -> Header:
-    """The header on this line. Without one, the file is read as one written by hand. Raises InputError."""
-    if not is_header(raw):
-        return Header(bylaw=VERSION)
-    strict = Problems(problems.file)  # nothing that follows can be trusted without a header that is understood
-    version = decode_quickly(raw)["bylaw"]
-    if version != VERSION:
-        message = f"trace version `{version}` is not supported"
-        help = f"this Bylaw reads `{VERSION}`"
-        report(strict, place, raw, ("bylaw",), code="unsupported-version", message=message, help=help)
-        strict.settle()
-    try:
-        return _decode(SecondLook(problems).without_unknown(place, raw))
-    except REFUSED as error:
-        message, path = explain(str(error))
-        report(strict, place, raw, tuple(path), code="wrong-type", message=message)
-    strict.settle()
-    raise AssertionError("a header that is refused is reported")
+    return _KNOWN_KEYS.get(kind) if isinstance(kind, str) else None
 
 
 class Completeness:
+    """Whether a file is complete: by its header, its last line, or the last line of each recording in it."""
+
     def __init__(self, header: Header) -> None:
         self._is_marked = header.complete == "marked"
-        self._told = header.complete is True
-        self._under_way: set[str | None] = set()
+        self._is_complete = header.complete is True
+        self._open: set[str | None] = set()
         """recordings that have begun and not ended"""
-        self._torn = False
+        self._is_torn = False
 
-    def begins(self, line: TraceStartLine) -> None:
-        self._under_way.add(line.recording)
-
-    def ends(self, line: TraceEndLine) -> None:
-        if line.recording is None:
-            self._told = line.complete
+    def add(self, line: TraceStartLine | TraceEndLine) -> None:
+        if isinstance(line, TraceStartLine):
+            self._open.add(line.recording)
+        elif line.recording is None:
+            self._is_complete = line.complete
         elif line.complete:
-            self._told = True
-            self._under_way.discard(line.recording)
+            self._is_complete = True
+            self._open.discard(line.recording)
 
     def excuses(self, raw: bytes) -> bool:
-        """Whether a line that cannot be read is one that a writer was cut off in, and so no mistake in the file."""
+        """Whether an unreadable line is one in which a writer was interrupted, so not a mistake in the file."""
         if not self._is_marked or raw.endswith(b"\n"):
             return False
-        self._torn = True
+        self._is_torn = True
         return True
 
     @property
     def is_complete(self) -> bool:
-        return self._told and not self._under_way and not self._torn
+        return self._is_complete and not self._open and not self._is_torn
 
     def notes(self) -> list[str]:
-        count = len(self._under_way)
+        count = len(self._open)
         cut = "a recording was" if count == 1 else f"{count:,} recordings were"
-        told = [f"{cut} cut off before the end"] if count else []
-        return [*told, *(["the last line is cut off and was left out"] if self._torn else [])]
+        notes = [f"{cut} cut off before the end"] if count else []
+        return [*notes, *(["the last line is cut off and was left out"] if self._is_torn else [])]
+
+
+class LineReader:
+    """The part of both readers that decodes lines and handles those that are not events."""
+
+    def __init__(self, problems: Problems, header: Header) -> None:
+        self.header: dict[str, Any] = header.header
+        self.complete = header.complete is True
+        self._problems = problems
+        self._file = problems.file
+        self._completeness = Completeness(header)
+        self._unknown_keys = UnknownKeys(problems)
+        self._origins = Origins()
+        self._has_begun = False
+        self._notes: list[str] = []
+
+    def finish(self) -> list[Event]:
+        self.complete = self._completeness.is_complete
+        return []
+
+    def notes(self) -> list[str]:
+        return [*self._notes, *self._completeness.notes(), *self._unknown_keys.notes()]
+
+    def _decode_again(self, place: int | Place, raw: bytes, decode: Callable[[bytes], R]) -> tuple[R, bytes] | None:
+        """A line that was refused, without its unknown keys; None if it is not an event, or was reported."""
+        is_first, self._has_begun = not self._has_begun and bool(raw.strip()), self._has_begun or bool(raw.strip())
+        if (is_first and is_header(raw)) or self._completeness.excuses(raw):
+            return None
+        if is_header(raw):
+            message, help = "a second trace begins here", "a file holds one trace: give each its own"
+            self._problems.report(place, raw, ("bylaw",), code="unknown-kind", message=message, help=help)
+            return None
+        return decode_typed_again(place, self._unknown_keys.remove(place, raw), self._problems, decode, ALL_KINDS)
+
+    def _mark(self, line: TraceStartLine | TraceEndLine) -> None:
+        self._completeness.add(line)
+        if isinstance(line, TraceEndLine):
+            self.header = line.header or self.header
+            self._notes.extend(line.notes)
+            self._problems.carry(line.problems, line.skipped)
+
+    def _source(self, line: Line, place: int | Place) -> Locator | None:
+        source = line.source
+        if source is msgspec.UNSET:
+            return Locator(self._file, place) if type(place) is int else locator(self._file, place)
+        return source
+
+    def _warn(self, raw: bytes, place: int | Place, path: tuple[str, ...], code: str, message: str) -> None:
+        self._problems.report(place, raw, path, code=code, message=message, severity="warning")

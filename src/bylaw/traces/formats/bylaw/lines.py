@@ -1,10 +1,8 @@
-"""The lines of Bylaw JSONL, typed once for reading and writing.
+"""The lines of Bylaw JSONL, typed once for reading and writing, and the events they become.
 
-What is absent is left out, what is empty is written. `source` left out means "this very line", null means that nobody
-knows. In a resolved file, one that Bylaw wrote, every line is taken as it stands; in a drafted one, written by hand,
+Absent fields are left out, empty ones are written. `source` left out means "this very line", null means unknown. In a
+canonical file, one that Bylaw wrote (`resolved` in its header), every line is taken as it stands; in a handwritten one,
 turns, sessions and calls are worked out as for any other format.
-
-Lines become events, field by field.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from bylaw.model.events import (
 )
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
-from bylaw.traces.assembly.sessions import Hints, MessageSkim, Seen, carries_history
+from bylaw.traces.assembly.sessions import Hints, MessageSkim, RecordSummary, carries_history
 from bylaw.traces.records.jsontext import decode_deferred, decode_list
 
 VERSION = "trace/1"
@@ -159,10 +157,10 @@ Rest: TypeAlias = (
     | TraceStartLine
     | TraceEndLine
 )
-ResolvedLine: TypeAlias = RequestLine | ResponseLine | Rest
+CanonicalLine: TypeAlias = RequestLine | ResponseLine | Rest
 
 
-class DraftRequestLine(Line, tag="request", gc=False):
+class HandwrittenRequestLine(Line, tag="request", gc=False):
     model: str | None = None
     messages: list[MessageSkim] | None = None
     params: dict[str, Any] | None = None
@@ -170,7 +168,7 @@ class DraftRequestLine(Line, tag="request", gc=False):
     metadata: dict[str, Any] | None = None
 
 
-class DraftResponseLine(Line, tag="response", gc=False):
+class HandwrittenResponseLine(Line, tag="response", gc=False):
     model: str | None = None
     content: list[Any] | str | None = None
     text: str | UnsetType | None = UNSET
@@ -180,13 +178,13 @@ class DraftResponseLine(Line, tag="response", gc=False):
     usage: Any = None
 
 
-DraftLine: TypeAlias = DraftRequestLine | DraftResponseLine | Rest
+HandwrittenLine: TypeAlias = HandwrittenRequestLine | HandwrittenResponseLine | Rest
 
 KINDS = ("request", "response", "tool_call", "tool_result", "message", "annotation", "session_start", "session_end")
 ALL_KINDS = (*KINDS, "trace_start", "trace_end")
 
-decode_resolved = msgspec.json.Decoder(ResolvedLine).decode
-decode_draft = msgspec.json.Decoder(DraftLine).decode
+decode_canonical = msgspec.json.Decoder(CanonicalLine).decode
+decode_handwritten = msgspec.json.Decoder(HandwrittenLine).decode
 
 
 class _WholeRequest(Struct):
@@ -197,7 +195,7 @@ _decode_whole = msgspec.json.Decoder(_WholeRequest).decode
 
 
 def messages_in(line: bytes) -> list[Any] | None:
-    """The messages of a request line, all of them decoded."""
+    """All messages of a request line, decoded."""
     try:
         return _decode_whole(line).messages
     except msgspec.DecodeError:
@@ -206,7 +204,7 @@ def messages_in(line: bytes) -> list[Any] | None:
 
 
 class _Skimmed(Struct, gc=False):
-    """Just what tells sessions apart."""
+    """The fields that tell sessions apart."""
 
     kind: str | None = None
     session: str | None = None
@@ -216,9 +214,9 @@ class _Skimmed(Struct, gc=False):
 _skim = msgspec.json.Decoder(_Skimmed).decode
 
 
-def look(line: bytes) -> Seen:
+def summarize(line: bytes) -> RecordSummary:
     record = _skim(line)
-    return Seen(
+    return RecordSummary(
         session=record.session,
         is_marker=record.kind == "session_start",
         carries_history=record.kind == "request" and carries_history(record.messages, line, messages_in) is True,
@@ -232,7 +230,7 @@ _MOST_ORIGINS = 4096
 
 
 class Origins:
-    """Events of one run share one origin."""
+    """Creates origins, such that events of one run share one."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str | None, ...], Origin] = {}
@@ -275,7 +273,7 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
 
 
 def _deferred(found: Raw | Deferred) -> Deferred:
-    """What stands on the line; what another format holds in a place of its own is deferred already."""
+    """What stands on the line; what another format stores elsewhere is deferred already."""
     return found if isinstance(found, Deferred) else Deferred(decode_list, found)
 
 
@@ -328,27 +326,21 @@ def result_of(line: ToolResultLine, origin: Origin, source: Locator | None) -> T
     )
 
 
-def _start_of(line: SessionStartLine, origin: Origin, source: Locator | None) -> SessionStart:
-    return SessionStart(origin=origin, turn=line.turn, at=line.at, source=source, metadata=line.metadata)
+def _event_of(event: type[Event], *fields: str) -> Callable[[Any, Origin, Locator | None], Event]:
+    """A function that copies these fields of a line to an event."""
+
+    def build(line: Any, origin: Origin, source: Locator | None) -> Event:
+        more = {field: getattr(line, field) for field in fields}
+        return event(origin=origin, turn=line.turn, at=line.at, source=source, **more)
+
+    return build
 
 
-def _end_of(line: SessionEndLine, origin: Origin, source: Locator | None) -> SessionEnd:
-    return SessionEnd(origin=origin, turn=line.turn, at=line.at, source=source, complete=line.complete)
-
-
-def _message_of(line: MessageLine, origin: Origin, source: Locator | None) -> Message:
-    return Message(origin=origin, turn=line.turn, at=line.at, source=source, role=line.role, content=line.content)
-
-
-def _annotation_of(line: AnnotationLine, origin: Origin, source: Locator | None) -> Annotation:
-    return Annotation(origin=origin, turn=line.turn, at=line.at, source=source, label=line.label, data=line.data)
-
-
-PLAIN: dict[type[Line], Callable[[Any, Origin, Locator | None], Event]] = {
-    SessionStartLine: _start_of,
-    SessionEndLine: _end_of,
-    MessageLine: _message_of,
-    AnnotationLine: _annotation_of,
+EVENT_OF: dict[type[Line], Callable[[Any, Origin, Locator | None], Event]] = {
+    SessionStartLine: _event_of(SessionStart, "metadata"),
+    SessionEndLine: _event_of(SessionEnd, "complete"),
+    MessageLine: _event_of(Message, "role", "content"),
+    AnnotationLine: _event_of(Annotation, "label", "data"),
     ToolCallLine: call_of,
     ToolResultLine: result_of,
 }

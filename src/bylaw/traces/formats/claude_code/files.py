@@ -1,14 +1,6 @@
-"""What lies beside the file of a session: `<session>/subagents/agent-<id>.jsonl` and `<session>/tool-results/`.
+"""Sidecar files of a session: `<session>/subagents/agent-<id>.jsonl` and `<session>/tool-results/`.
 
-INVARIANT: nothing is read through a link, and nothing outside of that folder, whatever a file says.
-
-Outputs that were too long for a session's file and stand in files of their own, below `<session>/tool-results/`.
-
-The model was shown only their beginning. What the tool returned is the file.
-
-Files that are open only while a piece of them is read: more may be read side by side than a process may open.
-
-The files of a session's subagents, their lines put among those of the session by their times.
+INVARIANT: no link is followed, and nothing outside that folder is read, no matter what a file says.
 """
 
 from __future__ import annotations
@@ -24,60 +16,101 @@ from typing import IO, Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
-from bylaw.traces.formats.chat_message import text_field
+from bylaw.traces.formats.chat_message import Result
 from bylaw.traces.formats.claude_code.lines import Branches, line_of, lines_of
-from bylaw.traces.formats.record import Beside, Record
+from bylaw.traces.formats.record import Record, SidecarProblems, text_field
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.records.files import Input, open_path
 from bylaw.traces.records.jsontext import REFUSED, decode_quickly
 from bylaw.traces.records.layout import Layout, Records
 from bylaw.traces.records.problems import Problems
 
-_PACKED = ("", ".gz", ".zst")
-_LINES = ".jsonl"
-_SUBAGENTS, _OUTPUTS = "subagents", "tool-results"
-_MOST_LEVELS = 4
 MOST_SUBAGENTS = 10_000
-"""subagents of one session that are looked for"""
+"""subagents of one session that are read"""
+MOST_OUTPUT = 16 << 20
+"""bytes of one stored output"""
+_MOST_META = 1 << 16
+_MOST_LEVELS = 4
+_LINES = ".jsonl"
+_PACKED = ("", ".gz", ".zst")
+_SUBAGENTS, _OUTPUTS = "subagents", "tool-results"
+_TAG = "<persisted-output>"
+_SAVED = re.compile(r"(?:saved to:?|stored at:?)\s+(\S[^\r\n]*?)\.?(?:[\r\n]|$)", re.IGNORECASE)
+_HEAD = 4096
+"""characters in which the path of a stored output is searched for"""
 
 
 def folder_of(path: str) -> str | None:
-    """The folder of the session that a file is about, whether it is the session's own file or a subagent's."""
+    """The folder of the session that a file belongs to, for the session's own file or a subagent's."""
     parts = os.path.dirname(os.path.abspath(path)).split(os.sep)
     if os.path.basename(path).startswith("agent-") and _SUBAGENTS in parts[-_MOST_LEVELS:]:
         return os.sep.join(parts[: len(parts) - 1 - parts[::-1].index(_SUBAGENTS)])
-    stem = _stem(os.path.basename(path))
+    stem = _stem(path)
     return None if stem is None else os.path.join(os.path.dirname(path), stem)
 
 
-def agent_of(path: str) -> str | None:
-    """The id of the subagent whose file this is by its name."""
-    stem = _stem(os.path.basename(path))
+def parts_of(path: str) -> list[str]:
+    """The files that are read together with a session's own file or a subagent's."""
+    if _agent_of(path) is not None:
+        return [_description_of(path)]
+    folder = folder_of(path)
+    if folder is None or not _is_folder(folder):
+        return []
+    subagents, _ = _subagents_in(folder)
+    outputs = [entry.path for entry in _entries(os.path.join(folder, _OUTPUTS)) if entry.is_file(follow_symlinks=False)]
+    return [*subagents, *map(_description_of, subagents), *outputs]
+
+
+def _agent_of(path: str) -> str | None:
+    """The id of the subagent whose file this is, by its name."""
+    stem = _stem(path)
     return stem.removeprefix("agent-") if stem is not None and stem.startswith("agent-") else None
 
 
-def subagents_in(folder: str) -> tuple[list[str], int]:
-    """The files of a session's subagents, and how many were passed over because they are links, or too many."""
+def _description_of(subagent: str) -> str:
+    """The file that describes a subagent; it may not exist."""
+    return subagent[: subagent.rindex(_LINES)] + ".meta.json"
+
+
+def _stem(path: str) -> str | None:
+    name = os.path.basename(path)
+    for packed in _PACKED:
+        if name.endswith(_LINES + packed):
+            return name.removesuffix(_LINES + packed) or None
+    return None
+
+
+def _subagents_in(folder: str) -> tuple[list[str], int]:
+    """The files of a session's subagents, and how many were skipped because they are links, or too many."""
     found: list[str] = []
-    passed = 0
-    if not is_folder(folder):
-        return found, passed
-    waiting = [(os.path.join(folder, _SUBAGENTS), 0)]
+    skipped = 0
+    waiting = [(os.path.join(folder, _SUBAGENTS), 0)] if _is_folder(folder) else []
     while waiting:
         where, level = waiting.pop()
         for entry in _entries(where):
             if entry.is_dir(follow_symlinks=False) and level < _MOST_LEVELS:
                 waiting.append((entry.path, level + 1))
-            elif agent_of(entry.path) is not None:
+            elif _agent_of(entry.path) is not None:
                 wanted = entry.is_file(follow_symlinks=False) and len(found) < MOST_SUBAGENTS
                 found += [entry.path] if wanted else []
-                passed += not wanted
-    return sorted(found), passed
+                skipped += not wanted
+    return sorted(found), skipped
 
 
-def read_small(path: str, most: int) -> bytes | None:
-    """A file of at most so many bytes; None where it is none, a link, or larger."""
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    if _is_folder(folder):
+        with os.scandir(folder) as entries:
+            yield from entries
+
+
+def _read_small(path: str, most: int) -> bytes | None:
+    """The content of a file; None if it does not exist, is a link, or is larger than `most` bytes."""
     try:
         found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode) or found.st_size > most:
@@ -88,94 +121,59 @@ def read_small(path: str, most: int) -> bytes | None:
         return None
 
 
-def output_path(folder: str, recorded: str) -> str | None:
-    """Where an output is stored. Of the path that was recorded, maybe on another machine, only the name counts."""
-    name = recorded.replace("\\", "/").rsplit("/", 1)[-1]
-    where = os.path.join(folder, _OUTPUTS)
-    if name in ("", ".", "..") or "\0" in name or not (is_folder(folder) and is_folder(where)):
-        return None
-    return os.path.join(where, name)
+# Stored outputs
 
 
-def is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
-def parts_of(path: str) -> list[str]:
-    """What is read together with a file of Claude Code's, be it a session's own or a subagent's."""
-    if agent_of(path) is not None:
-        return [description_of(path)]
-    folder = folder_of(path)
-    if folder is None or not is_folder(folder):
-        return []
-    subagents, _ = subagents_in(folder)
-    outputs = [entry.path for entry in _entries(os.path.join(folder, _OUTPUTS)) if entry.is_file(follow_symlinks=False)]
-    return [*subagents, *map(description_of, subagents), *outputs]
-
-
-def description_of(subagent: str) -> str:
-    """The file that tells of a subagent, beside the subagent's own; it may not be there."""
-    return subagent[: subagent.rindex(_LINES)] + ".meta.json"
-
-
-def _stem(name: str) -> str | None:
-    for packed in _PACKED:
-        if name.endswith(_LINES + packed):
-            return name.removesuffix(_LINES + packed) or None
-    return None
-
-
-def _entries(folder: str) -> Iterator[os.DirEntry[str]]:
-    if not is_folder(folder):
-        return
-    with os.scandir(folder) as entries:
-        yield from entries
-
-
-MOST = 16 << 20
-"""bytes of one output"""
-_TAG = "<persisted-output>"
-_SAVED = re.compile(r"(?:saved to:?|stored at:?)\s+(\S[^\r\n]*?)\.?(?:[\r\n]|$)", re.IGNORECASE)
-_HEAD = 4096
-"""characters among which the path of a stored output stands"""
-
-
-class _Told(Struct, gc=False):
-    """What the program recorded of a result beside it."""
+class _ResultInfo(Struct, gc=False):
+    """What the program recorded about a result."""
 
     persistedOutputPath: str | None = None
 
 
-_decode_told = msgspec.json.Decoder(_Told).decode
+_decode_info = msgspec.json.Decoder(_ResultInfo).decode
 
 
-class Outputs:
+class StoredOutputs:
+    """Outputs that were too long for a session's file, and are stored in files of their own.
+
+    The model was shown only their beginning. What the tool returned is the file.
+    """
+
     def __init__(self, folder: str | None) -> None:
         self._folder = folder
-        self._absent = 0
+        self._missing = 0
 
-    def whole(self, content: Any, told: Raw) -> Any:
-        """What a tool returned, where `content` is only the beginning of it; else `content` itself."""
-        recorded = _path_in(content, told)
+    def complete(self, result: Result, info: Raw) -> Result:
+        """The result with its whole content, if it holds only the beginning."""
+        recorded = _stored_path(result.content, info)
         if recorded is None:
-            return content
-        path = None if self._folder is None else output_path(self._folder, recorded)
-        raw = None if path is None else read_small(path, MOST)
+            return result
+        raw = self._read(recorded)
         if raw is None:
-            self._absent += 1
-            return content
-        return raw.decode(errors="replace")
+            self._missing += 1
+            return result
+        return replace(result, content=raw.decode(errors="replace"))
 
     def notes(self) -> list[str]:
-        if not self._absent:
+        if not self._missing:
             return []
-        what = "1 output is" if self._absent == 1 else f"{self._absent:,} outputs are"
+        what = "1 output is" if self._missing == 1 else f"{self._missing:,} outputs are"
         return [f"{what} cut short, for the file that holds all of it is not there or too long"]
 
+    def _read(self, recorded: str) -> bytes | None:
+        """Of the recorded path, which may be from another machine, only the file name is used."""
+        name = recorded.replace("\\", "/").rsplit("/", 1)[-1]
+        if self._folder is None or name in ("", ".", "..") or "\0" in name:
+            return None
+        where = os.path.join(self._folder, _OUTPUTS)
+        if not (_is_folder(self._folder) and _is_folder(where)):
+            return None
+        return _read_small(os.path.join(where, name), MOST_OUTPUT)
 
-def _path_in(content: Any, told: Raw) -> str | None:
-    """The path of the file, where a result says that there is one. A tool may print the same words: nearly no risk, for
-    only files of the session's own folder are read."""
+
+def _stored_path(content: Any, info: Raw) -> str | None:
+    """The path of the stored output, if a result names one. A tool may print the same words, which is harmless: only
+    files of the session's own folder are read."""
     text = content
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], dict):
         text = content[0].get("text")
@@ -183,21 +181,119 @@ def _path_in(content: Any, told: Raw) -> str | None:
         return None
     head = text[:_HEAD]
     if head.lstrip().startswith(_TAG):
-        named, found = _named(told), _SAVED.search(head)
+        try:
+            named = _decode_info(info).persistedOutputPath
+        except REFUSED:
+            named = None
+        found = _SAVED.search(head)
         return named if named is not None else found[1] if found else ""
     if "tool-results" in head and (found := _SAVED.search(head)) is not None and "tool-results" in found[1]:
         return found[1]
     return None
 
 
-def _named(told: Raw) -> str | None:
+# Files of subagents
+
+
+class SessionFile(Struct, eq=False):
+    """One file of a session."""
+
+    branches: Branches
+    outputs: StoredOutputs
+    run: str | None = None
+    """the subagent whose file it is, or None for the session's own …"""
+    agent: str | None = None
+    """… its kind …"""
+    caller: str | None = None
+    """… and the call that started it, if a sidecar file says so"""
+    is_misdescribed: bool = False
+    """that sidecar file exists, and cannot be read"""
+
+
+def describe_file(path: str | None, branches: Branches, outputs: StoredOutputs) -> SessionFile:
+    """What a file is, by its name and its sidecar file."""
+    run = None if path is None else _agent_of(path)
+    file = SessionFile(branches, outputs, run)
+    if path is None or run is None:
+        return file
+    sidecar = _description_of(path)
     try:
-        return _decode_told(told).persistedOutputPath
+        described = decode_quickly(_read_small(sidecar, _MOST_META) or b"")
     except REFUSED:
-        return None
+        described = None
+    if isinstance(described, dict):
+        file.agent, file.caller = text_field(described, "agentType"), text_field(described, "toolUseId")
+    else:
+        file.is_misdescribed = os.path.lexists(sidecar)
+    return file
 
 
-class _Reopened(io.RawIOBase):
+class _WaitingFile(Struct, eq=False):
+    """A subagent's file, from the next line that was not read."""
+
+    file: SessionFile
+    lines: Iterator[Record]
+    next: Record | None = None
+
+
+class SubagentFiles:
+    """The files of a session's subagents, their lines merged with those of the session by time."""
+
+    def __init__(self, path: str | None, own: SessionFile, problems: Problems) -> None:
+        """`path`: the session's own file."""
+        self.waiting: list[tuple[float, int, _WaitingFile]] = []
+        self._skipped = 0
+        self._misdescribed = int(own.is_misdescribed)
+        folder = None if path is None or _agent_of(path) is not None else folder_of(path)
+        if folder is None:
+            return
+        names, self._skipped = _subagents_in(folder)
+        for number, name in enumerate(names):
+            source = _open_reopened(name)
+            ignored = Problems(source.name, skip_bad=True)
+            blocks = Records(source, Layout.LINES, ignored).blocks()
+            file = describe_file(name, Branches(raw for block in blocks for raw, _ in block), own.outputs)
+            self._misdescribed += file.is_misdescribed
+            start = math.inf if file.branches.start is None else file.branches.start
+            lines = _lines(source, SidecarProblems(name, problems))
+            self.waiting.append((start, number, _WaitingFile(file, lines)))
+        heapq.heapify(self.waiting)
+
+    def due(self, when: float | None) -> Iterator[tuple[Record, SessionFile]]:
+        """The lines before a moment, in the order of time; None: all that are left."""
+        while self.waiting:
+            at, number, first = self.waiting[0]
+            # what begins at that very moment was started by the session's line of that time, and comes after it
+            if when is not None and (at > when or (at == when and first.next is None)):
+                return
+            heapq.heappop(self.waiting)
+            record, first.next = first.next, next(first.lines, None)
+            if first.next is not None:
+                follows = moment(line_of(first.next.value).timestamp)[0]
+                heapq.heappush(self.waiting, (max(at, at if follows is None else follows), number, first))
+            if record is not None:
+                yield record, first.file
+
+    def notes(self) -> list[str]:
+        notes = []
+        if self._skipped:
+            what = "1 file of a subagent is" if self._skipped == 1 else f"{self._skipped:,} files of subagents are"
+            notes.append(f"{what} not read: a link, or beyond the {MOST_SUBAGENTS:,} that are")
+        if self._misdescribed:
+            count = self._misdescribed
+            what = "1 `meta.json` of a subagent" if count == 1 else f"{count:,} `meta.json` of subagents"
+            notes.append(f"{what} cannot be read: a subagent's kind, or the call that started it, may be missing")
+        return notes
+
+
+def _lines(source: Input, problems: Problems) -> Iterator[Record]:
+    for block in Records(source, Layout.LINES, problems).blocks():
+        yield from lines_of(block, problems)
+
+
+class _ReopenedFile(io.RawIOBase):
+    """A file that is open only while a piece of it is read, because more are read in parallel than may be open."""
+
     def __init__(self, path: str) -> None:
         self._path = path
         self._at = 0
@@ -215,118 +311,9 @@ class _Reopened(io.RawIOBase):
 
 class _ReopenedInput(Input):
     def _open(self) -> IO[bytes]:
-        return super()._open() if self.path is None else cast(IO[bytes], _Reopened(self.path))
+        return super()._open() if self.path is None else cast(IO[bytes], _ReopenedFile(self.path))
 
 
-def open_often(path: str) -> Input:
-    """A file by its path. Raises InputError where there is none."""
+def _open_reopened(path: str) -> Input:
     source = open_path(path)
     return source if source.path is None else _ReopenedInput(source.name, path=source.path)
-
-
-_MOST_META = 1 << 16
-
-
-class Part(Struct, eq=False):
-    """One file of a session."""
-
-    branches: Branches
-    outputs: Outputs
-    run: str | None = None
-    """the subagent whose file it is; None: the session's own …"""
-    agent: str | None = None
-    """… its kind …"""
-    caller: str | None = None
-    """… and the call that started it, where a file beside it says so"""
-    misdescribed: bool = False
-    """that file is there, and cannot be read"""
-
-
-class _Waiting(Struct, eq=False):
-    """A subagent's file, from the next line on that was not told."""
-
-    part: Part
-    lines: Iterator[Record]
-    next: Record | None = None
-
-
-class Companions:
-    def __init__(self, path: str | None, own: Part, problems: Problems) -> None:
-        """Those of the session whose own file this is."""
-        self.waiting: list[tuple[float, int, _Waiting]] = []
-        self._passed = 0
-        self._misdescribed = int(own.misdescribed)
-        folder = None if path is None or agent_of(path) is not None else folder_of(path)
-        if folder is None:
-            return
-        files, self._passed = subagents_in(folder)
-        for number, file in enumerate(files):
-            source = open_often(file)
-            part = part_of(file, Branches(_raw(source)), own.outputs)
-            self._misdescribed += part.misdescribed
-            start = math.inf if part.branches.start is None else part.branches.start
-            self.waiting.append((start, number, _Waiting(part, _lines(source, Beside(file, problems)))))
-        heapq.heapify(self.waiting)
-
-    def due(self, when: float | None) -> Iterator[tuple[Record, Part]]:
-        """The lines from before a moment, in the order of time; None: all that are left."""
-        while self.waiting:
-            at, number, first = self.waiting[0]
-            # what begins at that very moment was begun by what the session does then, and comes after it
-            if when is not None and (at > when or (at == when and first.next is None)):
-                return
-            heapq.heappop(self.waiting)
-            told, first.next = first.next, next(first.lines, None)
-            if first.next is not None:
-                heapq.heappush(self.waiting, (max(at, _time(first.next, at)), number, first))
-            if told is not None:
-                yield told, first.part
-
-    def notes(self) -> list[str]:
-        notes = []
-        if self._passed:
-            what = "1 file of a subagent is" if self._passed == 1 else f"{self._passed:,} files of subagents are"
-            notes.append(f"{what} not read: a link, or beyond the {MOST_SUBAGENTS:,} that are")
-        if self._misdescribed:
-            count = self._misdescribed
-            what = "1 `meta.json` of a subagent" if count == 1 else f"{count:,} `meta.json` of subagents"
-            notes.append(f"{what} cannot be read: a subagent's kind, or the call that started it, may be missing")
-        return notes
-
-
-def part_of(path: str | None, branches: Branches, outputs: Outputs) -> Part:
-    """What a file is by its name, and by what stands beside it."""
-    run = None if path is None else agent_of(path)
-    part = Part(branches, outputs, run)
-    if path is None or run is None:
-        return part
-    beside = description_of(path)
-    told = _described(beside)
-    if told is not None:
-        part.agent, part.caller = text_field(told, "agentType"), text_field(told, "toolUseId")
-    else:
-        part.misdescribed = os.path.lexists(beside)
-    return part
-
-
-def _described(path: str) -> dict[str, Any] | None:
-    try:
-        told = decode_quickly(read_small(path, _MOST_META) or b"")
-    except REFUSED:
-        return None
-    return told if isinstance(told, dict) else None
-
-
-def _raw(source: Input) -> Iterator[bytes]:
-    ignored = Problems(source.name, skip_bad=True)
-    return (raw for block in Records(source, Layout.LINES, ignored).blocks() for raw, _ in block)
-
-
-def _lines(source: Input, problems: Problems) -> Iterator[Record]:
-    for block in Records(source, Layout.LINES, problems).blocks():
-        yield from lines_of(block, problems)
-
-
-def _time(record: Record, otherwise: float) -> float:
-    found = moment(line_of(record.value).timestamp)[0]
-    return otherwise if found is None else found

@@ -1,13 +1,7 @@
-"""A line, typed, with nothing decoded that nobody looks at.
+"""The lines of a session's file, and a first pass over all of them.
 
-Types are checked by the decoder. What it refuses may still be a line, for a field of the wrong type counts as absent:
-such lines, and those that are kept as they stand, are decoded as a whole.
-
-One look at all lines of a file before it is read: what only the whole file tells.
-
-A session is a tree, for a user may go back and take another way. What was done on the way that was left did happen, so
-every line counts, in the order of the file; only what a model was asked depends on the way. Not every fork is a way:
-results of calls that ran in parallel stand each below the line of its call.
+Only the fields that are needed are decoded. The decoder checks types; a line that it refuses may still be valid, because
+a field of the wrong type counts as absent. Such lines, and those that become annotations, are decoded completely.
 """
 
 from __future__ import annotations
@@ -18,16 +12,16 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.traces.formats.chat_message import text_field
-from bylaw.traces.formats.record import UNREAD, Record, decode
+from bylaw.traces.formats.record import UNREAD, Record, decode, text_field
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.records.jsontext import REFUSED
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Problems
 
 SPOKEN = ("user", "assistant")
-KEPT = ("summary", "system", "result")
-"""lines of these kinds become annotations; any other kind is the program's own and says nothing of the agent"""
+ANNOTATIONS = ("summary", "system", "result")
+"""kinds of lines that become annotations; lines of other kinds do not concern the agent"""
+_TEXTS = ("type", "uuid", "sessionId", "session_id", "agentId", "parent_tool_use_id", "requestId")
 
 
 class Line(Struct, gc=False):
@@ -48,16 +42,15 @@ class Line(Struct, gc=False):
         return self.timestamp if type(self.timestamp) is str else None
 
 
-_TEXTS = ("type", "uuid", "sessionId", "session_id", "agentId", "parent_tool_use_id", "requestId")
 _decode_line = msgspec.json.Decoder(Line).decode
 
 
 def lines_of(block: Block, problems: Problems) -> Iterator[Record]:
-    """The lines of a block that can be decoded, each a Line or, for `line_of`, a whole value."""
+    """The lines of a block that can be decoded. The value of each is a Line, or a whole value for `line_of`."""
     for raw, place in block:
         try:
             value: Any = _decode_line(raw)
-            if value.type in KEPT:
+            if value.type in ANNOTATIONS:
                 value = decode(place, raw, problems)
         except REFUSED:
             value = decode(place, raw, problems)
@@ -79,7 +72,11 @@ def line_of(value: Any) -> Line:
     )
 
 
-_SPOKEN = ("user", "assistant")
+def line_hash(line: bytes) -> int:
+    return hash(line.strip())
+
+
+# The first pass
 
 
 class _Message(Struct, gc=False):
@@ -88,6 +85,8 @@ class _Message(Struct, gc=False):
 
 
 class _Skim(Struct, gc=False):
+    """The fields of a line that the first pass needs."""
+
     type: str | None = None
     uuid: str | None = None
     parentUuid: str | None = None
@@ -99,119 +98,119 @@ class _Skim(Struct, gc=False):
     toolUseResult: Raw = Raw()
 
 
-class _Answered(Struct, gc=False):
+class _ResultBlock(Struct, gc=False):
     tool_use_id: str | None = None
 
 
-class _Started(Struct, gc=False):
+class _Subagent(Struct, gc=False):
     agentId: str | None = None
 
 
-_skim = msgspec.json.Decoder(_Skim).decode
-_answered = msgspec.json.Decoder(list[_Answered]).decode
-_started = msgspec.json.Decoder(_Started).decode
+_decode_skim = msgspec.json.Decoder(_Skim).decode
+_decode_results = msgspec.json.Decoder(list[_ResultBlock]).decode
+_decode_subagent = msgspec.json.Decoder(_Subagent).decode
 
 
 class Branches:
+    """What only the whole file shows, from one pass over its lines.
+
+    A session is a tree, because a user may go back and continue from an earlier line. What the agent did on an abandoned
+    branch did happen, so every line counts, in the order of the file; only the input of a request depends on the branch.
+    Not every fork is a branch: results of parallel calls each stand below the line of their call.
+    """
+
     def __init__(self, lines: Iterable[bytes]) -> None:
         self.jumps: dict[str, str] = {}
-        """lines that do not follow the one before, each with the line that it follows"""
+        """lines that do not follow the line before, each with the line that it follows"""
         self.points: set[str] = set()
         """lines that are followed so"""
         self.repeated: set[int] = set()
-        """lines that stand in the file more than once, as hashes"""
-        self._parts: dict[str, int] = {}
-        """how many lines of each response are still to come, by the id of its message"""
+        """hashes of lines that stand in the file more than once"""
         self.callers: dict[str, str] = {}
         """the call that started a subagent, by the id of the subagent"""
         self.start: float | None = None
         """the first time of the file"""
+        self._parts: dict[str, int] = {}
+        """how many lines of each response are still to come, by the id of its message"""
         self._seen: set[int] = set()
-        self._near: dict[str, str | None] = {}
-        """the nearest line that somebody spoke at or above each"""
+        self._nearest: dict[str, str | None] = {}
+        """the nearest message at or above each line"""
         self._roots: dict[str, str] = {}
         self._tail: set[str] = set()
-        """lines of the latest response, and of what was heard of its calls: what follows may follow any of them"""
+        """lines of the latest response and of its results: the next line may follow any of them"""
         self._answer: str | None = None
         for line in lines:
             try:
-                self._look(_skim(line), line)
+                self._add(_decode_skim(line), line)
             except REFUSED:
-                continue  # told when the file is read
+                continue  # reported when the file is read
 
     def is_last(self, id: str) -> bool:
-        """Whether no further line belongs to a response. Asked once at each of its lines."""
+        """Whether no further line belongs to a response. Must be called once for each of its lines."""
         left = self._parts[id] = self._parts.get(id, 0) - 1
         return left <= 0
 
     def root_of(self, uuid: str) -> str:
-        """The first line of the subagent that a line is part of."""
+        """The first line of the subagent that a line belongs to."""
         return self._roots.get(uuid, uuid)
 
-    def _look(self, found: _Skim, line: bytes) -> None:
+    def _add(self, found: _Skim, line: bytes) -> None:
         if self.start is None and found.timestamp is not None:
             self.start = moment(found.timestamp)[0]
         uuid, parent, message, id = found.uuid, found.parentUuid, found.message, None
-        if uuid is not None and self._is_repeated(line):
-            return
+        if uuid is not None:
+            mark = line_hash(line)
+            if mark in self._seen:
+                self.repeated.add(mark)
+                return
+            self._seen.add(mark)
         if message is not None and found.type == "assistant":
             id = message.id or found.requestId
             if id is not None:
                 self._parts[id] = self._parts.get(id, 0) + 1
         if uuid is None:
             return
-        near = self._near.get(parent) if parent is not None else None
-        if not found.isSidechain and message is not None and found.type in _SPOKEN:
-            self._near[uuid] = uuid
-            self._follow(found, uuid, near, id, line)
-        elif self._near.get(uuid) != uuid:
-            self._near[uuid] = near
+        nearest = self._nearest.get(parent) if parent is not None else None
+        if not found.isSidechain and message is not None and found.type in SPOKEN:
+            self._nearest[uuid] = uuid
+            self._add_message(found, uuid, nearest, id, line)
+        elif self._nearest.get(uuid) != uuid:
+            self._nearest[uuid] = nearest
         if found.isSidechain:
             above = parent or found.logicalParentUuid
             self._roots[uuid] = self._roots.get(above, uuid) if above is not None else uuid
         if message is not None and found.toolUseResult and b'"agentId"' in line:
-            self._know_caller(found)
+            self._add_caller(found)
 
-    def _is_repeated(self, line: bytes) -> bool:
-        mark = line_mark(line)
-        if mark in self._seen:
-            self.repeated.add(mark)
-            return True
-        self._seen.add(mark)
-        return False
-
-    def _follow(self, found: _Skim, uuid: str, near: str | None, id: str | None, line: bytes) -> None:
+    def _add_message(self, found: _Skim, uuid: str, nearest: str | None, id: str | None, line: bytes) -> None:
         if found.type == "assistant":
-            goes_on, self._answer = id is not None and id == self._answer, id
+            continues, self._answer = id is not None and id == self._answer, id
         else:
-            goes_on = b"tool_result" in line and bool(_results(found))
-        if goes_on:
+            continues = b"tool_result" in line and bool(_call_ids(found))
+        if continues:
             self._tail.add(uuid)
         else:
-            if near is not None and self._tail and near not in self._tail:
-                self.jumps[uuid] = near
-                self.points.add(near)
+            if nearest is not None and self._tail and nearest not in self._tail:
+                self.jumps[uuid] = nearest
+                self.points.add(nearest)
             self._tail = {uuid}
 
-    def _know_caller(self, found: _Skim) -> None:
-        """A call of a subagent returns with the subagent's id."""
+    def _add_caller(self, found: _Skim) -> None:
+        """The result of a call that started a subagent holds the subagent's id."""
         try:
-            agent = _started(found.toolUseResult).agentId
+            agent = _decode_subagent(found.toolUseResult).agentId
         except REFUSED:
             return
-        calls = _results(found)
+        calls = _call_ids(found)
         if agent is not None and calls:
             self.callers[agent] = calls[0]
 
 
-def line_mark(line: bytes) -> int:
-    return hash(line.strip())
-
-
-def _results(found: _Skim) -> list[str]:
-    """The calls that a line tells the results of."""
+def _call_ids(found: _Skim) -> list[str]:
+    """The calls whose results a line holds."""
     assert found.message is not None
     try:
-        return [block.tool_use_id for block in _answered(found.message.content) if block.tool_use_id is not None]
+        blocks = _decode_results(found.message.content)
+        return [block.tool_use_id for block in blocks if block.tool_use_id is not None]
     except REFUSED:
-        return []  # text, which tells of none
+        return []  # text, which holds none

@@ -1,3 +1,3 @@
-"""Files of other formats that Bylaw wrote. Beside what everyone reads there, they carry each event's own line, less
-what the format holds itself, so that what is read back is what was written.
+"""Reads files of other formats that Bylaw exported. Each event's own line travels in a slot of the format, without the
+parts that the format stores itself, so that every event is read back as it was written.
 """

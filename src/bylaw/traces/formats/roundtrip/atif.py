@@ -1,12 +1,12 @@
-"""Reads the trajectories that Bylaw wrote. Each event's line is in the `extra` of what tells everyone else of it.
+"""Reads trajectories that Bylaw exported. Each event's slot is in the `extra` of the step, call or result it belongs to.
 
-A trajectory tells each message once, where requests show the whole conversation: so a request's line holds what is new,
-and how much of the request before it comes first.
+A trajectory holds each message once, while requests show the whole conversation. So the slot of a request holds its new
+messages, and how many messages of the previous request come before them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,13 +23,13 @@ from bylaw.traces.formats.bylaw.lines import (
     ToolCallLine,
     ToolResultLine,
 )
-from bylaw.traces.formats.roundtrip.lines import RestoredReader, Slot
-from bylaw.traces.formats.roundtrip.messages import RECORDED, SHAPE
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.roundtrip.lines import RECORDED, SHAPE, RoundTripReader, Slot
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
-from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.problems import Place
 
 MOST_COPIED = 1 << 24
-"""messages that the requests of one file may take over from others, where they do not simply go on"""
+"""messages that the requests of one file may take from earlier ones, apart from simple continuations"""
 
 
 class _Slots(Struct, gc=False):
@@ -61,7 +61,7 @@ class _Step(Struct, gc=False):
 
 
 class _Own(Struct, gc=False):
-    """What Bylaw says of the whole."""
+    """What Bylaw wrote about the whole trace."""
 
     trace: str = ""
     events: list[Slot] = []
@@ -83,82 +83,87 @@ class _Trajectory(Struct, gc=False):
     subagent_trajectories: list[_Trajectory] | None = None
     extra: _Extra | None = None
 
+    @property
+    def own(self) -> _Own | None:
+        return None if self.extra is None else self.extra.bylaw
+
 
 _decode = msgspec.json.Decoder(_Trajectory).decode
 
 
-def is_restorable(first: bytes) -> bool:
+def is_own_export(first: bytes) -> bool:
     """Whether Bylaw wrote the file that begins with this record."""
     if b'"bylaw"' not in first:
         return False
     try:
-        found = _decode(first)
+        own = _decode(first).own
     except REFUSED:
         return False
-    return found.extra is not None and found.extra.bylaw is not None and bool(found.extra.bylaw.trace)
+    return own is not None and bool(own.trace)
 
 
-class RestoredAtifReader(RestoredReader):
-    def __init__(self, problems: Problems) -> None:
-        super().__init__(problems, most_waiting=None)  # sessions that took turns stand one after the other
+class OwnAtifReader(RoundTripReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
         self._copied = 0
 
     def read_record(self, raw: bytes, place: int | Place) -> None:
-        found = self.decoded(raw, place, _decode)
+        found = self.decode(raw, place, _decode)
         if found is None:
             return
-        own = found.extra.bylaw if found.extra is not None else None
+        own = found.own
         if own is not None and own.trace == VERSION:
-            self.started(own.header)
-            self.put(lambda: self._document(found, own), raw, place)
+            self.lines(own.header)
+            self.put(lambda: self._document_lines(found, own), raw, place)
         else:
-            told = "this trajectory is not Bylaw's, and the file began with one that is"
-            self.refuse_foreign(None if own is None else own.trace, told, raw, place)
+            message = "this trajectory is not Bylaw's, and the file began with one that is"
+            self.refuse_foreign(None if own is None else own.trace, message, raw, place)
 
-    def _document(self, found: _Trajectory, own: _Own) -> Iterator[tuple[int, Line]]:
-        yield from self._all(found)
+    def _document_lines(self, found: _Trajectory, own: _Own) -> Iterator[tuple[int, Line]]:
+        yield from self._trajectory_lines(found)
         if own.end is not None:
             yield own.end.n, own.end.decoded()
 
-    def _all(self, found: _Trajectory) -> Iterator[tuple[int, Line]]:
-        places = sorted(_places(found), key=lambda one: one[0].n)
-        asked: list[Any] = []
-        for slot, place in places:
+    def _trajectory_lines(self, found: _Trajectory) -> Iterator[tuple[int, Line]]:
+        messages: list[Any] = []
+        for slot, place in sorted(_slots(found), key=lambda one: one[0].n):
             line = slot.decoded()
             if isinstance(line, RequestLine):
-                asked = self._request(line, slot, asked, found.agent)
-            for field, form in slot.held.items():
-                restore = _RESTORED.get((type(line), type(place), field))
-                if restore is not None:
-                    setattr(line, field, restore(place, form))
+                messages = self._fill_request(line, slot, messages, found.agent)
+            elif isinstance(line, ResponseLine) and isinstance(place, _Step) and "content" in slot.held:
+                line.content = content_of(place)
+            elif isinstance(line, ToolCallLine) and isinstance(place, _Call) and "arguments" in slot.held:
+                line.arguments = place.arguments
+            elif isinstance(line, ToolResultLine) and isinstance(place, _Result) and "content" in slot.held:
+                is_json = slot.held["content"] == "json" and isinstance(place.content, str)
+                line.content = msgspec.json.decode(place.content) if is_json else place.content
             yield slot.n, line
         for below in found.subagent_trajectories or ():
-            yield from self._all(below)
+            yield from self._trajectory_lines(below)
 
-    def _request(self, line: RequestLine, slot: Slot, before: list[Any], agent: _Agent) -> list[Any]:
-        """Fills in the messages of a request and its tools; returns all messages so far, for the next one."""
-        kept, definitions = slot.held.get("messages"), agent.tool_definitions
-        if type(kept) is int and 0 <= kept <= len(before) and line.messages is not UNSET:
+    def _fill_request(self, line: RequestLine, slot: Slot, before: list[Any], agent: _Agent) -> list[Any]:
+        """Fill in the messages and tools of a request; returns all messages so far, for the next request."""
+        shared, definitions = slot.held.get("messages"), agent.tool_definitions
+        deferred: dict[str, Deferred] = {}
+        if type(shared) is int and 0 <= shared <= len(before) and line.messages is not UNSET:
             new = decode_deferred(line.messages)
-            if kept < len(before):
-                self._copied += kept
+            if shared < len(before):
+                self._copied += shared
                 if self._copied > MOST_COPIED:
                     raise msgspec.ValidationError("requests take over more messages than a conversation has")
-                before = before[:kept]
+                before = before[:shared]
             before += new if isinstance(new, list) else []
-            _defer(line, "messages", Prefix(None, (before, 0, len(before))))
+            deferred["messages"] = Prefix(None, (before, 0, len(before)))
         if "tools" in slot.held and definitions is not None:
-            _defer(line, "tools", Deferred(recorded_definitions, definitions))
+            deferred["tools"] = Deferred(_recorded_definitions, definitions)
+        for field, held in deferred.items():
+            setattr(line, field, held)  # the field's type is that of a line in a file of its own
         return before
 
 
-def _defer(line: RequestLine, field: str, held: Deferred) -> None:
-    setattr(line, field, held)  # typed as what stands on a line of its own
-
-
-def _places(found: _Trajectory) -> Iterator[tuple[Slot, _Step | _Call | _Result | None]]:
+def _slots(found: _Trajectory) -> Iterator[tuple[Slot, _Step | _Call | _Result | None]]:
     """Every slot of a trajectory, and what it is in."""
-    for slot in found.extra.bylaw.events if found.extra is not None and found.extra.bylaw is not None else ():
+    for slot in found.own.events if found.own is not None else ():
         yield slot, None
     for step in found.steps:
         results = step.observation.results if step.observation is not None else []
@@ -167,11 +172,8 @@ def _places(found: _Trajectory) -> Iterator[tuple[Slot, _Step | _Call | _Result 
                 yield slot, place
 
 
-# What a step, a call or a result holds of the line
-
-
 def content_of(step: Any) -> list[Any]:
-    """The blocks that a step tells of by itself. Asked by the writer too, of a step it has made."""
+    """The blocks that a step holds. The writer asks this too, about a step it has made."""
     blocks: list[Any] = []
     if step.reasoning_content is not None:
         blocks.append({"type": "thinking", "text": step.reasoning_content})
@@ -183,23 +185,12 @@ def content_of(step: Any) -> list[Any]:
     return blocks
 
 
-def _returned(content: Any, form: Any) -> Any:
-    return msgspec.json.decode(content) if form == "json" and isinstance(content, str) else content
-
-
-_RESTORED: dict[tuple[type, type, str], Callable[[Any, Any], Any]] = {
-    (ResponseLine, _Step, "content"): lambda step, form: content_of(step),
-    (ToolCallLine, _Call, "arguments"): lambda call, form: call.arguments,
-    (ToolResultLine, _Result, "content"): lambda result, form: _returned(result.content, form),
-}
-
-
-def recorded_definitions(found: list[Any]) -> list[Any]:
+def _recorded_definitions(found: list[Any]) -> list[Any]:
     return [recorded_definition(one) for one in found]
 
 
 def recorded_definition(tool: Any) -> Any:
-    """A tool as it was recorded, from the way OpenAI writes it."""
+    """A tool as it was recorded, from OpenAI's shape."""
     if not isinstance(tool, dict) or RECORDED in tool:
         return tool[RECORDED] if isinstance(tool, dict) else tool
     function = tool.get("function")

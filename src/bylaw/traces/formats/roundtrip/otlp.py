@@ -1,4 +1,8 @@
-"""Reads the spans that Bylaw wrote: the events are in their slots, and the long parts of them where everyone looks."""
+"""Reads spans that Bylaw exported: the events are in slots, and their long parts in the attributes that others read.
+
+Most messages, parts and tools are given back by their own shape: a single text is a message with text, the answer of a
+tool is a message of that tool. What that would change is carried along as `bylaw.recorded`.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +17,26 @@ from bylaw.model.events import Deferred
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.formats.bylaw.lines import (
     VERSION,
+    Header,
     Line,
     RequestLine,
     ResponseLine,
     ToolCallLine,
     ToolResultLine,
 )
-from bylaw.traces.formats.otlp import is_foreign
 from bylaw.traces.formats.roundtrip.lines import (
     END,
     EVENTS,
     HEADER,
+    RECORDED,
+    SHAPE,
     TRACE,
-    RestoredReader,
+    RoundTripReader,
     Slot,
-    decode_header,
     decode_slots,
-    raw_json,
-)
-from bylaw.traces.formats.roundtrip.messages import (
-    recorded_content,
-    recorded_message,
-    recorded_messages,
-    recorded_tools,
 )
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
-from bylaw.traces.records.problems import Place, Problems
+from bylaw.traces.records.problems import Place
 
 INPUT = "gen_ai.input.messages"
 OUTPUT = "gen_ai.output.messages"
@@ -46,8 +44,11 @@ SYSTEM = "gen_ai.system_instructions"
 TOOLS = "gen_ai.tool.definitions"
 ARGUMENTS = "gen_ai.tool.call.arguments"
 RESULT = "gen_ai.tool.call.result"
+ADDED = "bylaw.added"
+"""marks a part that the content did not have: a call that was recorded separately"""
 MOST_WAITING = 1 << 14
-"""lines that may wait for one before them; the writer lets far fewer wait"""
+"""lines that may wait for an earlier one; the writer lets far fewer wait"""
+_SIGNALS = frozenset(("resourceSpans", "resourceLogs", "resourceMetrics", "resourceProfiles"))
 
 
 class _Value(Struct, gc=False):
@@ -59,20 +60,18 @@ class _Attribute(Struct, gc=False):
     value: _Value | None = None
 
 
-class _Span(Struct, gc=False):
+class _Attributed(Struct, gc=False):
+    """A span or a resource."""
+
     attributes: list[_Attribute] = []
 
 
 class _Scope(Struct, gc=False):
-    spans: list[_Span] = []
-
-
-class _Resource(Struct, gc=False):
-    attributes: list[_Attribute] = []
+    spans: list[_Attributed] = []
 
 
 class _ResourceSpans(Struct, gc=False):
-    resource: _Resource | None = None
+    resource: _Attributed | None = None
     scopeSpans: list[_Scope] = []
 
 
@@ -81,9 +80,11 @@ class _Export(Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Export).decode
+_decode_header = msgspec.json.Decoder(Header).decode
+_decode_raw = msgspec.json.Decoder(Raw).decode
 
 
-def is_restorable(first: bytes) -> bool:
+def is_own_export(first: bytes) -> bool:
     """Whether Bylaw wrote the file that begins with this record."""
     if TRACE.encode() not in first:
         return False
@@ -94,12 +95,20 @@ def is_restorable(first: bytes) -> bool:
     return bool(found) and all(TRACE in _texts(one.resource) for one in found)
 
 
-class RestoredOtlpReader(RestoredReader):
-    def __init__(self, problems: Problems) -> None:
-        super().__init__(problems, most_waiting=MOST_WAITING)
+def is_foreign(raw: bytes) -> bool:
+    """Whether a record without spans and logs is not OTLP. Metrics are OTLP, and so is an empty export."""
+    try:
+        signals = msgspec.json.decode(raw, type=dict[str, Raw])
+    except msgspec.DecodeError:
+        return False
+    return bool(signals) and _SIGNALS.isdisjoint(signals)
+
+
+class OwnOtlpReader(RoundTripReader):
+    most_waiting = MOST_WAITING
 
     def read_record(self, raw: bytes, place: int | Place) -> None:
-        export = self.decoded(raw, place, _decode)
+        export = self.decode(raw, place, _decode)
         if export is None:
             return
         if not export.resourceSpans and is_foreign(raw):
@@ -107,18 +116,15 @@ class RestoredOtlpReader(RestoredReader):
         for one in export.resourceSpans:
             about = _texts(one.resource)
             if about.get(TRACE) == VERSION:
-                self._begin(about)
-                self.put(lambda one=one, about=about: _all_lines(one, about), raw, place)  # type: ignore[misc]
+                with suppress(*REFUSED):  # without a valid header, the lines that follow can still be read
+                    self.lines(_decode_header(about[HEADER]) if HEADER in about else None)
+                self.put(lambda one=one, about=about: _lines(one, about), raw, place)  # type: ignore[misc]
             else:
-                told = "these spans are not Bylaw's, and the file began with spans that are"
-                self.refuse_foreign(about.get(TRACE), told, raw, place)
-
-    def _begin(self, about: dict[str, str]) -> None:
-        with suppress(*REFUSED):  # without a header that can be read, what follows still can
-            self.started(decode_header(about[HEADER]) if HEADER in about else None)
+                message = "these spans are not Bylaw's, and the file began with spans that are"
+                self.refuse_foreign(about.get(TRACE), message, raw, place)
 
 
-def _all_lines(one: _ResourceSpans, about: dict[str, str]) -> Iterator[tuple[int, Line]]:
+def _lines(one: _ResourceSpans, about: dict[str, str]) -> Iterator[tuple[int, Line]]:
     for scope in one.scopeSpans:
         for span in scope.spans:
             attributes = _texts(span)
@@ -128,7 +134,7 @@ def _all_lines(one: _ResourceSpans, about: dict[str, str]) -> Iterator[tuple[int
         yield slot.n, slot.decoded()
 
 
-def _texts(found: _Span | _Resource | None) -> dict[str, str]:
+def _texts(found: _Attributed | None) -> dict[str, str]:
     return {
         one.key: one.value.stringValue
         for one in (found.attributes if found is not None else ())
@@ -136,59 +142,103 @@ def _texts(found: _Span | _Resource | None) -> dict[str, str]:
     }
 
 
-# The parts of a line that stand elsewhere
-
-
 def _line(slot: Slot, attributes: dict[str, str]) -> Line:
+    """The line of a slot, with the fields that stand in attributes."""
     line = slot.decoded()
     for field, form in slot.held.items():
-        restore = _RESTORED.get((type(line), field))
+        restore = _FIELDS.get((type(line), field))
         if restore is not None:
             setattr(line, field, restore(attributes, form))
     return line
 
 
 def _messages(attributes: dict[str, str], form: Any) -> Deferred:
-    return Deferred(_all_messages, (raw_json(attributes.get(SYSTEM, "[]")), raw_json(attributes.get(INPUT, "[]"))))
+    held = (_raw(attributes.get(SYSTEM, "[]")), _raw(attributes.get(INPUT, "[]")))
+    return Deferred(_decode_messages, held)
 
 
-def _all_messages(held: tuple[Raw, Raw]) -> list[Any]:
-    orders, asked = map(decode_deferred, held)
-    system = [recorded_message({"role": "system", "parts": orders})] if orders else []
-    return [*system, *recorded_messages(asked)]
+def _decode_messages(held: tuple[Raw, Raw]) -> list[Any]:
+    instructions, found = map(decode_deferred, held)
+    system = [recorded_message({"role": "system", "parts": instructions})] if instructions else []
+    return [*system, *(recorded_message(one) for one in (found if isinstance(found, list) else ()))]
 
 
-def _tools(attributes: dict[str, str], form: Any) -> Deferred:
-    return Deferred(_all_tools, raw_json(attributes.get(TOOLS, "[]")))
+def _decode_tools(held: Raw) -> list[Any]:
+    found = decode_deferred(held)
+    return [recorded_tool(one) for one in (found if isinstance(found, list) else ())]
 
 
-def _all_tools(held: Raw) -> list[Any]:
-    return recorded_tools(decode_deferred(held))
-
-
-def _said(attributes: dict[str, str], form: Any) -> list[Any]:
+def _content(attributes: dict[str, str], form: Any) -> list[Any]:
     found = msgspec.json.decode(attributes.get(OUTPUT, "[]"), type=list[dict[str, Any]])
-    return recorded_content(found[0].get("parts")) if found else []
+    return _recorded_content(found[0].get("parts")) if found else []
 
 
-def _returned(attributes: dict[str, str], form: Any) -> Any:
+def _result(attributes: dict[str, str], form: Any) -> Any:
     text = attributes.get(RESULT, "")
     return text if form == "text" else msgspec.json.decode(text)
 
 
-def _arguments(attributes: dict[str, str], form: Any) -> Any:
-    return read_arguments(attributes.get(ARGUMENTS, ""))[0]
+def _raw(text: str) -> Raw:
+    """JSON text, to be decoded on demand. Raises DecodeError."""
+    return _decode_raw(text).copy()
 
 
-def _raw_arguments(attributes: dict[str, str], form: Any) -> str:
-    return attributes.get(ARGUMENTS, "")
-
-
-_RESTORED: dict[tuple[type[Line], str], Callable[[dict[str, str], Any], Any]] = {
+_FIELDS: dict[tuple[type[Line], str], Callable[[dict[str, str], Any], Any]] = {
     (RequestLine, "messages"): _messages,
-    (RequestLine, "tools"): _tools,
-    (ResponseLine, "content"): _said,
-    (ToolCallLine, "arguments"): _arguments,
-    (ToolCallLine, "raw_arguments"): _raw_arguments,
-    (ToolResultLine, "content"): _returned,
+    (RequestLine, "tools"): lambda attributes, form: Deferred(_decode_tools, _raw(attributes.get(TOOLS, "[]"))),
+    (ResponseLine, "content"): _content,
+    (ToolCallLine, "arguments"): lambda attributes, form: read_arguments(attributes.get(ARGUMENTS, ""))[0],
+    (ToolCallLine, "raw_arguments"): lambda attributes, form: attributes.get(ARGUMENTS, ""),
+    (ToolResultLine, "content"): _result,
 }
+
+
+# What messages, parts and tools were recorded as. Nothing here can fail.
+
+
+def recorded_message(message: Any) -> Any:
+    if not isinstance(message, dict) or RECORDED in message:
+        return message[RECORDED] if isinstance(message, dict) else message
+    parts, rest = message.get("parts"), {key: value for key, value in message.items() if key != "parts"}
+    parts = parts if isinstance(parts, list) else []
+    first = parts[0] if len(parts) == 1 and isinstance(parts[0], dict) and RECORDED not in parts[0] else {}
+    if first.get("type") == "tool_call_response" and message.get("role") == "tool":
+        return {**rest, "tool_call_id": first.get("id"), "content": first.get("response")}
+    if first.get("type") == "text":
+        return {**rest, "content": first.get("content")}
+    return {**rest, "content": _recorded_content(parts)}
+
+
+def _recorded_content(parts: Any) -> list[Any]:
+    found = parts if isinstance(parts, list) else []
+    return [recorded_block(part) for part in found if not (isinstance(part, dict) and ADDED in part)]
+
+
+def recorded_block(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    if RECORDED in part:
+        return part[RECORDED]
+    kind = part.get("type")
+    if kind == "text":
+        return {"type": "text", "text": part.get("content")}
+    if kind == "reasoning":
+        return {"type": "thinking", "text": part.get("content")}
+    if kind == "tool_call":
+        return {"type": "tool_use", "id": part.get("id"), "name": part.get("name"), "input": part.get("arguments")}
+    if kind == "tool_call_response":
+        return {"type": "tool_result", "tool_use_id": part.get("id"), "content": part.get("response")}
+    return part
+
+
+def recorded_tool(tool: Any) -> Any:
+    if not isinstance(tool, dict):
+        return tool
+    if RECORDED in tool:
+        return tool[RECORDED]
+    fields = {key: value for key, value in tool.items() if key != SHAPE}
+    if tool.get(SHAPE) == "openai":
+        return {"type": fields.pop("type", None), "function": fields}
+    if tool.get(SHAPE) == "anthropic":
+        return {"input_schema" if key == "parameters" else key: fields[key] for key in fields if key != "type"}
+    return fields

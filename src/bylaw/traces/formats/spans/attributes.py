@@ -136,3 +136,8 @@ def _scaled(value: float) -> float:
         if value >= limit:
             return value / scale
     return value
+
+
+def latency_ms(start: float | None, end: float | None) -> float | None:
+    """Milliseconds between two moments; None if one is unknown, or they are out of order."""
+    return None if start is None or end is None or end < start else round((end - start) * 1000, 3)

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from msgspec import Struct
 
 from bylaw.model.events import Origin
-from bylaw.traces.assembly.session_buffer import alike
-from bylaw.traces.formats.chat_message import Said
+from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
 
 
@@ -23,7 +23,7 @@ class Turn(Struct, eq=False):
     span: Span
     when: float
     call: ModelCall
-    said: Said | None
+    said: AssistantContent | None
     origin: Origin
 
 
@@ -105,7 +105,7 @@ def _latest(places: list[_Place], when: float) -> _Place | None:
 def _same(tool: ToolRun, place: _Place) -> bool:
     assert place.turn.said is not None
     given, _ = place.turn.said.arguments[place.number]
-    return alike(tool.arguments, given)
+    return same_value(tool.arguments, given)
 
 
 def _fill(tool: ToolRun, turn: Turn, number: int, span: Span) -> bool:
@@ -121,4 +121,4 @@ def _fill(tool: ToolRun, turn: Turn, number: int, span: Span) -> bool:
         use["input"] = tool.arguments
         return True
     both = isinstance(given, dict) and isinstance(tool.arguments, dict)
-    return not both or alike(given, tool.arguments)
+    return not both or same_value(given, tool.arguments)

@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
-from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 SESSION = "gen_ai.conversation.id"
 DETAILS = "gen_ai.client.inference.operation.details"
@@ -107,7 +108,7 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
     )
 
 
-def _content(span: Span, attributes: dict[str, Any]) -> tuple[Asked | None, dict[str, Any] | None, str | None]:
+def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | None, dict[str, Any] | None, str | None]:
     """Messages, answer and stop reason: on the span, under older names, or in an event for each message."""
     asked = attributes.get("gen_ai.input.messages")
     outputs = chat_messages(attributes.get("gen_ai.output.messages"), "assistant")
@@ -121,7 +122,7 @@ def _content(span: Span, attributes: dict[str, Any]) -> tuple[Asked | None, dict
     orders: list[dict[str, Any]] | None = None
     if system is not None:
         orders = chat_messages({"role": "system", "parts": system if isinstance(system, list) else [system]})
-    messages = None if asked is None and orders is None else Asked(asked, system=orders)
+    messages = None if asked is None and orders is None else RecordedInput(asked, system=orders)
     return messages, merged(outputs) or choice, reason
 
 
@@ -150,7 +151,7 @@ def _decoded(body: dict[str, Any]) -> dict[str, Any]:
 
 def _usage(attributes: dict[str, Any]) -> Any:
     recorded = {key: value for key, value in attributes.items() if ".usage." in key}
-    return tokens(
+    return usage_from_counts(
         recorded,
         input=first(attributes, "gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
         output=first(attributes, "gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),

@@ -210,7 +210,7 @@ def merged(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
     return answers[0] if answers else None
 
 
-class Asked:
+class RecordedInput:
     __slots__ = ("_each", "_read", "_recorded", "_system")
 
     def __init__(
@@ -228,7 +228,7 @@ class Asked:
         self._each = each
 
     def deferred(self) -> Deferred:
-        return Deferred(Asked.messages, self)
+        return Deferred(RecordedInput.messages, self)
 
     def messages(self) -> list[dict[str, Any]] | None:
         found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]

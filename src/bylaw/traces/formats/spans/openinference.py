@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.messages import Asked, chat_messages, merged, parsed
-from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun, tokens
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 KIND = "openinference.span.kind"
 _ASKED = "llm.input_messages"
@@ -71,7 +72,7 @@ def _model(recorded: dict[str, Any]) -> ModelCall:
     answer = merged(outputs)
     return ModelCall(
         model=text(attributes, "llm.model_name"),
-        messages=Asked(recorded, read=_asked, each=_as_blocks) if is_asked else None,
+        messages=RecordedInput(recorded, read=_asked, each=_as_blocks) if is_asked else None,
         params=params if isinstance(params, dict) and params else None,
         tools=tools,
         answer=None if answer is None else _as_blocks(answer),
@@ -119,7 +120,7 @@ def _schema(tool: Any) -> Any:
 def _usage(attributes: dict[str, Any]) -> Any:
     count = "llm.token_count."
     recorded = {key: value for key, value in attributes.items() if key.startswith(count)}
-    return tokens(
+    return usage_from_counts(
         recorded,
         input=attributes.get(count + "prompt"),
         output=attributes.get(count + "completion"),

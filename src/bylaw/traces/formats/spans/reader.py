@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
 
 from bylaw.model.events import Event, Origin
-from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.formats.record import assembly_notes
-from bylaw.traces.formats.spans.session import Telling
+from bylaw.traces.formats.reader import AssemblingReader, Opened
+from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import Span
 from bylaw.traces.formats.spans.tree import MOST_HELD, Forest, Tree
 from bylaw.traces.records.lines import Block
-from bylaw.traces.records.problems import Problems
 
 
-class SpanReader(ABC):
-    def __init__(self, problems: Problems) -> None:
-        self.header: dict[str, Any] = {}
-        self.complete = True
-        self._problems = problems
-        self._assembler = Assembler(problems)
+class SpanReader(AssemblingReader, ABC):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
         self._forest = Forest()
         self._spans = 0
 
@@ -32,10 +26,10 @@ class SpanReader(ABC):
 
     def finish(self) -> list[Event]:
         self._tell(self._forest.rest())
-        return self._assembler.take_all()
+        return super().finish()
 
     def notes(self) -> list[str]:
-        notes = assembly_notes(self._assembler)
+        notes = super().notes()
         if self._forest.torn:
             notes.append(f"spans of one trace stand more than {MOST_HELD >> 20} MiB apart, so it is read in parts")
         if self._spans and not self._assembler.turns:
@@ -61,7 +55,7 @@ class SpanReader(ABC):
                 session = tree.session_of(span, "1")
                 sessions.setdefault(session, []).append((span, tree.origin_of(span, session)))
         for found in sorted(sessions.values(), key=_begin):
-            Telling(self._assembler, self._problems).tell(found)
+            SessionSpans(self._assembler, self._problems).assemble(found)
 
 
 def _begin(spans: list[tuple[Span, Origin]]) -> float:

@@ -11,11 +11,12 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import calls_in, read_content, unread_kinds
-from bylaw.traces.assembly.session_buffer import SHARED_ID, Lane
-from bylaw.traces.formats.chat_message import Misshapen, Result, Said, results_in, said
+from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
+from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
+from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
+from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.calls import Run, Turn, join
-from bylaw.traces.formats.spans.messages import Asked
+from bylaw.traces.formats.spans.messages import RecordedInput
 from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.problems import Problems
 
@@ -23,7 +24,7 @@ _RESULT, _ANSWER, _CALL, _REST, _LATE = range(5)
 """what comes first of what happened at the same moment"""
 
 
-class Telling:
+class SessionSpans:
     """One session."""
 
     def __init__(self, assembler: Assembler, problems: Problems) -> None:
@@ -41,7 +42,7 @@ class Telling:
         self._heard: dict[str, Result] | None = None
         """what models were told of calls, by the id of the call"""
 
-    def tell(self, spans: list[tuple[Span, Origin]]) -> None:
+    def assemble(self, spans: list[tuple[Span, Origin]]) -> None:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
@@ -69,19 +70,19 @@ class Telling:
 
     # A model's span
 
-    def _said(self, span: Span, call: ModelCall) -> Said | None:
+    def _said(self, span: Span, call: ModelCall) -> AssistantContent | None:
         if call.answer is None:
             return None
         try:
-            return said(call.answer)
-        except Misshapen as error:
+            return read_assistant(call.answer)
+        except MalformedRecord as error:
             self._warn(span, "wrong-type", f"the answer of this span is not read: {error.message}")
             return None
 
     def _answer(self, turn: Turn) -> None:
         span, call, assembler = turn.span, turn.call, self._assembler
-        lane = assembler.lane_for(turn.origin)
-        self._results_in(call.messages, lane, span)
+        buffer = assembler.buffer_for(turn.origin)
+        self._results_in(call.messages, buffer, span)
         request = Request(
             origin=turn.origin,
             turn=assembler.turns,
@@ -98,8 +99,8 @@ class Telling:
             assembler.unanswered += 1
             self._error(span, turn.origin)
             return
-        assembler.request(lane, span.id, request)
-        assembler.response(lane, span.id, self._response(turn, assembler.answered(lane, span.id)))
+        assembler.request(buffer, span.id, request)
+        assembler.response(buffer, span.id, self._response(turn, assembler.answered(buffer, span.id)))
         self._latest[turn.origin] = span.id
         for run in self._early.pop(span.id, ()):
             self._tell_result(run)
@@ -115,7 +116,7 @@ class Telling:
             for call_id in shared:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
-                self._warn(span, "unread-content", f"a block of type `{kind}` is kept, and no rule looks into it")
+                self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
         return Response(
             origin=turn.origin,
             turn=at,
@@ -131,27 +132,27 @@ class Telling:
             usage=turn.call.usage,
         )
 
-    def _results_in(self, asked: Asked | None, lane: Lane, span: Span) -> None:
+    def _results_in(self, asked: RecordedInput | None, buffer: SessionBuffer, span: Span) -> None:
         """What the model is told of calls that nothing has told of yet."""
-        wanted = {call_id for call_id, known in lane.calls.items() if not known.answered} if lane.calls else None
+        wanted = {call_id for call_id, known in buffer.calls.items() if not known.answered} if buffer.calls else None
         if not wanted or asked is None:
             return
         found, nameless = asked.results(wanted)
         for result in found:
-            self._tell_message(result, lane, span)
+            self._tell_message(result, buffer, span)
         for result in nameless:
-            if lane.find_call(None, result.name) is not None:
-                self._tell_message(result, lane, span)
+            if buffer.find_call(None, result.name) is not None:
+                self._tell_message(result, buffer, span)
 
-    def _tell_message(self, result: Result, lane: Lane, span: Span) -> None:
+    def _tell_message(self, result: Result, buffer: SessionBuffer, span: Span) -> None:
         waiting = [run for run in self._runs_by_id.get(result.call_id or "", ()) if not run.told]
         if waiting:
             self._tell_result(waiting[0])
             return
         self._assembler.result(
-            lane,
+            buffer,
             ToolResult(
-                origin=lane.origin,
+                origin=buffer.origin,
                 at=span.at,
                 source=span.source,
                 call_id=result.call_id,
@@ -179,7 +180,7 @@ class Telling:
             arguments=tool.arguments,
             raw_arguments=tool.raw_arguments,
         )
-        self._assembler.call(self._assembler.lane_for(run.origin), self._latest.get(run.origin), call)
+        self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
     def _result(self, run: Run) -> None:
         tool = run.tool
@@ -197,7 +198,7 @@ class Telling:
         content = tool.result if heard is None else heard.content
         origin = run.origin if run.turn is None else run.turn.origin
         self._assembler.result(
-            self._assembler.lane_for(origin),
+            self._assembler.buffer_for(origin),
             ToolResult(
                 origin=origin,
                 at=span.ended_at,
@@ -237,9 +238,7 @@ class Telling:
     def _warn(self, span: Span, code: str, message: str, help: str | None = None) -> None:
         file, line = span.source.file, span.source.line or 1
         place = Place(file, line, 1, line, 2)
-        self._problems.warn(
-            Diagnostic(code=code, message=message, severity="warning", file=file, span=place, help=help)
-        )
+        self._problems.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=place, help=help))
 
 
 def _dated(spans: list[tuple[Span, Origin]]) -> list[tuple[float, Span, Origin]]:

@@ -8,14 +8,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
-from bylaw.traces.formats.spans.messages import Asked
+from bylaw.traces.formats.spans.messages import RecordedInput
 
 
 class ModelCall(Struct, kw_only=True):
     """A model was asked, and mostly answered."""
 
     model: str | None = None
-    messages: Asked | None = None
+    messages: RecordedInput | None = None
     """what it was asked"""
     params: dict[str, Any] | None = None
     tools: list[Any] | None = None
@@ -83,41 +83,3 @@ class Span(Struct, kw_only=True, eq=False):
         if self.start is None or self.end is None or self.end < self.start:
             return None
         return round((self.end - self.start) * 1000, 3)
-
-
-def tokens(
-    recorded: dict[str, Any],
-    *,
-    input: Any = None,
-    output: Any = None,
-    read: Any = None,
-    written: Any = None,
-    reasoning: Any = None,
-) -> Usage | None:
-    """Usage by the numbers themselves: a part that is larger than its whole was recorded beside it."""
-    if input is output is read is written is reasoning is None:
-        return None
-    counts = [count_of(value) for value in (input, output, read, written, reasoning)]
-    if counts == _NO_COUNTS:
-        return None
-    whole, out, cached, wrote, thought = counts
-    beside = (cached or 0) + (wrote or 0)
-    if whole is not None and beside > whole:
-        whole += beside
-    if out is not None and thought is not None and thought > out:
-        out += thought
-    return Usage(whole, out, cached, wrote, thought, recorded)
-
-
-_NO_COUNTS = [None] * 5
-
-
-def count_of(value: Any) -> int | None:
-    """A whole number of tokens, also where it was recorded as text."""
-    if value is None or (type(value) is int and value >= 0):
-        return value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
-        return int(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return value if type(value) is int and value >= 0 else None

@@ -12,9 +12,10 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.traces.assembly.content import read_arguments
+from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.spans.attributes import first, text
-from bylaw.traces.formats.spans.messages import Asked, parsed
-from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun, tokens
+from bylaw.traces.formats.spans.messages import RecordedInput, parsed
+from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
 
 OPERATION = "ai.operationId"
 _SESSIONS = tuple(f"ai.telemetry.metadata.{name}" for name in ("sessionId", "session_id", "conversationId", "threadId"))
@@ -46,7 +47,7 @@ def _model(attributes: dict[str, Any]) -> ModelCall:
     }
     return ModelCall(
         model=text(attributes, "ai.response.model", "gen_ai.response.model", "ai.model.id"),
-        messages=None if asked is None else Asked(asked, read=_asked),
+        messages=None if asked is None else RecordedInput(asked, read=_asked),
         params=settings or None,
         tools=[parsed(tool) for tool in tools] if isinstance(tools, list) else None,
         answer=_answer(attributes),
@@ -74,7 +75,7 @@ def _use(call: dict[str, Any]) -> dict[str, Any]:
 
 def _usage(attributes: dict[str, Any]) -> Any:
     start = "ai.usage."
-    return tokens(
+    return usage_from_counts(
         {key: value for key, value in attributes.items() if key.startswith(start)},
         input=first(attributes, start + "inputTokens", start + "promptTokens", "gen_ai.usage.input_tokens"),
         output=first(attributes, start + "outputTokens", start + "completionTokens", "gen_ai.usage.output_tokens"),

@@ -1,0 +1,102 @@
+"""Tell the formats apart by what their records look like. A file that matches none is an `unknown-format`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bylaw.traces.formats.agentlog_records import KINDS as AGENTLOG_KINDS
+from bylaw.traces.formats.bylaw.lines import ALL_KINDS as BYLAW_KINDS
+from bylaw.traces.formats.catalogue import CATALOGUE
+from bylaw.traces.formats.chat_message import ROLES
+from bylaw.traces.formats.eventlist import KINDS as EVENT_TYPES
+from bylaw.traces.formats.eventlist import LISTS
+
+_FOREIGN = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "trajectory"))
+"""keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
+_CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
+"""formats that no other format resembles"""
+_SAMPLED = 50
+_ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
+_OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
+_OPENAI_ROLES = ("system", "developer", "tool", "function")
+
+
+def detect(samples: Iterable[Any]) -> str | None:
+    """The format of a file, by the first record that shows one; chats are told apart by all records."""
+    values = list(samples)
+    found = next((found for value in values if (found := _format_of(value)) is not None), None)
+    if found in _CERTAIN:
+        return found
+    # A record that looks like a chat may be part of another format, so these are asked first.
+    for name, format in CATALOGUE.items():
+        if format.has_claims and any(map(format.claims, values)):
+            return name
+    return _chat_dialect(values) if found == "chat" else found
+
+
+def _format_of(value: Any) -> str | None:
+    if isinstance(value, list):
+        if value and all(map(_is_event, value[:_SAMPLED])):
+            return "events"
+        return "chat" if value and all(map(_is_message, value[:_SAMPLED])) else None
+    if not isinstance(value, dict) or _is_foreign(value):
+        return None
+    if isinstance(value.get("bylaw"), str):
+        return "bylaw"
+    if isinstance(kind := value.get("kind"), str):
+        if "payload" in value:
+            return "agentlog" if kind in AGENTLOG_KINDS or "version" in value else None
+        return "bylaw" if kind in BYLAW_KINDS else None
+    if isinstance(value.get("traj"), list):
+        return "tau" if "task_id" in value else None
+    if value.get("type") in EVENT_TYPES:
+        return "events"
+    for key in LISTS:
+        if isinstance(value.get(key), list):
+            return "events" if all(map(_is_event, value[key][:_SAMPLED])) else None
+    if isinstance(value.get("messages"), list):
+        return "chat" if all(map(_is_message, value["messages"][:_SAMPLED])) else None
+    return "chat" if _is_message(value) else None
+
+
+def _is_foreign(value: dict[str, Any]) -> bool:
+    # Claude Code wraps each message in an object
+    return not _FOREIGN.isdisjoint(value) or isinstance(value.get("message"), dict)
+
+
+def _is_event(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type") in EVENT_TYPES
+
+
+def _is_message(value: Any) -> bool:
+    if not isinstance(value, dict) or _is_foreign(value):
+        return False
+    if isinstance(value.get("choices"), list):
+        return True
+    return value.get("role") in ROLES and ("content" in value or not _OPENAI_KEYS.isdisjoint(value))
+
+
+def _chat_dialect(values: list[Any]) -> str:
+    """OpenAI or Anthropic. Both are read alike, so this only names the file. Plain text could be either."""
+    messages = [message for value in values for message in _messages_in(value)]
+    if any(
+        message.get("role") in _OPENAI_ROLES or "choices" in message or not _OPENAI_KEYS.isdisjoint(message)
+        for message in messages
+    ):
+        return "openai"
+    if any(isinstance(value, dict) and "system" in value for value in values):
+        return "anthropic"
+    contents = [message.get("content") for message in messages]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    shows_anthropic = any("stop_reason" in message for message in messages) or any(
+        isinstance(block, dict) and block.get("type") in _ANTHROPIC_BLOCKS for block in blocks
+    )
+    return "anthropic" if shows_anthropic else "openai"
+
+
+def _messages_in(value: Any) -> Iterator[dict[str, Any]]:
+    found = value.get("messages", [value]) if isinstance(value, dict) else value
+    for message in found[:_SAMPLED] if isinstance(found, list) else ():
+        if isinstance(message, dict):
+            yield message
