@@ -62,7 +62,7 @@ def draw() -> str:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(cli, list(arguments), color=True, standalone_mode=False)
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(cli, list(arguments), color=True, standalone_mode=False)
     if result.exception is not None:
         raise result.exception
     return result.output

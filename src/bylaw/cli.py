@@ -86,7 +86,9 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         code = ExitCode.INTERRUPTED
-    except (BrokenPipeError, SystemExit):
+    except (BrokenPipeError, SystemExit) as problem:
+        if isinstance(problem, SystemExit) and not problem.code:
+            raise  # click has answered a request for shell completion
         # The reader of our output has gone. Click exits with 1 then, which here would mean a tripped gate.
         _discard_output()
         code = ExitCode.OUT_OF_REACH
