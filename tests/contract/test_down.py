@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from bylaw.contract.agents import http_agent
 from bylaw.contract.job import run_contract
-from bylaw.contract.live import http_agent
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.model import AgentSpec
 from bylaw.contract.results import CellOutcome

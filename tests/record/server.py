@@ -19,11 +19,10 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from bylaw.contract.live.scripted.replies import written
-from bylaw.contract.live.scripted.script import Call, ScriptedReply
+from bylaw.contract.agents.scripted_model import Call, ScriptedReply, provider_reply
 from bylaw.wire.exchange import Outgoing
 from bylaw.wire.formats import model_call
-from bylaw.wire.formats.base import Json, Wire
+from bylaw.wire.formats.base import Json, WireFormat
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days."
 CARD = "4111 1111 1111 1111"
@@ -90,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         self._answer(wire, asked, _last_text(wire, asked))
 
-    def _answer(self, wire: Wire, asked: Json, prompt: str) -> None:
+    def _answer(self, wire: WireFormat, asked: Json, prompt: str) -> None:
         failing = re.search(r"status (\d+)(?: for (\d+))?", prompt)
         self.server.seen[prompt] += 1
         if failing and self.server.seen[prompt] <= int(failing[2] or 1000):
@@ -101,9 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.goes_on.wait(30)
             self.close_connection = True
             return
-        reply = written(wire.name, _scripted(prompt), asked)
+        reply = provider_reply(wire.name, _scripted(prompt), asked)
         if asked.get("stream"):
-            self._stream(wire.streamed(reply), prompt)
+            self._stream(wire.stream(reply), prompt)
             return
         body = json.dumps(reply, ensure_ascii="ascii" in prompt).encode()
         if "packed" in prompt:
@@ -137,7 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
 
-def _last_text(wire: Wire, asked: Json) -> str:
+def _last_text(wire: WireFormat, asked: Json) -> str:
     messages = wire.messages(asked)
     content = messages[-1].get("content") if messages and isinstance(messages[-1], dict) else ""
     return content if isinstance(content, str) else json.dumps(content)

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bylaw.record.command.beyond import Streams, connect_beyond, tunnel_beyond
+from bylaw.record.proxy import Streams, connect_through_proxy, tunnel_through_proxy
 from bylaw.wire.proxy.upstream import UpstreamFailure
 
 
 @pytest.mark.parametrize(
     ("way", "variable"),
     [
-        (lambda: tunnel_beyond("models.example", 443), "https_proxy"),
-        (lambda: connect_beyond("models.example", 443, True), "https_proxy"),
-        (lambda: connect_beyond("models.example", 80, False), "http_proxy"),
+        (lambda: tunnel_through_proxy("models.example", 443), "https_proxy"),
+        (lambda: connect_through_proxy("models.example", 443, True), "https_proxy"),
+        (lambda: connect_through_proxy("models.example", 80, False), "http_proxy"),
     ],
     ids=["unread tunnel", "opened tunnel", "plain"],
 )

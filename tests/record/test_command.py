@@ -177,7 +177,7 @@ def test_https_is_looked_into_where_it_is_wanted(tmp_path: Path, server: Server)
         agent = python(f"print(len(ask('hello', '{url}/v1/chat/completions')))")
         unread = record(server, path, *agent, SSL_CERT_FILE=str(own))
         assert unread.returncode == 3 and unread.stdout  # it was answered as ever, by the server itself
-        assert "HTTPS passed unread to localhost; `--host localhost` looks into it" in unread.stderr
+        assert "HTTPS to localhost was not decrypted; `--host localhost` decrypts it" in unread.stderr
         heard = record(server, path, *agent, options=("--host", "localhost"), SSL_CERT_FILE=str(own))
         assert heard.returncode == 0 and heard.stdout == unread.stdout, heard.stderr
     assert len(responses(read(path))) == 1
@@ -322,7 +322,7 @@ def test_mistakes_in_the_command(tmp_path: Path, server: Server) -> None:
     mistakes: list[tuple[list[str], str, dict[str, str]]] = [
         ([], "there is no command to record", {}),
         (["--nonsense", "--", "true"], "No such option", {}),
-        (["--out", str(path), "--", "no-such-command"], "there is no such command", {}),
+        (["--out", str(path), "--", "no-such-command"], "command not found", {}),
         (["--out", str(tmp_path), "--", "true"], "Is a directory", {}),
         (["--out", str(tmp_path / "no" / "x"), "--", "true"], "No such file or directory", {}),
         (["--out", str(path), "--pattern", "a=(", "--", "true"], "pattern `a` is no regular expression", {}),
@@ -347,5 +347,5 @@ def test_mistakes_in_the_command(tmp_path: Path, server: Server) -> None:
     assert not path.exists()
     (tmp_path / "diary").write_text("dear diary\n")
     done = subprocess.run([*RECORD, "-o", str(tmp_path / "diary"), "true"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "is no recording of Bylaw's" in done.stderr
+    assert done.returncode == 2 and "is not a recording of Bylaw" in done.stderr
     assert (tmp_path / "diary").read_text() == "dear diary\n"

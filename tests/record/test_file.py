@@ -82,12 +82,12 @@ def _umask() -> int:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"dear diary", "is no recording of Bylaw's"),
-        (b"dear diary\n", "is no recording of Bylaw's"),
-        (b'{"messages": []}\n', "is no recording of Bylaw's"),
-        (b'{"bylaw":"trace/9","complete":"marked"}\n', "is no recording of Bylaw's"),
-        (b'{"bylaw":"trace/1","complete":"marked","resolved":true}\n', "is a trace that is finished"),
-        (b'{"bylaw":"trace/1"}\n', "is a trace that is finished"),
+        (b"dear diary", "is not a recording of Bylaw"),
+        (b"dear diary\n", "is not a recording of Bylaw"),
+        (b'{"messages": []}\n', "is not a recording of Bylaw"),
+        (b'{"bylaw":"trace/9","complete":"marked"}\n', "is not a recording of Bylaw"),
+        (b'{"bylaw":"trace/1","complete":"marked","resolved":true}\n', "is a finished trace"),
+        (b'{"bylaw":"trace/1"}\n', "is a finished trace"),
     ],
 )
 def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bylaw.record import recording as recordings
-from bylaw.record.exchange import HeardExchange
+from bylaw.record.exchange import RecordedExchange
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from tests.record.asking import read, responses
@@ -80,7 +80,7 @@ def test_any_answer(
     with tempfile.TemporaryDirectory() as folder:
         recording = Recording(f"{folder}/run.jsonl")
         passing = recording.listen(Exchange(_request(path, **{"x-stainless-retry-count": retries})))
-        assert isinstance(passing, HeardExchange)
+        assert isinstance(passing, RecordedExchange)
         passing.head(200, headers)
         for piece in pieces:
             passing.chunk(piece)
@@ -94,12 +94,12 @@ def test_any_answer(
 
 
 def test_an_answer_that_cannot_be_read_is_lost_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def odd(heard: HeardExchange) -> Any:
+    def odd(heard: RecordedExchange) -> Any:
         raise TypeError("unhashable type: 'list'")
 
     path = tmp_path / "run.jsonl"
     recording = Recording(str(path))
-    monkeypatch.setattr(HeardExchange, "_read", odd)
+    monkeypatch.setattr(RecordedExchange, "_read", odd)
     passing = recording.listen(Exchange(_request(PATHS[0])))
     passing.head(200, STREAM)
     passing.chunk(DONE)
@@ -109,9 +109,9 @@ def test_an_answer_that_cannot_be_read_is_lost_and_said_to_be(tmp_path: Path, mo
     assert not read(path).complete
 
 
-def _answered(recording: Recording) -> HeardExchange:
+def _answered(recording: Recording) -> RecordedExchange:
     passing = recording.listen(Exchange(_request(PATHS[0])))
-    assert isinstance(passing, HeardExchange)
+    assert isinstance(passing, RecordedExchange)
     passing.head(200, {})
     passing.chunk(json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi"}}]}).encode())
     return passing
@@ -123,14 +123,14 @@ def test_the_end_waits_for_a_turn_that_is_being_read(
 ) -> None:
     """And where it has no more patience, it says that the turn is missing."""
     reading, go_on = threading.Event(), threading.Event()
-    read_it = HeardExchange._read
+    read_it = RecordedExchange._read
 
-    def slowly(heard: HeardExchange) -> Any:
+    def slowly(heard: RecordedExchange) -> Any:
         reading.set()
         go_on.wait(20)
         return read_it(heard)
 
-    monkeypatch.setattr(HeardExchange, "_read", slowly)
+    monkeypatch.setattr(RecordedExchange, "_read", slowly)
     monkeypatch.setattr(recordings, "_PATIENCE", patience)
     recording = Recording(str(tmp_path / "run.jsonl"))
     agent = threading.Thread(target=_answered(recording).end)

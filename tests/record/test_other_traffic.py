@@ -247,7 +247,7 @@ def test_an_import_does_not_fail_where_its_patch_does(
     assert not hasattr(untouched, "__wrapped__")
     (told,) = [told for told in caplog.records if told.name == "bylaw"]
     assert told.levelno == logging.ERROR
-    assert "`httpx` cannot be listened to" in told.getMessage()
+    assert "`httpx` cannot be patched" in told.getMessage()
 
 
 # What nobody reads

@@ -1,6 +1,7 @@
-"""Recording an agent while it works: what it asks its models and what they answer, written down turn by turn.
+"""Records an agent while it works: what it asks its models and what they answer, written turn by turn.
 
-`exchange` listens to one call, `turns` makes lines of Bylaw JSONL of it, `file` appends them so that a kill loses
-nothing that was finished, `recording` is one recording from beginning to end, `scope` tells which recording a call of
-this process belongs to. `command/` records a child process through a proxy instead.
+`exchange` observes one call to a model, `turns` converts it into lines of Bylaw JSONL, `file` appends them so that a
+kill loses no finished turn, `recording` is one recording from start to end. `scope` decides which recordings of this
+process a call belongs to; `api` is `bylaw.record`. `child` records a command instead, through `proxy`; `command` is
+`bylaw record`, which needs `pip install 'bylaw[record]'`.
 """

@@ -1,4 +1,4 @@
-"""`bylaw.record`: what an agent in this process asks its models, and what they answer, written down as it happens."""
+"""`bylaw.record`: record what an agent in this process asks its models and what they answer."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class record:
         with bylaw.record("run.jsonl"):
             agent.run("refund order 17")
 
-    Calls by the clients of OpenAI (chat completions and Responses) and Anthropic (messages), and to any server that
-    speaks as these do, through httpx, requests, urllib3, http.client or aiohttp. Also `async with`, and
-    `@bylaw.record(…)` on a function, which records each of its calls. An existing recording is added to, by several
-    processes if need be.
+    Recorded are calls of the clients of OpenAI (chat completions and Responses) and Anthropic (messages), and calls to
+    any server with the same API, through httpx, requests, urllib3, http.client or aiohttp. Works with `async with` too,
+    and as `@bylaw.record(…)` on a function, which records each of its calls. Turns are appended to an existing
+    recording; several processes may append at the same time.
 
-    `session`: what the turns belong to, such as the id of a conversation; without one, a session of its own. `agent`:
-    the name of the agent. `redact=False` writes secrets and personal data too; `patterns` are more of what must not be
-    written, each a name and an RE2 pattern. `durable` waits for the disk at every turn.
+    `session`: what the turns belong to, such as the id of a conversation; by default a new session. `agent`: the name
+    of the agent. `redact=False` writes secrets and personal data too; `patterns` adds patterns to redact, each a name
+    and an RE2 pattern. `durable` waits for the disk after every turn.
     """
 
     def __init__(
@@ -61,28 +61,28 @@ class record:
 
     @property
     def session(self) -> str | None:
-        """The session of the turns; without one of your own it is known once the recording has begun."""
-        given: str | None = self._settings["session"]
-        return self._recording.session if self._recording is not None else given
+        """The session of the turns. If you gave none, it is known once the recording has begun."""
+        session: str | None = self._settings["session"]
+        return self._recording.session if self._recording is not None else session
 
     @property
     def turns(self) -> int:
-        """How many were written."""
+        """How many turns were written."""
         return self._recording.turns if self._recording is not None else 0
 
     @property
     def errors(self) -> int:
-        """How often a model was asked and gave no answer."""
+        """How often a model was asked and did not answer."""
         return self._recording.errors if self._recording is not None else 0
 
     @property
     def lost(self) -> int:
-        """How many turns could not be written; the file then says that it is not complete."""
+        """How many turns could not be written. If there are any, the file says that it is incomplete."""
         return self._recording.lost if self._recording is not None else 0
 
     def __enter__(self) -> record:
         if self._recording is not None and self._recording.is_open:
-            raise RuntimeError("this recording has begun already; `bylaw.record(…)` once more begins another")
+            raise RuntimeError("this recording has begun already; call `bylaw.record(…)` again for another")
         self._recording = Recording(self.path, **self._settings)
         scope.enter(self._recording)
         return self
@@ -103,26 +103,26 @@ class record:
         self.__exit__(kind, error, trace)
 
     def __call__(self, function: F) -> F:
-        """As a decorator: every call of the function is a recording of its own."""
+        """As a decorator: each call of the function is a recording of its own."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"`{function.__name__}` is a generator; use `with bylaw.record(…)` inside it")
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
             async def recorded_async(*args: Any, **kwargs: Any) -> Any:
-                with self._another():
+                with self._copy():
                     return await function(*args, **kwargs)
 
             return recorded_async  # type: ignore[return-value]
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            with self._another():
+            with self._copy():
                 return function(*args, **kwargs)
 
         return recorded  # type: ignore[return-value]
 
-    def _another(self) -> record:
+    def _copy(self) -> record:
         other = object.__new__(type(self))
         other.path, other._settings, other._recording = self.path, self._settings, None
         return other

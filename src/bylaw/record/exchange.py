@@ -1,4 +1,4 @@
-"""One exchange with a model, listened to: nothing is changed or held back, and what passed is told when it is over."""
+"""One exchange with a model that is observed: nothing is changed or delayed, and its end is reported."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from bylaw.record.turns import Call, is_ended
-from bylaw.wire.bodies import is_stream, json_of, unpacked
-from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming
-from bylaw.wire.formats.base import Json, Wire
-from bylaw.wire.formats.sse import read_events
+from bylaw.record.turns import ModelCall, is_ended
+from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, decompress, is_stream, json_of
+from bylaw.wire.formats.base import Json, WireFormat, read_events
 
 _RETRIES = "x-stainless-retry-count"
-"""the header in which the clients of both providers count"""
+"""the header in which the clients of both providers count retries"""
 _COUNT = re.compile(r"[0-9]{1,9}")
 _LAST = re.compile(rb"data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:completed|incomplete|failed))\n")
-"""how the event begins that ends a stream"""
+"""the start of the event that ends a stream"""
 
 
-class HeardExchange(Exchange):
-    """Around whatever else happens to the exchange: all that a carrier asks is answered by `inner`."""
+class RecordedExchange(Exchange):
+    """Wraps another exchange, which decides what happens."""
 
     def __init__(
-        self, inner: Exchange, wire: Wire, asked: Json, over: Callable[[HeardExchange, str | None], None]
+        self, inner: Exchange, wire: WireFormat, asked: Json, over: Callable[[RecordedExchange, str | None], None]
     ) -> None:
-        # INVARIANT: the attributes of Exchange are those of `inner`, so they are not set here
+        # INVARIANT: the attributes of Exchange are read from `inner`, so they are not set here
         self._inner = inner
         self._wire = wire
         self._asked = asked
         self._over = deque([over])
-        """whoever takes it tells that the exchange is over; without a lock, which a fork might leave held"""
+        """whoever pops it reports the end; no lock, because a fork might leave it locked"""
         self._began = time.time()
         self._clock = time.perf_counter()
         self._status: int | None = None
         self._headers: dict[str, str] = {}
-        self._passed = bytearray()
+        self._body = bytearray()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -49,25 +47,25 @@ class HeardExchange(Exchange):
     def answer(self, reply: Incoming) -> Incoming:
         answered = self._inner.answer(reply)
         self._status, self._headers = answered.status, answered.headers
-        self._keep(answered.body[: self._inner.cut_after])
+        self._store(answered.body[: self._inner.cut_after])
         return answered
 
     def chunk(self, data: bytes) -> None:
         self._inner.chunk(data)
-        self._keep(data)
+        self._store(data)
         if self._is_last(data):
-            self.end()  # before its reader has it: who knows of an answer finds it in the file
+            self.end()  # before the reader gets it: whoever has an answer finds it in the file
 
-    def _keep(self, data: bytes) -> None:
-        if len(self._passed) <= MOST_KEPT:
-            self._passed += data
+    def _store(self, data: bytes) -> None:
+        if len(self._body) <= MOST_KEPT:
+            self._body += data
 
     def end(self, *, error: str | None = None) -> None:
         self._inner.end(error=error)
         self.finish(error=error)
 
     def finish(self, *, error: str | None = None) -> None:
-        """For whoever listens it is over, whatever the exchange itself still does."""
+        """Report the end to the recording, even if the exchange itself continues."""
         try:
             over = self._over.pop()
         except IndexError:
@@ -75,25 +73,25 @@ class HeardExchange(Exchange):
         over(self, error)
 
     def _is_last(self, data: bytes) -> bool:
-        """Whether nothing can follow this piece, as far as that can be told from it."""
+        """Whether this piece is known to be the last."""
         length = self._headers.get("content-length", "")
         if length.isascii() and length.isdigit():
-            return length == str(len(self._passed))  # a number of any size, as a server may send, is not read
+            return length == str(len(self._body))  # compared as text: a server may send a number of any size
         if not data.endswith(b"\n\n"):
             return False
-        event = self._passed.rfind(b"\n\n", 0, -2)
-        return _LAST.match(self._passed, 0 if event < 0 else event + 2) is not None
+        event = self._body.rfind(b"\n\n", 0, -2)
+        return _LAST.match(self._body, 0 if event < 0 else event + 2) is not None
 
-    # What was heard
+    # The call
 
-    def heard(self, error: str | None) -> Call:
-        """An answer may be of any shape, so reading it may raise anything."""
-        given = self._inner.reply
-        if self._status is None and given is not None:  # a fault answered instead of the server
-            self._status, self._headers, self._passed = given.status, given.headers, bytearray(given.body)
+    def call(self, error: str | None) -> ModelCall:
+        """What was observed. An answer may have any shape, so reading it may raise any exception."""
+        injected = self._inner.reply
+        if self._status is None and injected is not None:  # a fault answered instead of the server
+            self._status, self._headers, self._body = injected.status, injected.headers, bytearray(injected.body)
         reply, is_whole, unread = self._read()
         retries = self._inner.request.headers.get(_RETRIES, "")
-        return Call(
+        return ModelCall(
             wire=self._wire,
             asked=self._asked,
             reply=reply,
@@ -107,15 +105,15 @@ class HeardExchange(Exchange):
         )
 
     def _read(self) -> tuple[Json | None, bool, str | None]:
-        """The answer, whether it is whole, and else what was read instead of one."""
+        """The answer, whether it is complete, and what was read instead of it."""
         if self._status is None:
             return None, False, None
-        if len(self._passed) > MOST_KEPT:
+        if len(self._body) > MOST_KEPT:
             return None, False, f"the answer is larger than {MOST_KEPT >> 20} MB"
-        body = unpacked(Incoming(self._status, self._headers, bytes(self._passed)))
+        body = decompress(Incoming(self._status, self._headers, bytes(self._body)))
         if body is None:
             encoding = self._headers.get("content-encoding", "")
-            return None, False, f"the answer is packed in a way that cannot be read: `{encoding[:50]}`"
+            return None, False, f"the answer is compressed in a way that cannot be read: `{encoding[:50]}`"
         if self._status >= 400:
             return None, False, _error_in(body)
         if is_stream(self._headers) or body.lstrip()[:6] in (b"data: ", b"event:"):
@@ -127,27 +125,27 @@ class HeardExchange(Exchange):
 
     def _read_stream(self, body: bytes) -> tuple[Json | None, bool, str | None]:
         events = read_events(body)
-        reply = self._wire.collected(events)
-        told = next((event.data for event in events if _tells_error(event.json)), None)
-        error = None if told is None else _error_in(told.encode())
+        reply = self._wire.collect(events)
+        failed = next((event.data for event in events if _is_error(event.json)), None)
+        error = None if failed is None else _error_in(failed.encode())
         if reply is None:
             return None, False, error
         return reply, error is None and is_ended(self._wire, reply), error
 
 
 def _is_answer(reply: Json) -> bool:
-    """OpenAI's Responses have an `error` in every answer, which is mostly null."""
+    """OpenAI's Responses have an `error` in every answer, which is usually null."""
     return any(key in reply for key in ("choices", "output", "content"))
 
 
-def _tells_error(told: Any) -> bool:
-    return isinstance(told, dict) and (told.get("type") == "error" or isinstance(told.get("error"), dict))
+def _is_error(data: Any) -> bool:
+    return isinstance(data, dict) and (data.get("type") == "error" or isinstance(data.get("error"), dict))
 
 
 def _error_in(body: bytes) -> str | None:
-    """What a provider says went wrong: `rate_limit_error: too many requests`."""
-    told = json_of(body)
-    error = told.get("error", told) if isinstance(told, dict) else None
+    """The error that a provider reports, such as `rate_limit_error: too many requests`."""
+    data = json_of(body)
+    error = data.get("error", data) if isinstance(data, dict) else None
     if isinstance(error, dict):
         parts = (error.get("type") or error.get("code"), error.get("message"))
         text = ": ".join(part for part in parts if isinstance(part, str) and part)

@@ -1,8 +1,8 @@
-"""The file of a recording: whole lines, appended, by as many processes as like to.
+"""The file of a recording: complete lines, appended by any number of processes.
 
-What belongs together is one `write` on a descriptor in append mode, so writers do not get into each other's lines and a
-kill leaves at most one torn line, at the end. Every writer holds a shared lock; whoever can have it alone knows that a
-torn line is nobody's any more, and takes it away. The first to come writes the header, alone.
+Lines that belong together are one `write` on a descriptor in append mode. So writers do not mix their lines, and a kill
+leaves at most one torn line, at the end. Every writer holds a shared lock. A process that gets the lock exclusively
+knows that nobody is writing, and removes a torn line. The first one to get it writes the header.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.errors import BylawError
-from bylaw.traces.formats.bylaw.wire import VERSION, Header
+from bylaw.traces.formats.bylaw.lines import VERSION, Header
 
 _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
 _BLOCK = 64 * 1024
 _PRIVATE = 0o600
-"""what an agent was told is its owner's business"""
+"""only the owner may read what an agent was told"""
 _TRIES = 1000
-"""to begin a file, a millisecond apart"""
+"""attempts to begin a file, a millisecond apart"""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 class NotARecording(BylawError):
-    """The file holds something else, which must not be written over."""
+    """The file holds something else, which must not be overwritten."""
 
 
 class RecordFile:
-    """Raises OSError where it cannot be opened, NotARecording where it must not be."""
+    """Raises OSError if the file cannot be opened, NotARecording if it must not be written."""
 
     def __init__(self, path: str, *, durable: bool = False) -> None:
         if path.endswith((".gz", ".zst")):
@@ -47,21 +47,21 @@ class RecordFile:
         self._place = os.path.abspath(path)
         self._lock = threading.RLock()
         self._torn = False
-        """the last write stopped in the middle of a line"""
+        """whether the last write stopped in the middle of a line"""
         self._descriptor = os.open(path, _FLAGS | os.O_CREAT, _PRIVATE)
         try:
             found = os.fstat(self._descriptor)
             if not stat.S_ISREG(found.st_mode):
                 raise NotARecording(f"`{path}` is not a regular file")
             self.identity = (found.st_dev, found.st_ino)
-            """the same for every name of one file"""
+            """identifies the file under any name"""
             self._prepare()
         except BaseException:
             os.close(self._descriptor)
             raise
 
     def append(self, lines: Sequence[Struct | dict[str, Any]]) -> None:
-        """Whole or not at all, as far as the system lets us know. Raises OSError."""
+        """Append all lines or, as far as the operating system reports, none. Raises OSError."""
         data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
         with self._lock:
             self._write(b"\n" + data if self._torn else data)
@@ -69,7 +69,7 @@ class RecordFile:
                 os.fsync(self._descriptor)
 
     def reopen(self) -> None:
-        """In a forked child, so that it shares no place and no lock with its parent, unless the file is gone."""
+        """In a forked child: share neither position nor lock with the parent, unless the file was deleted."""
         self._lock = threading.RLock()
         try:
             own = os.open(self._place, _FLAGS)
@@ -94,10 +94,10 @@ class RecordFile:
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written", self.path)
 
     def _take_back(self, written: int) -> bool:
-        """Cut a torn line off again; only where nobody else can have written behind it."""
+        """Remove a torn line, but only if nobody else can have written after it."""
         end = os.lseek(self._descriptor, 0, os.SEEK_CUR)
         alone = _locked(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        alone = alone and os.fstat(self._descriptor).st_size == end  # whoever wrote behind it may be gone again
+        alone = alone and os.fstat(self._descriptor).st_size == end  # another process may have written and ended
         if alone:
             os.ftruncate(self._descriptor, end - written)
         _locked(self._descriptor, fcntl.LOCK_SH)
@@ -125,22 +125,22 @@ class RecordFile:
         self._torn = os.pread(self._descriptor, 1, size - 1) != b"\n"
 
     def _is_begun(self) -> bool:
-        """Whether it starts with the header of a recording. Raises NotARecording where it starts with anything else."""
+        """Whether it starts with the header of a recording. Raises NotARecording if it starts with anything else."""
         first, newline, _ = os.pread(self._descriptor, _BLOCK, 0).partition(b"\n")
         if not newline and _HEADER.startswith(first):
-            return False  # empty, or killed in its very first line
+            return False  # empty, or the process was killed in the first line
         try:
             header = msgspec.json.decode(first, type=Header)
         except (msgspec.DecodeError, UnicodeDecodeError):
             header = None
         if header is None or header.bylaw != VERSION:
-            raise NotARecording(f"`{self.path}` exists and is no recording of Bylaw's; record to another file")
+            raise NotARecording(f"`{self.path}` exists and is not a recording of Bylaw; record to another file")
         if header.resolved or header.complete != "marked":
-            raise NotARecording(f"`{self.path}` is a trace that is finished; record to another file")
+            raise NotARecording(f"`{self.path}` is a finished trace; record to another file")
         return True
 
     def _mend(self) -> None:
-        """Take away the line that somebody was killed in. INVARIANT: nobody else has the file open for writing."""
+        """Remove a line that a killed process left torn. INVARIANT: nobody else has the file open for writing."""
         end = size = os.fstat(self._descriptor).st_size
         while end:
             start = max(0, end - _BLOCK)

@@ -1,7 +1,7 @@
 """One recording, from its first line to its last.
 
-INVARIANT: nothing that goes wrong here reaches the agent. What could not be written is logged, counted, and the end of
-the recording says that it is not complete; where even that cannot be written, its absence says so.
+INVARIANT: nothing that goes wrong here reaches the agent. A turn that cannot be written is logged and counted, and the
+end of the recording says that it is incomplete. If even that cannot be written, the missing end says so.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from bylaw.errors import BylawError
-from bylaw.record.exchange import HeardExchange
+from bylaw.record.exchange import RecordedExchange
 from bylaw.record.file import RecordFile
-from bylaw.record.ids import hide_ids
-from bylaw.record.turns import Call, lines_of
-from bylaw.traces.formats.bylaw.wire import Line, SessionEndLine, TraceEndLine, TraceStartLine
+from bylaw.record.turns import ModelCall, lines_of
+from bylaw.traces.formats.bylaw.lines import Line, SessionEndLine, TraceEndLine, TraceStartLine
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.formats import model_call
 from bylaw.wire.values import one_line
@@ -32,13 +32,13 @@ _MOST_SESSIONS = 1_000
 _PATIENCE = 10.0
 """seconds that the end of a recording waits for turns that other threads are writing"""
 MOST_OF_ERROR = 500
-"""characters of what an error says"""
-_OURS = ("kind", "at", "session", "agent")
-"""what is written as it is: no model and no tool has said it"""
+"""characters of an error message"""
+_UNREDACTED = ("kind", "at", "session", "agent")
+"""fields that are written as they are, because they come from neither a model nor a tool"""
 
 
 class Recording:
-    """Safe to use from several threads. Raises OSError or BylawError where the file cannot be recorded to."""
+    """Thread-safe. Raises OSError or BylawError if the file cannot be recorded to."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Recording:
         self.session = session or self.id
         self.turns = 0
         self.errors = 0
-        """attempts to ask a model that brought no answer"""
+        """attempts to ask a model that got no answer"""
         self.lost = 0
         """turns and errors that could not be written"""
         self.is_open = True
@@ -64,7 +64,7 @@ class Recording:
         self._agent = agent
         self._redact = redact
         self._known: dict[str, set[str]] = {}
-        """by session: the calls whose results were told"""
+        """for each session: the calls whose results were written"""
         self._is_closing = False
         self._ends: set[str] = set()
         """sessions that end with the recording"""
@@ -78,42 +78,44 @@ class Recording:
         _all.add(self)
 
     def _start(self) -> None:
-        # One lock, and re-entrant: a reply that is thrown away may be ended by the garbage collector, anywhere.
+        # Re-entrant, because the garbage collector may end a discarded reply anywhere.
         self._lock = threading.Condition(threading.RLock())
-        self._under_way: set[HeardExchange] = set()
-        """until what was heard is written"""
+        self._unfinished: set[RecordedExchange] = set()
+        """exchanges that are not written yet"""
 
     def begin_in_child(self) -> None:
-        """Called in a forked child, by its only thread; what was under way is the parent's to write."""
+        """Called in a forked child, by its only thread. The parent writes what was unfinished at the fork."""
         self._start()
         self.file.reopen()
 
     def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
-        """The exchange, heard where it is one with a model; `session`: other than that of the recording."""
+        """The exchange, which is recorded if it asks a model. `session`: if it is not that of the recording."""
         try:
             asked = model_call(exchange.request)
-        except Exception as error:  # a body that no provider would understand either
+        except Exception as error:  # a body that no provider would accept either
             self._failed(error)
             return exchange
         if asked is None:
             return exchange
-        heard = HeardExchange(exchange, *asked, lambda one, error: self._over(one, error, session or self.session))
-        self._under_way.add(heard)
-        if not self._is_closing:  # asked after it was added: whoever closes sees it, or is seen here
-            return heard
+        recorded = RecordedExchange(
+            exchange, *asked, lambda one, error: self._finish(one, error, session or self.session)
+        )
+        self._unfinished.add(recorded)
+        if not self._is_closing:  # checked after it was added: either `close` sees it, or this sees `close`
+            return recorded
         with self._lock:
-            self._settled(heard)
+            self._discard(recorded)
         return exchange
 
     def close(self, *, complete: bool = True) -> None:
-        """End it; calls still under way are written as far as they came."""
+        """End it. Unfinished calls are written as far as they came."""
         self._is_closing = True
-        for heard in list(self._under_way):
-            heard.finish(error="the recording ended first")
+        for exchange in list(self._unfinished):
+            exchange.finish(error="the recording ended first")
         with self._lock:
-            self._lock.wait_for(lambda: not self._under_way, timeout=_PATIENCE)
+            self._lock.wait_for(lambda: not self._unfinished, timeout=_PATIENCE)
             self.is_open = False
-            self.lost += len(self._under_way)
+            self.lost += len(self._unfinished)
         whole = complete and not self.lost
         notes = [f"{self.lost} turns could not be written"] if self.lost else []
         ends: list[Line] = [SessionEndLine(session=session, complete=whole) for session in sorted(self._ends)]
@@ -125,28 +127,28 @@ class Recording:
             _log.error("%d turns are missing from the recording `%s`", self.lost, self.file.path)
         self.file.close()
 
-    def _over(self, heard: HeardExchange, error: str | None, session: str) -> None:
-        if heard not in self._under_way:
+    def _finish(self, exchange: RecordedExchange, error: str | None, session: str) -> None:
+        if exchange not in self._unfinished:
             return  # begun before a fork
         try:
-            call = heard.heard(error)
+            call = exchange.call(error)
             with self._lock:
                 if self.is_open:
                     self._write(call, session)
-                self._settled(heard)
+                self._discard(exchange)
         except BaseException as problem:
             with self._lock:
                 self._failed(problem)
-                self._settled(heard)
+                self._discard(exchange)
             if not isinstance(problem, Exception):
                 raise
 
-    def _settled(self, heard: HeardExchange) -> None:
-        """INVARIANT: under the lock in which it was counted; the end counts as lost what is still under way."""
-        self._under_way.discard(heard)
+    def _discard(self, exchange: RecordedExchange) -> None:
+        """INVARIANT: under the lock in which it was counted, because `close` counts unfinished exchanges as lost."""
+        self._unfinished.discard(exchange)
         self._lock.notify_all()
 
-    def _write(self, call: Call, session: str) -> None:
+    def _write(self, call: ModelCall, session: str) -> None:
         lines = lines_of(self._shortened(call), self._known_in(session))
         for line in lines:
             line.session, line.agent = session, self._agent
@@ -159,15 +161,15 @@ class Recording:
             self.turns += 1
 
     def _known_in(self, session: str) -> set[str]:
-        known = self._known[session] = self._known.pop(session, set())  # the last used is the last to go
+        known = self._known[session] = self._known.pop(session, set())  # the most recently used is dropped last
         if len(self._known) > _MOST_SESSIONS:
             del self._known[next(iter(self._known))]
         if len(known) > _MOST_KNOWN:
             known.clear()
         return known
 
-    def _shortened(self, call: Call) -> Call:
-        """What must not be written goes before the rest is cut: half of a key is not known as one."""
+    def _shortened(self, call: ModelCall) -> ModelCall:
+        """Redact before cutting, because half of a key is not recognised as one."""
         if call.error is None:
             return call
         error: str = call.error if self._redact is None else self._redact(call.error)
@@ -176,19 +178,19 @@ class Recording:
     def _redacted(self, line: Line) -> Any:
         assert self._redact is not None
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(line))
-        hide_ids(plain, self._redact)
-        kept = {key: plain[key] for key in _OURS if key in plain}
-        return {**self._redact(plain), **kept}
+        redact_ids(plain, self._redact)
+        unredacted = {key: plain[key] for key in _UNREDACTED if key in plain}
+        return {**self._redact(plain), **unredacted}
 
     def _failed(self, error: BaseException) -> None:
         with self._lock:
             if not self.is_open:
-                return  # its end has counted it
+                return  # `close` has counted it
             self.lost += 1
             is_first = self.lost == 1
         if is_first:
             _log.error(
-                "a turn cannot be recorded in `%s`, and the recording will say that it is not complete: %s",
+                "a turn cannot be recorded in `%s`, so the recording will be marked as incomplete: %s",
                 self.file.path,
                 one_line(error),
             )
@@ -207,9 +209,50 @@ os.register_at_fork(after_in_child=_begin_in_child)
 
 
 def _is_text(value: str) -> bool:
-    """Not what a command line becomes that is no UTF-8: every line would fail."""
+    """Whether it can be encoded. A command line that is not UTF-8 cannot, and every line would fail."""
     try:
         value.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Ids of calls that contain something to redact
+
+_DIGEST_SIZE = 4
+"""bytes; enough to distinguish the calls of a session, too few to find out the redacted value"""
+_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
+"""digits could look like a number that must be redacted"""
+
+
+def redact_ids(line: dict[str, Any], redact: Callable[[Any], Any]) -> None:
+    """In place: replace an id that would be redacted by a digest, so that results still refer to their calls."""
+    for holder, key in _id_places(line):
+        found = holder.get(key)
+        if isinstance(found, str) and redact(found) != found:
+            digest = blake2b(found.encode(), digest_size=_DIGEST_SIZE).hexdigest()
+            holder[key] = f"redacted_{digest.translate(_LETTERS)}"
+
+
+def _id_places(line: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    yield line, "call_id"
+    yield from _ids_in_blocks(line.get("content"))
+    for message in _objects(line.get("messages")):
+        yield message, "tool_call_id"
+        for call in _objects(message.get("tool_calls")):
+            yield call, "id"
+        yield from _ids_in_blocks([message])
+        yield from _ids_in_blocks(message.get("content"))
+
+
+def _ids_in_blocks(blocks: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Ids deeper inside belong to a tool's own data and are not ids of calls."""
+    for block in _objects(blocks):
+        yield block, "call_id"
+        yield block, "tool_use_id"
+        if "name" in block:
+            yield block, "id"
+
+
+def _objects(values: Any) -> Iterator[dict[str, Any]]:
+    return (one for one in values if isinstance(one, dict)) if isinstance(values, list) else iter(())

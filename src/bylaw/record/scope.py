@@ -1,9 +1,9 @@
-"""Which recordings of this process hear a call.
+"""Which recordings of this process observe a call.
 
-Code carries its recordings in a context variable, which tasks inherit; the threads it starts, and what it hands to a
-pool of threads, are given them too. Of several recordings to one file only the innermost writes, so that a call stands
-there once. A call whose code carries none, as in a thread that was there before, belongs to the outermost recording;
-where there are several of those nobody knows whose it is: each file gets it, in the session `unassigned`.
+Code carries its recordings in a context variable, which tasks inherit. Threads that it starts, and work that it submits
+to a pool of threads, get them too. Of several recordings to one file only the innermost writes, so that a call is
+written once. A call of code that carries none, as in a thread that was started before, belongs to the outermost
+recording. If there are several of those, each file gets it, in the session `unassigned`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange
-from bylaw.wire.listening import Listener, listen_with
+from bylaw.wire.listeners import Listener, set_listeners
 from bylaw.wire.patch_on_import import LIBRARIES
 
 UNASSIGNED = "unassigned"
 _scope: ContextVar[tuple[Recording, ...]] = ContextVar("bylaw_recordings", default=())
 """from the outermost to the innermost"""
 _roots: list[Recording] = []
-"""those that were begun inside no other"""
+"""those that are not inside another"""
 _open: list[Recording] = []
 _lock = threading.Lock()
 
 
 def enter(recording: Recording) -> None:
-    """The code from here on is heard by the recording, which is closed where that cannot be."""
+    """Record the code from here on. If that fails, the recording is closed."""
     try:
         LIBRARIES.open()
     except BaseException:
@@ -41,19 +41,19 @@ def enter(recording: Recording) -> None:
         if not around:
             _roots.append(recording)
         _open.append(recording)
-        listen_with(_listeners, _handed_on)
+        set_listeners(_listeners, _wrap_for_thread)
     _scope.set((*around, recording))
 
 
 def leave(recording: Recording) -> None:
-    """May be called in another context than `enter`: a recording that is closed is passed over."""
+    """May be called in another context than `enter`, where a closed recording is ignored."""
     _scope.set(tuple(one for one in _scope.get() if one is not recording))
     with _lock:
         if recording in _roots:
             _roots.remove(recording)
         _open.remove(recording)
         if not _open:
-            listen_with(None, None)
+            set_listeners(None, None)
         LIBRARIES.close()
 
 
@@ -77,8 +77,8 @@ def _unassigned(recording: Recording, exchange: Exchange) -> Exchange:
     return recording.listen(exchange, session=UNASSIGNED)
 
 
-def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Also where nothing is carried: the thread it will run in may carry what another has left there."""
+def _wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Also if the code carries no recording, because the thread may still carry those of earlier work."""
     carried = _scope.get()
 
     @functools.wraps(function, updated=())
@@ -93,7 +93,7 @@ def _handed_on(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _free_lock() -> None:
-    """In a forked child: the thread that held it is not there."""
+    """In a forked child, where the thread that held the lock does not exist."""
     if _lock.locked():
         _lock.release()
 

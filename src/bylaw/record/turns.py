@@ -1,4 +1,4 @@
-"""What one call to a model becomes in the file: a turn, the results that its request told, or why there is none."""
+"""Converts one call to a model into lines of a recording: a turn, new tool results, or why there is no answer."""
 
 from __future__ import annotations
 
@@ -8,57 +8,52 @@ from typing import Any
 
 from msgspec import Raw, Struct, json
 
-from bylaw.traces.formats.bylaw.wire import (
+from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.formats.bylaw.lines import (
     AnnotationLine,
-    DraftResponseLine,
+    HandwrittenResponseLine,
     Line,
     RequestLine,
     ToolResultLine,
 )
-from bylaw.traces.formats.chat.message import Misshapen, Result, results_in, said, text_field
-from bylaw.traces.formats.chat.reader import PARAMS
-from bylaw.traces.formats.responses.items import (
-    Given,
-    add_said,
-    inline_result,
-    is_said,
-    kind_of,
-    messages_of,
-)
-from bylaw.wire.formats.base import Json, Wire
+from bylaw.traces.formats.chat import PARAMS
+from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
+from bylaw.traces.formats.record import MalformedRecord, text_field
+from bylaw.traces.formats.responses_items import add_output, inline_result, is_output, kind_of, messages_of
+from bylaw.wire.formats.base import Json, WireFormat
 
 _RESPONSES = "openai_responses"
 _ENDED = ("completed", "incomplete", "failed", "cancelled")
-"""how a response of OpenAI's stands that nothing is added to any more"""
+"""states of an OpenAI response that is final"""
 _LINKS = ("previous_response_id", "conversation")
 
 
-class Call(Struct, frozen=True):
-    """One attempt to ask a model, as it was heard."""
+class ModelCall(Struct, frozen=True):
+    """One attempt to ask a model, as it was observed."""
 
-    wire: Wire
+    wire: WireFormat
     asked: Json
     reply: Json | None
-    """what the model answered, or as much of it as was read; None: no answer that can be read"""
+    """the answer, or as much of it as was read; None: no answer that can be read"""
     began: float
     ended: float
     """seconds since 1970"""
     latency_ms: float
     is_whole: bool = True
-    """False: the answer was broken off"""
+    """False: the answer is cut off"""
     status: int | None = None
     error: str | None = None
     attempt: int | None = None
-    """1 is the first, where the client says so"""
+    """1 is the first; None if the client does not say"""
 
 
 class Answer(Struct):
-    """What a model said, whatever it speaks."""
+    """The answer of a model, independent of its wire format."""
 
     content: list[Any] | None
     stop_reason: str | None
     results: list[Result]
-    """of calls that the provider made itself"""
+    """of calls that the provider executed itself"""
     problem: str | None = None
 
     @property
@@ -67,15 +62,15 @@ class Answer(Struct):
         return [block["id"] for block in uses if isinstance(block.get("id"), str)]
 
 
-def lines_of(call: Call, known: set[str]) -> list[Line]:
-    """The lines of one call. `known` are the calls whose results were told already; it is brought up to date."""
+def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
+    """The lines of one call. `known` are the calls whose results were written already; it is updated."""
     messages = _messages(call)
-    told = [_result_line(result, call.began) for result in _news(messages, known)]
+    results = [_result_line(result, call.began) for result in _new_results(messages, known)]
     if call.reply is None:
-        return [*told, _note("model_error", call, {"error": call.error or "no answer that can be read"})]
+        return [*results, _note("model_error", call, {"error": call.error or "no answer that can be read"})]
     answer = _answer(call)
     known.difference_update(answer.call_ids)
-    lines = [*told, _request_line(call, messages), _response_line(call, answer)]
+    lines = [*results, _request_line(call, messages), _response_line(call, answer)]
     lines += [_result_line(result, call.ended) for result in answer.results]
     if answer.problem is not None:
         lines.append(_note("unreadable_answer", call, {"error": answer.problem}))
@@ -87,16 +82,16 @@ def lines_of(call: Call, known: set[str]) -> list[Line]:
 # The request
 
 
-def _messages(call: Call) -> list[Any]:
+def _messages(call: ModelCall) -> list[Any]:
     if call.wire.name != _RESPONSES:
         return call.wire.messages(call.asked)
-    orders = call.asked.get("instructions")
-    first = [{"role": "system", "content": orders}] if isinstance(orders, str) else []
+    system = call.asked.get("instructions")
+    first = [{"role": "system", "content": system}] if isinstance(system, str) else []
     return [*first, *(messages_of(call.asked["input"]) or ())]
 
 
-def _news(messages: list[Any], known: set[str]) -> Iterator[Result]:
-    """The results that this request is the first to tell: those behind the last message of the model's."""
+def _new_results(messages: list[Any], known: set[str]) -> Iterator[Result]:
+    """The results that this request is the first to contain: those after the last message of the model."""
     last = max((at for at, one in enumerate(messages) if _role(one) == "assistant"), default=-1)
     for message in messages[last + 1 :]:
         for result in results_in(message) if isinstance(message, dict) else ():
@@ -110,7 +105,7 @@ def _role(message: Any) -> Any:
     return message.get("role") if isinstance(message, dict) else None
 
 
-def _request_line(call: Call, messages: list[Any]) -> RequestLine:
+def _request_line(call: ModelCall, messages: list[Any]) -> RequestLine:
     asked, tools = call.asked, call.asked.get("tools")
     params = {key: asked[key] for key in (*PARAMS, "max_output_tokens", "stream", "text") if key in asked}
     own = asked.get("metadata")
@@ -133,9 +128,9 @@ def _result_line(result: Result, at: float) -> ToolResultLine:
 # The response
 
 
-def _response_line(call: Call, answer: Answer) -> DraftResponseLine:
+def _response_line(call: ModelCall, answer: Answer) -> HandwrittenResponseLine:
     assert call.reply is not None
-    line = DraftResponseLine(
+    line = HandwrittenResponseLine(
         model=text_field(call.reply, "model"),
         content=answer.content,
         stop_reason=answer.stop_reason if call.is_whole else None,
@@ -146,38 +141,38 @@ def _response_line(call: Call, answer: Answer) -> DraftResponseLine:
     return line
 
 
-def is_ended(wire: Wire, reply: Json) -> bool:
-    """Whether a streamed reply says why it ends."""
+def is_ended(wire: WireFormat, reply: Json) -> bool:
+    """Whether a streamed reply states why it ended."""
     if wire.name == _RESPONSES:
         return reply.get("status") in _ENDED
     return text_field(wire.answer(reply), "finish_reason", "stop_reason") is not None
 
 
-def _answer(call: Call) -> Answer:
+def _answer(call: ModelCall) -> Answer:
     assert call.reply is not None
     if call.wire.name == _RESPONSES:
         return _of_items(call.reply)
     message = call.wire.answer(call.reply)
     reason = text_field(message, "finish_reason", "stop_reason")
     try:
-        blocks = said(message).blocks
-    except Misshapen as error:
+        blocks = read_assistant(message).blocks
+    except MalformedRecord as error:
         return Answer(None, reason, [], error.message)
     return Answer(blocks, reason, list(results_in({"role": "assistant", "content": blocks})))
 
 
 def _of_items(reply: Json) -> Answer:
-    given, results, problem = Given(), [], None
+    given, results, problem = AssistantContent(), [], None
     output = reply.get("output")
     for item in output if isinstance(output, list) else ():
         try:
             kind = kind_of(item)
-            if not is_said(item, kind):
+            if not is_output(item, kind):
                 given.blocks.append(item)
                 continue
-            add_said(item, kind, given)
+            add_output(item, kind, given)
             result = inline_result(item, kind)
-        except Misshapen as error:
+        except MalformedRecord as error:
             problem = error.message
             continue
         if result is not None:
@@ -187,10 +182,10 @@ def _of_items(reply: Json) -> Answer:
     return Answer(given.blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)
 
 
-# Whatever else there is to say
+# Notes
 
 
-def _note(label: str, call: Call, more: dict[str, Any]) -> AnnotationLine:
+def _note(label: str, call: ModelCall, more: dict[str, Any]) -> AnnotationLine:
     data = {
         "provider": call.wire.name,
         "model": text_field(call.asked, "model"),

@@ -1,22 +1,25 @@
-"""What happens to one HTTP exchange of the agent's, told to whoever carries it: a patched library, or the proxy.
+"""One HTTP exchange of an agent, and the bodies of its messages.
 
-The carrier asks `Interceptor.begin`, waits `delay`, then fails as `fails` says, or answers `reply`, or sends `request`.
-Of the server's reply it gives the whole to `answer` where `buffers` is set, and else the head to `head` and each piece
-to `chunk` as it passes. It breaks off after `cut_after` bytes of the answered body, and always calls `end`.
+Whoever carries an exchange (a patched library or the proxy) follows these steps. It waits `delay` seconds. Then it
+fails as `fails` says, or answers `reply`, or sends `request`. If `buffers` is set it reads the whole reply and calls
+`answer`; otherwise it calls `head` once and `chunk` for each piece. It breaks the connection after `cut_after` bytes of
+the body, and it always calls `end`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import zlib
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 MOST_KEPT = 10 * 1024 * 1024
-"""bytes of a passing body that are kept for the record"""
+"""bytes of a body that are kept for the record"""
 
 
 class Outgoing(Struct, frozen=True):
-    """A request of the agent's. The names of headers are in lower case."""
+    """A request of the agent. Header names are in lower case."""
 
     method: str
     url: str
@@ -25,7 +28,7 @@ class Outgoing(Struct, frozen=True):
 
 
 class Incoming(Struct, frozen=True):
-    """A reply to the agent. The names of headers are in lower case."""
+    """A reply to the agent. Header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -33,35 +36,120 @@ class Incoming(Struct, frozen=True):
 
 
 class Exchange:
-    """Passes everything on; the subclasses do otherwise."""
+    """Passes everything on unchanged. Subclasses observe or change it."""
 
     def __init__(self, request: Outgoing) -> None:
         self.request = request
-        """to send instead of the agent's own"""
+        """the request to send, which may differ from the agent's own"""
         self.delay = 0.0
         """seconds to wait before anything is sent or answered"""
         self.fails: Literal["timeout", "cut"] | None = None
-        """after the delay: like a read timeout, or a connection that is broken off"""
+        """after the delay: fail like a read timeout, or like a broken connection"""
         self.late = Incoming(504, {"content-type": "application/json"}, b'{"error":"gateway timeout"}')
-        """what stands for a timeout where nobody can raise one: a gateway's answer"""
+        """the reply that stands for a timeout where none can be raised"""
         self.reply: Incoming | None = None
         """answer this without asking the server"""
         self.buffers = False
-        """the whole reply must be read and given to `answer`"""
+        """the whole reply must be read and passed to `answer`"""
         self.first_byte_delay = 0.0
         """seconds to wait before the first byte of the reply's body"""
         self.cut_after: int | None = None
-        """break the connection after so many bytes of the answered body; settled once `answer` has been called"""
+        """break the connection after this many bytes of the answered body; final once `answer` was called"""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         """Not buffered: the reply has begun."""
 
     def answer(self, reply: Incoming) -> Incoming:
-        """The reply to give instead of the server's."""
+        """Buffered: the reply to give instead of the server's."""
         return reply
 
     def chunk(self, data: bytes) -> None:
         """Not buffered: a piece of the reply's body has passed."""
 
     def end(self, *, error: str | None = None) -> None:
-        """The exchange is over, well or with an error. What follows the first call is ignored."""
+        """The exchange is over, with or without an error. Only the first call counts."""
+
+
+# Bodies
+
+_BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding", "etag", "content-md5", "digest")
+"""headers that describe the bytes of a body, and are wrong for other bytes"""
+_PIECE = 64 * 1024
+_ZLIB_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+
+
+def without_compression(request: Outgoing) -> Outgoing:
+    """The request, asking for a reply that is not compressed."""
+    return Outgoing(request.method, request.url, {**request.headers, "accept-encoding": "identity"}, request.body)
+
+
+def decompress(reply: Incoming) -> bytes | None:
+    """The body before compression; None if the encoding is unknown, the data is broken or the result is too large."""
+    encoding = reply.headers.get("content-encoding", "identity").strip().lower()
+    if encoding in ("", "identity"):
+        return reply.body
+    if encoding == "zstd":
+        return _decompress_zstd(reply.body)
+    if encoding == "br":
+        return _decompress_brotli(reply.body)
+    if encoding not in _ZLIB_WINDOWS:
+        return None
+    try:
+        decompressor = zlib.decompressobj(_ZLIB_WINDOWS[encoding])
+        body = decompressor.decompress(reply.body, MOST_KEPT)
+    except zlib.error:
+        return None
+    return None if decompressor.unconsumed_tail else body
+
+
+def _decompress_zstd(data: bytes) -> bytes | None:
+    import zstandard
+
+    body = bytearray()
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
+            while len(body) <= MOST_KEPT and (piece := reader.read(_PIECE)):
+                body += piece
+    except zstandard.ZstdError:
+        return None
+    return bytes(body) if len(body) <= MOST_KEPT else None
+
+
+def _decompress_brotli(data: bytes) -> bytes | None:
+    """An agent asks for Brotli only if it has one of the two libraries installed."""
+    try:
+        import brotli
+    except ModuleNotFoundError:
+        try:
+            import brotlicffi as brotli
+        except ModuleNotFoundError:
+            return None
+    try:
+        body: bytes = brotli.Decompressor().process(data)
+    except brotli.error:
+        return None
+    return body if len(body) <= MOST_KEPT else None
+
+
+def with_body(reply: Incoming, body: bytes, *, content_type: str | None = None) -> Incoming:
+    """The reply with another body and headers that fit it."""
+    headers = {name: value for name, value in reply.headers.items() if name not in _BODY_HEADERS}
+    if content_type is not None:
+        headers["content-type"] = content_type
+    return Incoming(reply.status, {**headers, "content-length": str(len(body))}, body)
+
+
+def json_reply(status: int, body: Any, headers: dict[str, str] | None = None) -> Incoming:
+    return Incoming(status, {"content-type": "application/json", **(headers or {})}, msgspec.json.encode(body))
+
+
+def is_stream(headers: dict[str, str]) -> bool:
+    return headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def json_of(body: bytes) -> Any:
+    """The body as JSON; `msgspec.UNSET` if it is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.UNSET

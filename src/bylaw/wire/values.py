@@ -1,4 +1,4 @@
-"""Values out of an agent's process: any object may be among them."""
+"""Values and errors from an agent's process, which may be objects of any type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 def plain(value: Any) -> Any:
-    """The value in the types that JSON knows; what has no such form stands as its text."""
+    """The value in JSON types; anything without such a form becomes text."""
     try:
         return msgspec.to_builtins(value, enc_hook=_plain_object, str_keys=True)
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError):
@@ -16,15 +16,15 @@ def plain(value: Any) -> Any:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, and of one type; objects that refuse to be compared are equal only to themselves."""
+    """Equal and of the same type. Objects that cannot be compared are equal only to themselves."""
     try:
         return type(left) is type(right) and bool(left == right)
-    except Exception:  # comparing runs the agent's own code
+    except Exception:  # a comparison runs the agent's own code
         return left is right
 
 
 def one_line(error: BaseException) -> str:
-    """`ValueError: no such order`, whatever the message holds."""
+    """The error as one line: `ValueError: no such order`."""
     message = " ".join(_as_text(error).split())
     return f"{type(error).__name__}: {message[:500]}" if message else type(error).__name__
 
@@ -40,5 +40,5 @@ def _plain_object(value: Any) -> Any:
 def _as_text(value: Any) -> str:
     try:
         return str(value)
-    except Exception:  # a broken __str__ of the agent's own
+    except Exception:  # the agent's own __str__ is broken
         return f"<{type(value).__name__}>"

@@ -15,12 +15,10 @@ import anthropic
 import httpx2
 import openai
 
-from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, ToolFault
-from bylaw.contract.live_agent import Injection
+from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun
+from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 from bylaw.contract.model import McpServer
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.runs import ProxiedRun
-from bylaw.wire.proxy.server import ChaosProxy
 
 TEXT = "The order 4711 was sent on Monday and will be with you in three days, as promised before."
 CALL = {"name": "find_order", "arguments": {"order": "4711", "region": "north"}}

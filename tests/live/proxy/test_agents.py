@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.faults import AnyFault
-from bylaw.contract.live.opening import open_agent
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
+from bylaw.contract.agents import open_agent
+from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec
 from bylaw.model.events import Annotation, Response
 from tests.live.proxy.support import Seen, attack, llm, server, tool

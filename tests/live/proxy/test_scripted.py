@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.contract.faults import AnyFault
-from bylaw.contract.live.opening import open_agent
-from bylaw.contract.live.scripted.script import load_script
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
+from bylaw.contract.agents import open_agent
+from bylaw.contract.agents.scripted_model import load_script
+from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.model.events import Response, ToolCall
 from tests.live.proxy.support import attack, llm, tool

@@ -20,16 +20,14 @@ import pytest
 import trustme
 from mcp import Client, MCPError, StdioServerParameters
 
-from bylaw.contract.faults import AnyFault, Timing
-from bylaw.contract.live.effects import DEFAULT_PAYLOAD
-from bylaw.contract.live.mcp import bridge
-from bylaw.contract.live_agent import Injection
+from bylaw.contract.agents import mcp_bridge
+from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.faults.model import AnyFault, Injection, Timing
 from bylaw.contract.model import McpServer
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.wire.proxy import upstream
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.runs import ProxiedRun
-from bylaw.wire.proxy.server import ChaosProxy
 from tests.live.proxy.support import WEATHER, attack, server, tool
 
 SERVER = Path(__file__).with_name("mcp_server.py")
@@ -63,7 +61,7 @@ async def by_https(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
         patch.setenv("SSL_CERT_FILE", file)
         upstream.trust.cache_clear()
         with server(wrap=lambda socket: context.wrap_socket(socket, server_side=True)) as (url, _):
-            authority = Authority.new(folder)
+            authority = Authority.temporary(folder)
             proxy = ChaosProxy(base=folder, authority=authority)
             await proxy.start()
             trust = ssl.create_default_context(cafile=str(authority.file))
@@ -116,7 +114,7 @@ async def by_mcp_stdio(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
     proxy = ChaosProxy(base=folder, mcp=(McpServer(name="weather", command=(sys.executable, str(SERVER))),))
     await proxy.start()
     started = StdioServerParameters(
-        command=sys.executable, args=[str(bridge.__file__), "weather"], env={"BYLAW_PROXY": proxy.url()}
+        command=sys.executable, args=[str(mcp_bridge.__file__), "weather"], env={"BYLAW_PROXY": proxy.url()}
     )
     async with Client(started) as client:
         yield proxy, lambda: _call(client)
@@ -282,7 +280,7 @@ def test_an_mcp_call_is_recorded_as_a_call(tmp_path: Path, mcp_url: str) -> None
 
 
 def test_the_bridge_says_what_is_wrong() -> None:
-    ended = subprocess.run([sys.executable, str(bridge.__file__)], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, str(mcp_bridge.__file__)], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "BYLAW_PROXY" in ended.stderr
     assert shlex.split(ended.stderr)

@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from bylaw.contract.faults import AnyFault, Timing
+from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.faults.model import AnyFault, Timing
 from bylaw.model.events import Annotation, Message, Response, ToolCall, ToolResult
-from bylaw.wire.proxy.runs import ProxiedRun
 from tests.live.proxy.support import PROVIDERS, attack, fired, llm, proxied, server
 
 PATHS = {

@@ -14,9 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from bylaw.contract.faults import AnyFault, ContextAttack, LlmFault, Timing, ToolFault
-from bylaw.contract.live.python.agent import PythonAgent
-from bylaw.contract.live_agent import AgentRun, Injection
+from bylaw.contract.agents.python_agent import PythonAgent
+from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, Timing, ToolFault
+from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.model import AgentSpec
 
 ORDER = {"order_id": "A-17", "status": "shipped", "total": 42, "updated_at": "2026-03-02"}
@@ -116,15 +116,15 @@ def _model_reply(body: bytes, reply: dict[str, Any], events: Callable[[], bytes]
 
 
 def _openai_events() -> bytes:
-    from bylaw.wire.formats import wire_named
+    from bylaw.wire.formats import format_named
 
-    return b"".join(wire_named("openai").streamed(_OPENAI))
+    return b"".join(format_named("openai").stream(_OPENAI))
 
 
 def _anthropic_events() -> bytes:
-    from bylaw.wire.formats import wire_named
+    from bylaw.wire.formats import format_named
 
-    return b"".join(wire_named("anthropic").streamed(_ANTHROPIC))
+    return b"".join(format_named("anthropic").stream(_ANTHROPIC))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Injection
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.model.events import Request, Response, ToolCall, ToolResult
 from tests.live.python.support import Served, ask, started, tool_fault
 
@@ -69,7 +70,7 @@ def test_what_can_be_an_agent(agent: Any, answer: str) -> None:
 
 @pytest.mark.parametrize(
     ("agent", "reason"),
-    [(NeedsArguments, "class that cannot be made without arguments"), (17, "neither a function nor an object")],
+    [(NeedsArguments, "class that needs arguments"), (17, "neither a function nor an object")],
 )
 def test_what_cannot_be_an_agent_is_said(agent: Any, reason: str) -> None:
     with pytest.raises(AgentUnreachable, match=reason):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bylaw.contract.live.effects import aged, emptied, malformed, wrong_data
+from bylaw.contract.faults.effects import aged, emptied, malformed, wrong_data
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),

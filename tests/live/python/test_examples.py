@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.live_agent import AgentRun, Injection
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.live_agent import AgentRun
 from tests.live.python.support import ask, started, tool_fault
 
 FOLDER = Path(__file__).parents[3] / "examples" / "agents" / "python"

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.live.effects import DEFAULT_PAYLOAD
-from bylaw.contract.live_agent import AgentRun, Injection
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.live_agent import AgentRun
 from bylaw.model.events import ToolCall, ToolResult
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 

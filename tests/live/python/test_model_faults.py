@@ -78,12 +78,12 @@ class Asker:
 
 def words_of(text: str) -> str:
     """The answer's text, of a whole reply or of the events of a stream."""
-    from bylaw.wire.formats import wire_named
-    from bylaw.wire.formats.sse import read_events
+    from bylaw.wire.formats import format_named
+    from bylaw.wire.formats.base import read_events
 
-    wire = wire_named("anthropic" if "message_start" in text or '"type": "message"' in text else "openai")
+    wire = format_named("anthropic" if "message_start" in text or '"type": "message"' in text else "openai")
     if text.startswith(("data:", "event:")):
-        return "".join(wire.texts_of(event) for event in read_events(text.encode()))
+        return "".join(wire.text_in(event) for event in read_events(text.encode()))
     reply = json.loads(text)
     if "stop_reason" in reply:
         return "".join(block.get("text", "") for block in reply["content"])
@@ -145,7 +145,7 @@ def test_attacks_on_the_context_stand_in_the_request(
 ) -> None:
     """An agent whose module holds a model's library is attacked in its request; `openai` stands for one here."""
     agent = Asker(server.url + PATHS["openai"], library=library)
-    monkeypatch.setattr("bylaw.contract.live.python.agent.uses_model_library", lambda _agent: True)
+    monkeypatch.setattr("bylaw.contract.agents.python_agent.uses_model_library", lambda _agent: True)
     run = ask(agent, attack(kind, payloads=("EVIL",), inject_tokens=500), prompt='say "hi"')
     assert run.fired == {"fault": 1}
     sent = json.loads(server.asked[0][2])["messages"]

@@ -19,7 +19,7 @@ import urllib3
 from aiohttp import web
 
 import bylaw
-from bylaw.contract.live_agent import Injection
+from bylaw.contract.faults.model import Injection
 from tests.live.python.callers import OVER_HTTP
 from tests.live.python.support import ORDER, Served, ask, started, tool_fault
 
@@ -174,13 +174,13 @@ def agent(prompt):
 ASKED = """
 import asyncio, sys
 from pathlib import Path
-from bylaw.contract.live.python.agent import PythonAgent
+from bylaw.contract.agents.python_agent import PythonAgent
 from bylaw.contract.model import AgentSpec
-from bylaw.contract.faults import ToolFault
-from bylaw.contract.live_agent import Injection
+from bylaw.contract.faults.model import ToolFault
+from bylaw.contract.faults.model import Injection
 
 async def main():
-    live = PythonAgent(AgentSpec(type="python", endpoint="lazy:agent"), base=Path(sys.argv[1]))
+    live = PythonAgent(AgentSpec(type="python", endpoint="lazy:agent", timeout_ms=600_000), base=Path(sys.argv[1]))
     await live.start()
     run = await live.run("hi", Injection(faults=(ToolFault(id="f", label="f", mode=sys.argv[2], tool="*"),)))
     await live.stop()

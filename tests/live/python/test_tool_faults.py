@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.live.effects import DEFAULT_PAYLOAD
-from bylaw.contract.live.tools.calling import ToolFailure
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
+from bylaw.contract.faults.live_run import ToolFailure
 from tests.live.python.callers import NAMED, OVER_HTTP, TIMEOUTS, is_json
 from tests.live.python.support import ORDER, Served, ask, attack, nth, tool_fault
 
@@ -167,7 +167,7 @@ def test_an_injection_stands_inside_the_result(caller: str, server: Served) -> N
 
 @pytest.mark.parametrize("caller", CALLERS)
 def test_the_same_seed_gives_the_same_faults_three_times(caller: str, server: Served) -> None:
-    from bylaw.contract.faults import Timing
+    from bylaw.contract.faults.model import Timing
 
     fault = tool_fault("wrong_data", timing=Timing(probability=0.5))
     told = []

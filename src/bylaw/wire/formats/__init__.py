@@ -1,46 +1,41 @@
-"""What model providers say on the wire: one file a format, each able to read, alter, stream and fail as it does.
+"""The wire formats of model providers, one file each: read, change, stream and fail as the provider does.
 
-A reply is handled as the JSON object that the provider answers without streaming; a streamed reply is collected into
-that object and told again event by event, so that each fault is written once and looks right in both.
+A reply is handled as the JSON object that the provider sends without streaming. A streamed reply is collected into that
+object and streamed again, so that each fault is written once and works for both.
 """
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-import msgspec
-
-from bylaw.wire.exchange import Outgoing
+from bylaw.wire.exchange import Outgoing, json_of
 from bylaw.wire.formats.anthropic_messages import AnthropicMessages
-from bylaw.wire.formats.base import Json, Wire
+from bylaw.wire.formats.base import Json, WireFormat
 from bylaw.wire.formats.openai_chat import OpenAiChat
 from bylaw.wire.formats.openai_responses import OpenAiResponses
 
-WIRES: tuple[Wire, ...] = (OpenAiChat(), OpenAiResponses(), AnthropicMessages())
+FORMATS: tuple[WireFormat, ...] = (OpenAiChat(), OpenAiResponses(), AnthropicMessages())
 
 
-def wire_at(method: str, url: str) -> Wire | None:
-    """The format that requests to this place have where they are to a model; None where they cannot be."""
+def format_at(method: str, url: str) -> WireFormat | None:
+    """The format of requests to this URL if they ask a model; None if they cannot."""
     if method != "POST":
         return None
     try:
         path = urlsplit(url).path.rstrip("/")
-    except ValueError:  # an address that leads nowhere
+    except ValueError:  # not a valid URL
         return None
-    return next((wire for wire in WIRES if path.endswith(wire.path)), None)
+    return next((wire for wire in FORMATS if path.endswith(wire.path)), None)
 
 
-def model_call(request: Outgoing) -> tuple[Wire, Json] | None:
+def model_call(request: Outgoing) -> tuple[WireFormat, Json] | None:
     """The format and the JSON of a request to a model; None for any other request."""
-    wire = wire_at(request.method, request.url)
+    wire = format_at(request.method, request.url)
     if wire is None:
         return None
-    try:
-        body = msgspec.json.decode(request.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    return (wire, body) if isinstance(body, dict) and wire.asks(body) else None
+    body = json_of(request.body)
+    return (wire, body) if isinstance(body, dict) and wire.matches(body) else None
 
 
-def wire_named(name: str) -> Wire:
-    return next(wire for wire in WIRES if wire.name == name)
+def format_named(name: str) -> WireFormat:
+    return next(wire for wire in FORMATS if wire.name == name)

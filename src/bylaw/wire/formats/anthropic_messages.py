@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from bylaw.wire.exchange import Incoming
-from bylaw.wire.formats.base import Json, ResultPlace, edit_text, json_reply, pieces, place_for, retry_headers
-from bylaw.wire.formats.sse import Event, write_event
+from bylaw.wire.exchange import Incoming, json_reply
+from bylaw.wire.formats.base import (
+    Change,
+    Event,
+    Json,
+    ResultPlace,
+    edit_text,
+    edit_user_text,
+    insert_message,
+    objects_in,
+    retry_headers,
+    words,
+    write_event,
+)
 
-_TEXTS = ("text",)
 _ERRORS = {
     429: ("rate_limit_error", "This request would exceed the rate limit"),
     504: ("timeout_error", "Request timed out"),
@@ -25,51 +35,50 @@ class AnthropicMessages:
     name = "anthropic"
     path = "/messages"
 
-    def asks(self, request: Json) -> bool:
+    def matches(self, request: Json) -> bool:
         return isinstance(request.get("messages"), list) and "max_tokens" in request
 
     # Streams
 
-    def collected(self, events: list[Event]) -> Json | None:
+    def collect(self, events: list[Event]) -> Json | None:
         reply: Json | None = None
         blocks: dict[int, Json] = {}
         for event in events:
-            told = event.json
-            if not isinstance(told, dict):
+            data = event.json
+            if not isinstance(data, dict):
                 continue
-            if told.get("type") == "message_start" and isinstance(told.get("message"), dict):
-                reply = dict(told["message"])
-            elif reply is not None and told.get("type") == "message_delta":
-                reply |= told.get("delta") or {}
-                reply["usage"] = (reply.get("usage") or {}) | (told.get("usage") or {})
-            elif isinstance(told.get("index"), int):
-                _collect(blocks, told)
+            if data.get("type") == "message_start" and isinstance(data.get("message"), dict):
+                reply = dict(data["message"])
+            elif reply is not None and data.get("type") == "message_delta":
+                reply |= data.get("delta") or {}
+                reply["usage"] = (reply.get("usage") or {}) | (data.get("usage") or {})
+            elif isinstance(data.get("index"), int):
+                _collect(blocks, data)
         return None if reply is None else {**reply, "content": [_closed(blocks[index]) for index in sorted(blocks)]}
 
-    def streamed(self, reply: Json) -> list[bytes]:
-        usage = reply.get("usage") or {}
-        begun = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
-        told: list[Json] = [{"type": "message_start", "message": begun}]
-        for index, block in enumerate(_blocks(reply)):
-            told += _block_events(index, block)
+    def stream(self, reply: Json) -> list[bytes]:
+        start = {**reply, "content": [], "stop_reason": None, "stop_sequence": None}
+        events: list[Json] = [{"type": "message_start", "message": start}]
+        for index, block in enumerate(_content(reply)):
+            events += _block_events(index, block)
         delta = {"stop_reason": reply.get("stop_reason"), "stop_sequence": reply.get("stop_sequence")}
-        told.append(
-            {"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage.get("output_tokens", 0)}}
-        )
-        told.append({"type": "message_stop"})
-        return [write_event(event, event["type"]) for event in told]
+        usage = {"output_tokens": (reply.get("usage") or {}).get("output_tokens", 0)}
+        events.append({"type": "message_delta", "delta": delta, "usage": usage})
+        events.append({"type": "message_stop"})
+        return [write_event(event, event["type"]) for event in events]
 
-    def texts_of(self, event: Event) -> str:
-        told = event.json
-        delta = told.get("delta") if isinstance(told, dict) else None
+    def text_in(self, event: Event) -> str:
+        data = event.json
+        delta = data.get("delta") if isinstance(data, dict) else None
         return str(delta.get("text") or "") if isinstance(delta, dict) and delta.get("type") == "text_delta" else ""
 
     # Replies
 
-    def with_text(self, reply: Json, change: Callable[[str], str], *, cut_short: bool = False) -> Json:
+    def with_text(self, reply: Json, change: Change, *, cut_short: bool = False) -> Json:
         altered = copy.deepcopy(reply)
-        for block in _texts(altered):
-            block["text"] = change(block["text"])
+        for block in _content(altered):
+            if block.get("type") == "text" and isinstance(block.get("text"), str):
+                block["text"] = change(block["text"])
         if cut_short:
             altered["stop_reason"] = "max_tokens"
         return altered
@@ -78,12 +87,12 @@ class AnthropicMessages:
         return {**reply, "content": [], "stop_reason": "end_turn"}
 
     def has_calls(self, reply: Json) -> bool:
-        return any(block.get("type") == "tool_use" for block in _blocks(reply))
+        return any(block.get("type") == "tool_use" for block in _content(reply))
 
-    def with_broken_calls(self, reply: Json, change: Callable[[str], str]) -> Json:
-        """Here arguments are an object: broken ones are the text of it that cannot be parsed."""
+    def with_broken_calls(self, reply: Json, change: Change) -> Json:
+        """Arguments are an object in this format; broken ones become a text that cannot be parsed."""
         altered = copy.deepcopy(reply)
-        for block in _blocks(altered):
+        for block in _content(altered):
             if block.get("type") == "tool_use":
                 block["input"] = change(msgspec.json.encode(block.get("input")).decode())
         return altered
@@ -104,100 +113,75 @@ class AnthropicMessages:
         first = [] if system is None else [{"role": "system", "content": system}]
         return [*first, *request["messages"]]
 
-    def edit_prompt(self, request: Json, change: Callable[[str], str]) -> bool:
-        users = (message for message in reversed(request["messages"]) if _role(message) == "user")
-        return any(edit_text(message, "content", change, _TEXTS) for message in users)
+    def edit_prompt(self, request: Json, change: Change) -> bool:
+        return edit_user_text(request["messages"], change)
 
     def insert(self, request: Json, place: int | None, text: str) -> None:
-        messages = request["messages"]
-        at = place_for(messages, place, is_system=lambda message: False)
-        while 0 < at < len(messages) and any(True for _ in _result_blocks(messages[at])):
-            at -= 1  # a call and its results stay together
-        said_before = any(_role(message) == "user" for message in messages[:at])
-        messages.insert(at, {"role": "assistant" if said_before else "user", "content": text})
+        insert_message(request["messages"], place, text, is_result=lambda message: bool(_results(message)))
 
     def results(self, request: Json) -> Iterator[ResultPlace]:
-        names = {
-            block.get("id"): block.get("name")
-            for message in request["messages"]
-            for block in _content(message)
-            if block.get("type") == "tool_use"
-        }
+        blocks = [block for message in request["messages"] for block in _content(message)]
+        names = {block.get("id"): block.get("name") for block in blocks if block.get("type") == "tool_use"}
         for message in request["messages"]:
-            for block in _result_blocks(message):
-                yield ResultPlace(block["tool_use_id"], names.get(block["tool_use_id"]), partial(_edit, block))
-
-
-def _edit(block: Json, change: Callable[[str], str]) -> None:
-    edit_text(block, "content", change, _TEXTS)
-
-
-def _role(message: Any) -> Any:
-    return message.get("role") if isinstance(message, dict) else None
+            for block in _results(message):
+                call_id = block["tool_use_id"]
+                yield ResultPlace(call_id, names.get(call_id), partial(edit_text, block, "content"))
 
 
 def _content(message: Any) -> list[Json]:
-    content = message.get("content") if isinstance(message, dict) else None
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    return objects_in(message.get("content")) if isinstance(message, dict) else []
 
 
-def _result_blocks(message: Any) -> Iterator[Json]:
-    for block in _content(message):
-        if block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str):
-            yield block
+def _results(message: Any) -> list[Json]:
+    return [
+        block
+        for block in _content(message)
+        if block.get("type") == "tool_result" and isinstance(block.get("tool_use_id"), str)
+    ]
 
 
-def _blocks(reply: Json) -> list[Json]:
-    return _content(reply)
-
-
-def _texts(reply: Json) -> list[Json]:
-    return [block for block in _blocks(reply) if block.get("type") == "text" and isinstance(block.get("text"), str)]
-
-
-def _collect(blocks: dict[int, Json], told: Json) -> None:
-    index, kind, delta = told["index"], told.get("type"), told.get("delta")
-    if kind == "content_block_start" and isinstance(told.get("content_block"), dict):
-        blocks[index] = {**told["content_block"], "partial": ""}
+def _collect(blocks: dict[int, Json], data: Json) -> None:
+    """Add one event of a block to what came before."""
+    index, kind, delta = data["index"], data.get("type"), data.get("delta")
+    if kind == "content_block_start" and isinstance(data.get("content_block"), dict):
+        blocks[index] = {**data["content_block"], "partial": ""}
     elif kind == "content_block_delta" and index in blocks and isinstance(delta, dict):
-        held = blocks[index]
+        block = blocks[index]
         if delta.get("type") == "text_delta":
-            held["text"] = (held.get("text") or "") + str(delta.get("text") or "")
+            block["text"] = (block.get("text") or "") + str(delta.get("text") or "")
         elif delta.get("type") == "input_json_delta":
-            held["partial"] += str(delta.get("partial_json") or "")
+            block["partial"] += str(delta.get("partial_json") or "")
         elif delta.get("type") == "thinking_delta":
-            held["thinking"] = (held.get("thinking") or "") + str(delta.get("thinking") or "")
+            block["thinking"] = (block.get("thinking") or "") + str(delta.get("thinking") or "")
         elif delta.get("type") == "signature_delta":
-            held["signature"] = delta.get("signature")
+            block["signature"] = delta.get("signature")
 
 
-def _closed(held: Json) -> Json:
-    partial_json = held.pop("partial")
-    if str(held.get("type")).endswith("tool_use") and partial_json:
+def _closed(block: Json) -> Json:
+    partial_json = block.pop("partial")
+    if str(block.get("type")).endswith("tool_use") and partial_json:
         try:
-            held["input"] = msgspec.json.decode(partial_json)
+            block["input"] = msgspec.json.decode(partial_json)
         except (msgspec.DecodeError, RecursionError):
-            held["input"] = partial_json
-    return held
+            block["input"] = partial_json
+    return block
 
 
 def _block_events(index: int, block: Json) -> list[Json]:
-    opened, deltas = _opened(block)
-    told: list[Json] = [{"type": "content_block_start", "index": index, "content_block": opened}]
-    told += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-    return [*told, {"type": "content_block_stop", "index": index}]
-
-
-def _opened(block: Json) -> tuple[Json, list[Json]]:
-    """A block as it begins, and what is told of it then."""
+    start, deltas = block, list[Json]()
     if block.get("type") == "text":
-        return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
-    if block.get("type") == "tool_use":
-        given = block.get("input")
-        text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
-        return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
-    if block.get("type") == "thinking":
-        deltas = [{"type": "thinking_delta", "thinking": block.get("thinking") or ""}]
-        deltas.append({"type": "signature_delta", "signature": block.get("signature") or ""})
-        return {**block, "thinking": "", "signature": ""}, deltas
-    return block, []
+        start = {**block, "text": ""}
+        deltas = [{"type": "text_delta", "text": word} for word in words(block["text"])]
+    elif block.get("type") == "tool_use":
+        arguments = block.get("input")
+        text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+        start, deltas = {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": text}]
+    elif block.get("type") == "thinking":
+        start = {**block, "thinking": "", "signature": ""}
+        deltas = [{"type": "thinking_delta", "thinking": block.get("thinking") or ""},
+                  {"type": "signature_delta", "signature": block.get("signature") or ""}]  # fmt: skip
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]

@@ -1,4 +1,4 @@
-"""What every wire format can do."""
+"""What every wire format can do, and server-sent events, which all of them stream."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.wire.exchange import Incoming
-from bylaw.wire.formats.sse import Event
 
 Json: TypeAlias = dict[str, Any]
-_PIECES = re.compile(r"\s*\S+|\s+$")
+Change: TypeAlias = Callable[[str], str]
+_SYSTEM_ROLES = ("system", "developer")
+_WORDS = re.compile(r"\s*\S+|\s+$")
 RETRY_AFTER = "1"
-"""seconds; clients wait as long as they are told before they try again"""
+"""seconds; clients wait this long before they try again"""
 
 
 class ResultPlace(Struct, frozen=True):
@@ -23,45 +24,45 @@ class ResultPlace(Struct, frozen=True):
 
     call_id: str
     name: str | None
-    alter: Callable[[Callable[[str], str]], None]
-    """put a change of its text into the request"""
+    alter: Callable[[Change], None]
+    """apply a change to its text, inside the request"""
 
 
-class Wire(Protocol):
+class WireFormat(Protocol):
     name: str
     path: str
     """how the path of its requests ends"""
 
-    def asks(self, request: Json) -> bool:
+    def matches(self, request: Json) -> bool:
         """Whether a body looks like a request of this format."""
         ...
 
-    def collected(self, events: list[Event]) -> Json | None:
-        """The reply that was streamed; None where nothing of it came."""
+    def collect(self, events: list[Event]) -> Json | None:
+        """The reply that was streamed; None if the stream holds nothing of it."""
         ...
 
-    def streamed(self, reply: Json) -> list[bytes]:
+    def stream(self, reply: Json) -> list[bytes]:
         """The reply as events."""
         ...
 
-    def texts_of(self, event: Event) -> str:
+    def text_in(self, event: Event) -> str:
         """The text of the answer that one event of a stream carries."""
         ...
 
-    def with_text(self, reply: Json, change: Callable[[str], str], *, cut_short: bool = False) -> Json:
-        """The reply with its text changed; `cut_short` also says so where the format says why an answer ends."""
+    def with_text(self, reply: Json, change: Change, *, cut_short: bool = False) -> Json:
+        """The reply with its text changed. `cut_short` also sets the reason why the answer ends."""
         ...
 
     def without_content(self, reply: Json) -> Json: ...
 
     def has_calls(self, reply: Json) -> bool: ...
 
-    def with_broken_calls(self, reply: Json, change: Callable[[str], str]) -> Json:
+    def with_broken_calls(self, reply: Json, change: Change) -> Json:
         """The reply with the JSON text of its calls' arguments changed."""
         ...
 
     def error(self, status: int, message: str | None) -> Incoming:
-        """The provider's own failure."""
+        """A failure as the provider reports it."""
         ...
 
     def answer(self, reply: Json) -> Json:
@@ -72,51 +73,116 @@ class Wire(Protocol):
         """The conversation of a request as chat messages, for the record."""
         ...
 
-    def edit_prompt(self, request: Json, change: Callable[[str], str]) -> bool:
-        """Change the latest text of the user's, in place; False where there is none."""
+    def edit_prompt(self, request: Json, change: Change) -> bool:
+        """Change the latest text of the user, in place; False if there is none."""
         ...
 
     def insert(self, request: Json, place: int | None, text: str) -> None:
-        """Put a message into the conversation, in place; None: before the first that is not the system's."""
+        """Insert a message into the conversation, in place; None: before the first that is not the system's."""
         ...
 
     def results(self, request: Json) -> Iterator[ResultPlace]:
-        """The results of tools that the request hands to the model."""
+        """The tool results in a request."""
         ...
 
 
-def pieces(text: str) -> list[str]:
-    """A text as a stream tells it: word by word."""
-    return _PIECES.findall(text)
+# Texts and messages
+
+
+def words(text: str) -> list[str]:
+    """A text in the pieces in which it is streamed: word by word."""
+    return _WORDS.findall(text)
 
 
 def first_words(text: str, count: int) -> str:
-    return "".join(pieces(text)[:count])
-
-
-def json_reply(status: int, body: Any, headers: dict[str, str] | None = None) -> Incoming:
-    return Incoming(status, {"content-type": "application/json", **(headers or {})}, msgspec.json.encode(body))
+    return "".join(words(text)[:count])
 
 
 def retry_headers(status: int) -> dict[str, str]:
     return {"retry-after": RETRY_AFTER} if status in (429, 503, 529) else {}
 
 
-def edit_text(holder: Json, key: str, change: Callable[[str], str], kinds: tuple[str, ...]) -> bool:
-    """Change a text, or the last text block of a list of content blocks; False where there is none."""
+def role_of(message: Any) -> Any:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def objects_in(value: Any) -> list[Json]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def edit_text(holder: Json, key: str, change: Change, kinds: tuple[str, ...] = ("text",)) -> bool:
+    """Change a text, or the last text block of a list of content blocks; False if there is none."""
     content = holder.get(key)
     if isinstance(content, str):
         holder[key] = change(content)
         return True
-    for block in reversed(content) if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") in kinds and isinstance(block.get("text"), str):
+    for block in reversed(objects_in(content)):
+        if block.get("type") in kinds and isinstance(block.get("text"), str):
             block["text"] = change(block["text"])
             return True
     return False
 
 
-def place_for(messages: list[Any], place: int | None, *, is_system: Callable[[Any], bool]) -> int:
-    """Where a message goes, kept inside the conversation."""
-    if place is not None:
-        return max(0, min(place, len(messages)))
-    return next((at for at, message in enumerate(messages) if not is_system(message)), len(messages))
+def edit_user_text(messages: list[Any], change: Change, kinds: tuple[str, ...] = ("text",)) -> bool:
+    """Change the latest text of a user's message; False if there is none."""
+    users = (message for message in reversed(messages) if role_of(message) == "user")
+    return any(edit_text(message, "content", change, kinds) for message in users)
+
+
+def insert_message(messages: list[Any], place: int | None, text: str, *, is_result: Callable[[Any], bool]) -> None:
+    """Insert a message. A call and its results stay together, because no provider accepts anything between them."""
+    if place is None:
+        place = next(
+            (at for at, one in enumerate(messages) if role_of(one) not in ("system", "developer")), len(messages)
+        )
+    at = max(0, min(place, len(messages)))
+    while 0 < at < len(messages) and is_result(messages[at]):
+        at -= 1
+    follows_user = any(role_of(message) == "user" for message in messages[:at])
+    messages.insert(at, {"role": "assistant" if follows_user else "user", "content": text})
+
+
+# Server-sent events
+
+_BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+
+
+class Event(Struct, frozen=True):
+    name: str | None
+    data: str
+    end: int
+    """the number of bytes of the body up to the end of this event"""
+
+    @property
+    def json(self) -> Any:
+        """The data as JSON; None if it is not JSON."""
+        try:
+            return msgspec.json.decode(self.data)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+
+def read_events(body: bytes) -> list[Event]:
+    """The complete events of a body; one that is cut off at the end is left out."""
+    events: list[Event] = []
+    start = 0
+    for blank in _BLANK_LINE.finditer(body):
+        name, data = None, []
+        for line in body[start : blank.start()].decode("utf-8", "replace").splitlines():
+            field, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if field == "event":
+                name = value
+            elif field == "data":
+                data.append(value)
+        start = blank.end()
+        if data:
+            events.append(Event(name, "\n".join(data), start))
+    return events
+
+
+def write_event(data: Any, name: str | None = None) -> bytes:
+    """One event. Text is written as it is, anything else as JSON."""
+    text = data.encode() if isinstance(data, str) else msgspec.json.encode(data)
+    lines = b"".join(b"data: " + line + b"\n" for line in text.splitlines() or [b""])
+    return (f"event: {name}\n".encode() if name else b"") + lines + b"\n"

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from bylaw.wire.exchange import Incoming
-from bylaw.wire.formats.base import Json, ResultPlace, edit_text, pieces, place_for
+from bylaw.wire.formats.base import (
+    Change,
+    Event,
+    Json,
+    ResultPlace,
+    edit_text,
+    edit_user_text,
+    insert_message,
+    objects_in,
+    words,
+    write_event,
+)
 from bylaw.wire.formats.openai_chat import openai_error
-from bylaw.wire.formats.sse import Event, write_event
 
 _INPUT_TEXTS = ("input_text", "text")
 _LAST = ("response.completed", "response.incomplete", "response.failed")
@@ -20,48 +30,48 @@ class OpenAiResponses:
     name = "openai_responses"
     path = "/responses"
 
-    def asks(self, request: Json) -> bool:
+    def matches(self, request: Json) -> bool:
         return isinstance(request.get("input"), str | list) and "messages" not in request
 
     # Streams
 
-    def collected(self, events: list[Event]) -> Json | None:
-        """The last event holds the whole response; of a stream that was cut before it, what came is put together."""
+    def collect(self, events: list[Event]) -> Json | None:
+        """The last event holds the whole response. A stream that was cut before it is assembled from its parts."""
         begun: Json | None = None
         items: dict[int, Json] = {}
         for event in events:
-            told = event.json
-            if not isinstance(told, dict):
+            data = event.json
+            if not isinstance(data, dict):
                 continue
-            response = told.get("response")
+            response = data.get("response")
             if isinstance(response, dict):
-                if told.get("type") in _LAST:
+                if data.get("type") in _LAST:
                     return response
                 begun = response
-            elif isinstance(told.get("output_index"), int):
-                _collect(items, told)
+            elif isinstance(data.get("output_index"), int):
+                _collect(items, data)
         return None if begun is None else {**begun, "output": [items[at] for at in sorted(items)]}
 
-    def streamed(self, reply: Json) -> list[bytes]:
+    def stream(self, reply: Json) -> list[bytes]:
         begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
-        told: list[Json] = [
+        events: list[Json] = [
             {"type": "response.created", "response": begun},
             {"type": "response.in_progress", "response": begun},
         ]
         for index, item in enumerate(_items(reply)):
-            told += _item_events(index, item)
+            events += _item_events(index, item)
         last = "response.incomplete" if reply.get("status") == "incomplete" else "response.completed"
-        told.append({"type": last, "response": reply})
-        return [write_event({**event, "sequence_number": at}, event["type"]) for at, event in enumerate(told)]
+        events.append({"type": last, "response": reply})
+        return [write_event({**event, "sequence_number": at}, event["type"]) for at, event in enumerate(events)]
 
-    def texts_of(self, event: Event) -> str:
-        told = event.json
-        is_delta = isinstance(told, dict) and told.get("type") == "response.output_text.delta"
-        return str(told.get("delta") or "") if is_delta else ""
+    def text_in(self, event: Event) -> str:
+        data = event.json
+        is_delta = isinstance(data, dict) and data.get("type") == "response.output_text.delta"
+        return str(data.get("delta") or "") if is_delta else ""
 
     # Replies
 
-    def with_text(self, reply: Json, change: Callable[[str], str], *, cut_short: bool = False) -> Json:
+    def with_text(self, reply: Json, change: Change, *, cut_short: bool = False) -> Json:
         altered = copy.deepcopy(reply)
         for block in _texts(altered):
             block["text"] = change(block["text"])
@@ -83,7 +93,7 @@ class OpenAiResponses:
     def has_calls(self, reply: Json) -> bool:
         return any(item.get("type") == "function_call" for item in _items(reply))
 
-    def with_broken_calls(self, reply: Json, change: Callable[[str], str]) -> Json:
+    def with_broken_calls(self, reply: Json, change: Change) -> Json:
         altered = copy.deepcopy(reply)
         for item in _items(altered):
             if item.get("type") == "function_call":
@@ -107,58 +117,42 @@ class OpenAiResponses:
     def messages(self, request: Json) -> list[Any]:
         system = request.get("instructions")
         first = [{"role": "system", "content": system}] if isinstance(system, str) else []
-        asked = request["input"]
-        if isinstance(asked, str):
-            return [*first, {"role": "user", "content": asked}]
-        return [*first, *(_as_message(item) for item in asked)]
+        conversation = request["input"]
+        if isinstance(conversation, str):
+            return [*first, {"role": "user", "content": conversation}]
+        return [*first, *(_as_message(item) for item in conversation)]
 
-    def edit_prompt(self, request: Json, change: Callable[[str], str]) -> bool:
-        asked = request["input"]
-        if isinstance(asked, str):
-            request["input"] = change(asked)
+    def edit_prompt(self, request: Json, change: Change) -> bool:
+        if isinstance(request["input"], str):
+            request["input"] = change(request["input"])
             return True
-        users = (item for item in reversed(asked) if isinstance(item, dict) and item.get("role") == "user")
-        return any(edit_text(item, "content", change, _INPUT_TEXTS) for item in users)
+        return edit_user_text(request["input"], change, _INPUT_TEXTS)
 
     def insert(self, request: Json, place: int | None, text: str) -> None:
         if isinstance(request["input"], str):
             request["input"] = [{"role": "user", "content": request["input"]}]
-        items = request["input"]
-        at = place_for(items, place, is_system=lambda item: _role(item) in ("system", "developer"))
-        while 0 < at < len(items) and isinstance(items[at], dict) and "call_id" in items[at]:
-            at -= 1  # a call and its results stay together
-        said_before = any(_role(item) == "user" for item in items[:at])
-        items.insert(at, {"role": "assistant" if said_before else "user", "content": text})
+        insert_message(
+            request["input"], place, text, is_result=lambda item: isinstance(item, dict) and "call_id" in item
+        )
 
     def results(self, request: Json) -> Iterator[ResultPlace]:
-        items = [item for item in request["input"] if isinstance(item, dict)] if _is_list(request) else []
+        items = objects_in(request["input"])
         names = {item.get("call_id"): item.get("name") for item in items if item.get("type") == "function_call"}
         for item in items:
-            if item.get("type") == "function_call_output" and isinstance(item.get("call_id"), str):
-                yield ResultPlace(item["call_id"], names.get(item["call_id"]), partial(_edit, item))
-
-
-def _edit(item: Json, change: Callable[[str], str]) -> None:
-    edit_text(item, "output", change, _INPUT_TEXTS)
-
-
-def _is_list(request: Json) -> bool:
-    return isinstance(request["input"], list)
-
-
-def _role(item: Any) -> Any:
-    return item.get("role") if isinstance(item, dict) else None
+            call_id = item.get("call_id")
+            if item.get("type") == "function_call_output" and isinstance(call_id, str):
+                alter = partial(edit_text, item, "output", kinds=_INPUT_TEXTS)
+                yield ResultPlace(call_id, names.get(call_id), alter)
 
 
 def _items(reply: Json) -> list[Json]:
-    output = reply.get("output")
-    return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+    return objects_in(reply.get("output"))
 
 
 def _texts(reply: Json) -> Iterator[Json]:
     for item in _items(reply):
-        for block in item.get("content") or () if item.get("type") == "message" else ():
-            if isinstance(block, dict) and block.get("type") == "output_text" and isinstance(block.get("text"), str):
+        for block in objects_in(item.get("content")) if item.get("type") == "message" else ():
+            if block.get("type") == "output_text" and isinstance(block.get("text"), str):
                 yield block
 
 
@@ -175,40 +169,40 @@ def _as_message(item: Any) -> Any:
     return item
 
 
-def _collect(items: dict[int, Json], told: Json) -> None:
-    index, kind = told["output_index"], told.get("type")
-    if kind in ("response.output_item.added", "response.output_item.done") and isinstance(told.get("item"), dict):
-        items[index] = copy.deepcopy(told["item"])
+def _collect(items: dict[int, Json], data: Json) -> None:
+    index, kind = data["output_index"], data.get("type")
+    if kind in ("response.output_item.added", "response.output_item.done") and isinstance(data.get("item"), dict):
+        items[index] = copy.deepcopy(data["item"])
     elif kind == "response.output_text.delta" and index in items:
         blocks = items[index].setdefault("content", [])
         if not blocks:
             blocks.append({"type": "output_text", "text": "", "annotations": []})
-        blocks[-1]["text"] += str(told.get("delta") or "")
+        blocks[-1]["text"] += str(data.get("delta") or "")
     elif kind == "response.function_call_arguments.delta" and index in items:
-        items[index]["arguments"] = (items[index].get("arguments") or "") + str(told.get("delta") or "")
+        items[index]["arguments"] = (items[index].get("arguments") or "") + str(data.get("delta") or "")
 
 
 def _item_events(index: int, item: Json) -> list[Json]:
     place = {"output_index": index, "item_id": item.get("id")}
-    opened: Json = {**item, "status": "in_progress"}
-    told: list[Json] = []
+    start: Json = {**item, "status": "in_progress"}
+    events: list[Json] = []
     if item.get("type") == "message":
-        opened["content"] = []
+        start["content"] = []
         for number, block in enumerate(item.get("content") or ()):
-            told += _block_events({**place, "content_index": number}, block)
+            events += _block_events({**place, "content_index": number}, block)
     elif item.get("type") == "function_call":
-        opened["arguments"] = ""
+        start["arguments"] = ""
         arguments = item.get("arguments") or ""
-        told.append({"type": "response.function_call_arguments.delta", **place, "delta": arguments})
-        told.append({"type": "response.function_call_arguments.done", **place, "arguments": arguments,
+        events.append({"type": "response.function_call_arguments.delta", **place, "delta": arguments})
+        events.append({"type": "response.function_call_arguments.done", **place, "arguments": arguments,
                      "name": item.get("name")})  # fmt: skip
-    first = {"type": "response.output_item.added", "output_index": index, "item": opened}
-    return [first, *told, {"type": "response.output_item.done", "output_index": index, "item": item}]
+    first = {"type": "response.output_item.added", "output_index": index, "item": start}
+    return [first, *events, {"type": "response.output_item.done", "output_index": index, "item": item}]
 
 
 def _block_events(place: Json, block: Json) -> list[Json]:
     text = block.get("text") or ""
-    told: list[Json] = [{"type": "response.content_part.added", **place, "part": {**block, "text": ""}}]
-    told += [{"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []} for piece in pieces(text)]
-    told.append({"type": "response.output_text.done", **place, "text": text, "logprobs": []})
-    return [*told, {"type": "response.content_part.done", **place, "part": block}]
+    events: list[Json] = [{"type": "response.content_part.added", **place, "part": {**block, "text": ""}}]
+    events += [{"type": "response.output_text.delta", **place, "delta": word, "logprobs": []} for word in words(text)]
+    events.append({"type": "response.output_text.done", **place, "text": text, "logprobs": []})
+    return [*events, {"type": "response.content_part.done", **place, "part": block}]

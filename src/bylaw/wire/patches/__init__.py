@@ -1,5 +1,5 @@
-"""HTTP libraries inside the agent's process, made to pass their exchanges through the run's interceptor.
+"""Patches for HTTP libraries in this process: they pass each exchange to its run and its listeners.
 
-One file a library: how its request reads as `Outgoing`, how a reply becomes its own response object, and which of its
-own exceptions says that nothing came. requests has none: it sends through urllib3, whose faults it turns into its own.
+One file a library. It says how a request reads as `Outgoing`, how a reply becomes the library's own response object,
+and which of its own exceptions stands for a failure. requests needs no file: it sends through urllib3.
 """

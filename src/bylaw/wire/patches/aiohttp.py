@@ -1,7 +1,7 @@
 """aiohttp, at the one method through which its sessions make every request.
 
-A reply that is not the server's own is fed as HTTP/1.1 text into aiohttp's own parser, over a connection that leads
-nowhere: so the agent gets a response object that is aiohttp's in every detail, errors in the middle of it included.
+A reply that is not the server's own is fed as HTTP/1.1 text into aiohttp's parser, over a connection without a socket.
+So the agent gets a genuine response object of aiohttp, including errors in the middle of the body.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ import inspect
 from contextvars import ContextVar
 from typing import Any, Literal
 
-from bylaw.wire.current import aside
 from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, Outgoing
-from bylaw.wire.listening import passage
-from bylaw.wire.patches.bodies import body_bytes
-from bylaw.wire.patches.carrying import UNKEPT, acarry, pause
-from bylaw.wire.patches.passing import Passing, telling
-from bylaw.wire.patches.patches import Patches
-from bylaw.wire.patches.raw import raw_chunk, raw_head, raw_reply
+from bylaw.wire.listeners import participants, unobserved
+from bylaw.wire.patch_on_import import Patches
+from bylaw.wire.patches.transport import (
+    BODY_HEADERS,
+    ReplyStream,
+    acarry,
+    body_bytes,
+    exchange_end,
+    pause,
+    raw_chunk,
+    raw_head,
+    raw_reply,
+)
 
-_nowhere: ContextVar[Any] = ContextVar("bylaw_aiohttp_connection", default=None)
+_fake_protocol: ContextVar[Any] = ContextVar("bylaw_aiohttp_connection", default=None)
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -37,25 +43,25 @@ def _async(original: Any) -> Any:
 
     @functools.wraps(original)
     async def _request(session: Any, method: str, str_or_url: Any, **kwargs: Any) -> Any:
-        through = passage(str(method).upper(), _address(session, str_or_url))
-        if through is None or _nowhere.get() is not None or _opens_socket(kwargs):
+        taking_part = participants(str(method).upper(), _address(session, str_or_url))
+        if taking_part is None or _fake_protocol.get() is not None or _opens_socket(kwargs):
             return await original(session, method, str_or_url, **kwargs)
-        signature.bind(session, method, str_or_url, **kwargs)  # a call that does not fit is the agent's own mistake
+        signature.bind(session, method, str_or_url, **kwargs)  # a call with wrong arguments is the agent's own mistake
         library = _Aiohttp(session, method, str_or_url, kwargs, original)
-        return await acarry(through, library.outgoing, library)
+        return await acarry(taking_part, library.outgoing, library)
 
     return _request
 
 
 def _opens_socket(kwargs: dict[str, Any]) -> bool:
-    """A websocket begins as a request, whose reply has no end."""
+    """A websocket begins as a request whose reply never ends."""
     return any(str(name).lower() == "upgrade" for name in kwargs.get("headers") or ())
 
 
 def _connect(original: Any) -> Any:
     @functools.wraps(original)
     async def connect(connector: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
-        protocol = _nowhere.get()
+        protocol = _fake_protocol.get()
         if protocol is None:
             return await original(connector, req, *args, **kwargs)
         from aiohttp.connector import Connection
@@ -74,7 +80,7 @@ class _Aiohttp:
         self._original = original
         self._headers: list[tuple[str, str]] = []
         self._was_read: Incoming | None = None
-        self.patience = _read_timeout(session, kwargs.get("timeout"))
+        self.read_timeout = _read_timeout(session, kwargs.get("timeout"))
 
     @property
     def outgoing(self) -> Outgoing:
@@ -97,14 +103,14 @@ class _Aiohttp:
     async def send(self, request: Outgoing) -> Any:
         kwargs = self._kwargs
         if request.body != self._body():
-            headers = {name: value for name, value in request.headers.items() if name not in UNKEPT}
+            headers = {name: value for name, value in request.headers.items() if name not in BODY_HEADERS}
             headers.setdefault("content-type", "application/json")
             kwargs = {**kwargs, "json": None, "data": request.body, "headers": headers}
         return await self._original(self._session, self._method, self._url, **kwargs)
 
     async def read(self, reply: Any) -> Incoming:
         body = await reply.read()
-        self._headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in UNKEPT]
+        self._headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in BODY_HEADERS]
         self._was_read = Incoming(reply.status, {name.lower(): value for name, value in self._headers}, body)
         return self._was_read
 
@@ -119,19 +125,19 @@ class _Aiohttp:
         return failure
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
-        is_kept = self._was_read is not None and reply.headers == self._was_read.headers
-        raw = raw_reply(reply, self._headers if is_kept else None)
-        nowhere = _protocol()
+        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
+        raw = raw_reply(reply, self._headers if is_unchanged else None)
+        protocol = _protocol()
         if cut_after is None:
-            nowhere.data_received(raw)
+            protocol.data_received(raw)
         else:
-            nowhere.data_received(raw[: len(raw) - len(reply.body) + cut_after])
-            _call_after_headers(nowhere, lambda: nowhere.connection_lost(None))
-        return await self._through(nowhere)
+            protocol.data_received(raw[: len(raw) - len(reply.body) + cut_after])
+            _call_after_headers(protocol, lambda: protocol.connection_lost(None))
+        return await self._through(protocol)
 
-    async def watched(self, reply: Any, exchange: Exchange) -> Any:
+    async def observe(self, reply: Any, exchange: Exchange) -> Any:
         headers = {name.lower(): value for name, value in reply.headers.items()}
-        headers.pop("content-encoding", None)  # aiohttp has undone it
+        headers.pop("content-encoding", None)  # aiohttp has decompressed the body
         exchange.head(reply.status, headers)
         length = reply.content_length
         if length is None or "text/event-stream" in headers.get("content-type", ""):
@@ -145,44 +151,44 @@ class _Aiohttp:
         return await self.build(whole, None)
 
     async def _pumped(self, reply: Any, exchange: Exchange) -> Any:
-        """The stream passed on piece by piece."""
+        """The response, with the stream passed on piece by piece."""
         import aiohttp
 
-        nowhere = _protocol()
-        headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in UNKEPT]
-        nowhere.data_received(raw_head(reply.status, headers, None))
-        passing = Passing(exchange, aiohttp.ServerDisconnectedError())
+        protocol = _protocol()
+        headers = [(name, value) for name, value in reply.headers.items() if name.lower() not in BODY_HEADERS]
+        protocol.data_received(raw_head(reply.status, headers, None))
+        stream = ReplyStream(exchange, aiohttp.ServerDisconnectedError())
 
         async def pump() -> None:
             try:
-                with telling(exchange):
+                with exchange_end(exchange):
                     await pause(exchange.first_byte_delay)
                     async for data in reply.content.iter_any():
-                        for piece in passing.pieces(data):
-                            nowhere.data_received(raw_chunk(piece))
-                        await nowhere.transport.is_read.wait()
+                        for piece in stream.pieces(data):
+                            protocol.data_received(raw_chunk(piece))
+                        await protocol.transport.is_read.wait()
             except aiohttp.ClientError:
-                nowhere.connection_lost(None)
+                protocol.connection_lost(None)
             else:
-                nowhere.data_received(b"0\r\n\r\n")
+                protocol.data_received(b"0\r\n\r\n")
             finally:
                 reply.release()
 
-        nowhere.transport.task = asyncio.ensure_future(pump())
-        return await self._through(nowhere)
+        protocol.transport.task = asyncio.ensure_future(pump())
+        return await self._through(protocol)
 
-    async def _through(self, nowhere: Any) -> Any:
-        """The response that aiohttp makes of what comes from nowhere."""
-        token = _nowhere.set(nowhere)
+    async def _through(self, protocol: Any) -> Any:
+        """The response that aiohttp builds from the bytes that the fake protocol receives."""
+        token = _fake_protocol.set(protocol)
         try:
-            with aside():
+            with unobserved():
                 return await self._original(self._session, self._method, self._url, **self._kwargs)
         finally:
-            _nowhere.reset(token)
+            _fake_protocol.reset(token)
 
 
 class _Transport(asyncio.Transport):
-    """Takes what the agent sends and sends it nowhere."""
+    """Discards what the agent sends."""
 
     task: asyncio.Future[None] | None = None
     _closing = False
@@ -190,7 +196,7 @@ class _Transport(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.is_read = asyncio.Event()
-        """not set while more has come than the agent has read"""
+        """cleared while the agent has unread data"""
         self.is_read.set()
 
     def is_closing(self) -> bool:
@@ -221,7 +227,7 @@ def _protocol() -> Any:
 
     protocol = ResponseHandler(asyncio.get_running_loop())
     protocol.connection_made(_Transport())
-    protocol.force_close()  # it must never return to the pool of connections
+    protocol.force_close()  # it must never be returned to the connection pool
     return protocol
 
 
@@ -232,15 +238,15 @@ def _built_url(session: Any, url: Any) -> Any:
 
 
 def _address(session: Any, url: Any) -> str:
-    """Where a request goes; empty where aiohttp will refuse to send it."""
+    """The URL of a request; empty if aiohttp will refuse to send it."""
     try:
         return str(_built_url(session, url))
-    except Exception:  # it is raised again where the agent's own call is made
+    except Exception:  # raised again by the agent's own call
         return ""
 
 
 def _call_after_headers(protocol: Any, then: Any) -> None:
-    """The connection is lost once the parser has what came before."""
+    """Call a function once the parser has received what came before."""
     original = protocol.set_response_params
 
     def set_response_params(**params: Any) -> None:
@@ -251,7 +257,7 @@ def _call_after_headers(protocol: Any, then: Any) -> None:
 
 
 def _read_timeout(session: Any, timeout: Any) -> float | None:
-    """The shorter of the time for a read and the time for everything."""
+    """The shorter of the limit for a read and the limit for the whole request."""
     given = timeout if hasattr(timeout, "total") else session.timeout
     times = [time for time in (given.sock_read, given.total) if isinstance(time, int | float) and time > 0]
     if isinstance(timeout, int | float) and timeout > 0:

@@ -1,7 +1,7 @@
 """http.client, and with it urllib.request.
 
-A request that is sent at all is sent where the agent sends it, so that a server that is down fails there; what a fault
-makes of the reply comes where the agent asks for the reply. Requests that are put together by hand (`putrequest`) pass.
+A request is sent when the agent sends it, so that a server that is down fails there. A fault in the reply appears when
+the agent asks for the reply. Requests that are assembled by hand (`putrequest`) are not observed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from bylaw.wire.current import aside
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
-from bylaw.wire.listening import Passage, passage
-from bylaw.wire.patches.bodies import body_bytes
-from bylaw.wire.patches.carrying import bounded, give_up, give_up_late, is_met
-from bylaw.wire.patches.passing import Passing
-from bylaw.wire.patches.patches import Patches
-from bylaw.wire.patches.raw import raw_reply
+from bylaw.wire.listeners import Participants, participants, unobserved
+from bylaw.wire.patch_on_import import Patches
+from bylaw.wire.patches.transport import (
+    ReplyStream,
+    body_bytes,
+    bounded,
+    is_observed,
+    raise_failure,
+    raise_late_failure,
+    raw_reply,
+)
 from bylaw.wire.values import one_line
 
 
 class _Pending(Struct):
-    passage: Passage
+    participants: Participants
     exchange: Exchange
     method: str
 
@@ -44,19 +48,19 @@ def _request(original: Any) -> Any:
     def request(
         self: Any, method: str, url: str, body: Any = None, headers: Any = None, *, encode_chunked: bool = False
     ) -> None:
-        through = passage(method, url)
+        taking_part = participants(method, url)
         headers = {} if headers is None else headers
-        if through is None:
+        if taking_part is None:
             original(self, method, url, body, headers, encode_chunked=encode_chunked)
             return
         body = body.encode("iso-8859-1") if isinstance(body, str) else body_bytes(body)  # as http.client does
-        exchange = through.begin(_outgoing(self, method, url, body, headers))
-        _pending[self] = _Pending(through, exchange, method)
+        exchange = taking_part.begin(_outgoing(self, method, url, body, headers))
+        _pending[self] = _Pending(taking_part, exchange, method)
         if exchange.fails is not None or exchange.reply is not None:
             return
         try:
-            through.wait(bounded(exchange.delay, _HttpClient(self)))
-            with aside():
+            taking_part.wait(bounded(exchange.delay, _HttpClient(self)))
+            with unobserved():
                 original(self, method, url, *_changed(exchange.request, body, headers), encode_chunked=encode_chunked)
         except BaseException as error:
             exchange.end(error=one_line(error))
@@ -72,7 +76,7 @@ def _getresponse(original: Any) -> Any:
         if pending is None:
             return original(self)
         try:
-            with aside():
+            with unobserved():
                 return _answered(self, pending, original)
         except BaseException as error:
             pending.exchange.end(error=one_line(error))
@@ -84,19 +88,19 @@ def _getresponse(original: Any) -> Any:
 def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
     exchange, library = pending.exchange, _HttpClient(connection)
     if exchange.fails is not None or exchange.reply is not None:
-        pending.passage.wait(bounded(exchange.delay, library))
-    give_up(exchange, library)
+        pending.participants.wait(bounded(exchange.delay, library))
+    raise_failure(exchange, library)
     if exchange.reply is not None:
         answer = exchange.reply
         connection.close()
     else:
         reply = original(connection)
         if not exchange.buffers:
-            return _watched(reply, exchange) if is_met(exchange) else reply
+            return _observed(reply, exchange) if is_observed(exchange) else reply
         headers = {name.lower(): value for name, value in reply.getheaders()}
         answer = exchange.answer(Incoming(reply.status, headers, reply.read()))
-    pending.passage.wait(bounded(exchange.first_byte_delay, library))
-    give_up_late(exchange, library)
+    pending.participants.wait(bounded(exchange.first_byte_delay, library))
+    raise_late_failure(exchange, library)
     exchange.end()
     return _built(answer, exchange.cut_after, pending.method)
 
@@ -104,7 +108,7 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
 class _HttpClient:
     def __init__(self, connection: Any) -> None:
         timeout = connection.timeout
-        self.patience: float | None = timeout if isinstance(timeout, int | float) else None
+        self.read_timeout: float | None = timeout if isinstance(timeout, int | float) else None
 
     def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
         if kind == "timeout":
@@ -127,7 +131,7 @@ def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes
 
 
 class _Source:
-    """Stands for the socket a response is read from."""
+    """Stands in for the socket that a response is read from."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw
@@ -138,62 +142,63 @@ class _Source:
 
 def _built(reply: Incoming, cut_after: int | None, method: str) -> http.client.HTTPResponse:
     raw = raw_reply(reply)
-    if cut_after is not None:  # the length in its head stays whole, so reading it to the end fails
+    if cut_after is not None:  # its headers still state the whole length, so reading to the end fails
         raw = raw[: len(raw) - len(reply.body) + cut_after]
-    response = http.client.HTTPResponse(_Source(raw), method=method)  # type: ignore[arg-type]  # all it asks of a socket
+    response = http.client.HTTPResponse(_Source(raw), method=method)  # type: ignore[arg-type]  # it calls nothing else
     response.begin()
     return response
 
 
-class _WatchedResponse(http.client.HTTPResponse):
-    """Tells the exchange what the agent reads."""
+class _ObservedResponse(http.client.HTTPResponse):
+    """Reports to the exchange what the agent reads."""
 
-    _passing: Passing
-    _is_inside: bool
+    _stream: ReplyStream
+    _is_reading: bool
+    """http.client implements some of these methods with the others"""
 
     def read(self, amt: int | None = None) -> bytes:
-        return self._told(super().read, amt)
+        return self._reported(super().read, amt)
 
     def read1(self, n: int = -1) -> bytes:
-        return self._told(super().read1, n)
+        return self._reported(super().read1, n)
 
-    def readline(self, limit: int = -1) -> bytes:  # type: ignore[override]  # as http.client itself has it
-        return self._told(super().readline, limit)
+    def readline(self, limit: int = -1) -> bytes:  # type: ignore[override]  # as in http.client
+        return self._reported(super().readline, limit)
 
     def readinto(self, buffer: Any, /) -> int:
         room, fill = memoryview(buffer).cast("B"), super().readinto
-        return len(self._told(lambda _size: bytes(room[: fill(room)]), None))
+        return len(self._reported(lambda _size: bytes(room[: fill(room)]), None))
 
     def close(self) -> None:
-        """Also called when the agent lets go of it."""
-        self._passing.finished()
+        """Also called when the response is garbage-collected."""
+        self._stream.end()
         super().close()
 
-    def _told(self, read: Any, size: int | None) -> bytes:
-        if self._is_inside:
+    def _reported(self, read: Any, size: int | None) -> bytes:
+        if self._is_reading:
             data: bytes = read(size)
             return data
-        self._is_inside = True
+        self._is_reading = True
         try:
             data = read(size)
         finally:
-            self._is_inside = False
-        told = b"".join(self._passing.pieces(data))
+            self._is_reading = False
+        passed = b"".join(self._stream.pieces(data))
         if not data or self.isclosed():
-            self._passing.finished()
-        return told
+            self._stream.end()
+        return passed
 
 
-def _watched(reply: Any, exchange: Exchange) -> Any:
+def _observed(reply: Any, exchange: Exchange) -> Any:
     exchange.head(reply.status, {name.lower(): value for name, value in reply.getheaders()})
     if type(reply) is not http.client.HTTPResponse:
         exchange.end()
         return reply
-    watched: Any = reply
-    watched.__class__ = _WatchedResponse
-    watched._passing = Passing(exchange, http.client.IncompleteRead(b""))
-    watched._is_inside = False
-    watched._passing.wait()
-    if watched.isclosed():
+    observed: Any = reply
+    observed.__class__ = _ObservedResponse
+    observed._stream = ReplyStream(exchange, http.client.IncompleteRead(b""))
+    observed._is_reading = False
+    observed._stream.wait()
+    if observed.isclosed():
         exchange.end()
-    return watched
+    return observed

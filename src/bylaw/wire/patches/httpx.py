@@ -1,4 +1,4 @@
-"""httpx and its successor httpx2, at the transports that really send: what clients add around them stays theirs."""
+"""httpx and its successor httpx2, at the transports that send: what clients do around them is unchanged."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
-from bylaw.wire.listening import passage
-from bylaw.wire.patches.carrying import UNKEPT, acarry, carry, pause
-from bylaw.wire.patches.passing import Passing, telling
-from bylaw.wire.patches.patches import Patches
+from bylaw.wire.listeners import participants
+from bylaw.wire.patch_on_import import Patches
+from bylaw.wire.patches.transport import BODY_HEADERS, ReplyStream, acarry, carry, exchange_end, pause
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -23,11 +22,11 @@ def patch(module: Any, patches: Patches) -> None:
 def _sync(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     def handle_request(transport: Any, request: Any) -> Any:
-        through = passage(request.method, str(request.url))
-        if through is None:
+        taking_part = participants(request.method, str(request.url))
+        if taking_part is None:
             return original(transport, request)
         request.read()
-        return carry(through, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
+        return carry(taking_part, _outgoing(request), _Sync(module, request, functools.partial(original, transport)))
 
     return handle_request
 
@@ -35,12 +34,12 @@ def _sync(module: Any, original: Any) -> Any:
 def _async(module: Any, original: Any) -> Any:
     @functools.wraps(original)
     async def handle_async_request(transport: Any, request: Any) -> Any:
-        through = passage(request.method, str(request.url))
-        if through is None:
+        taking_part = participants(request.method, str(request.url))
+        if taking_part is None:
             return await original(transport, request)
         await request.aread()
         library = _Async(module, request, functools.partial(original, transport))
-        return await acarry(through, _outgoing(request), library)
+        return await acarry(taking_part, _outgoing(request), library)
 
     return handle_async_request
 
@@ -56,7 +55,7 @@ class _Httpx:
         self._original = original
         self._headers: list[tuple[bytes, bytes]] = []
         self._read: Incoming | None = None
-        self.patience = (request.extensions.get("timeout") or {}).get("read")
+        self.read_timeout = (request.extensions.get("timeout") or {}).get("read")
 
     def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
         if kind == "timeout":
@@ -68,35 +67,37 @@ class _Httpx:
     def _built(self, reply: Incoming, cut_after: int | None) -> Any:
         headers: Any = list(reply.headers.items())
         if self._read is not None and reply.headers == self._read.headers:
-            headers = [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in UNKEPT]
+            headers = [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in BODY_HEADERS]
         if cut_after is None:
             return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
         stream = _cut_stream(self._module, reply.body[:cut_after], self._broken())
         return self._module.Response(reply.status, headers=headers, stream=stream, request=self._request)
 
-    def _watch(self, reply: Any, exchange: Exchange) -> Any:
+    def _observed(self, reply: Any, exchange: Exchange) -> Any:
         headers = dict(reply.headers.items())
-        if reply.is_stream_consumed:  # made with its content, which is never streamed, and not packed any more
-            exchange.head(reply.status_code, {name: value for name, value in headers.items() if name not in UNKEPT})
+        if reply.is_stream_consumed:  # created with its content: never streamed, and already decompressed
+            exchange.head(
+                reply.status_code, {name: value for name, value in headers.items() if name not in BODY_HEADERS}
+            )
             exchange.chunk(reply.content)
             exchange.end()
             return reply
         exchange.head(reply.status_code, headers)
-        reply.stream = _watched_stream(self._module, reply.stream, exchange, self._broken())
+        reply.stream = _observed_stream(self._module, reply.stream, exchange, self._broken())
         return reply
 
     def _changed(self, request: Outgoing) -> Any:
-        """The request to send: the agent's own object, unless an attack changed it."""
+        """The request to send: the agent's own object unless an attack changed it."""
         if request.body == self._request.content and request.url == str(self._request.url):
             return self._request
-        headers = [pair for pair in request.headers.items() if pair[0].lower() not in UNKEPT]
+        headers = [pair for pair in request.headers.items() if pair[0].lower() not in BODY_HEADERS]
         return self._module.Request(
             request.method, request.url, headers=headers, content=request.body, extensions=self._request.extensions
         )
 
-    def _kept(self, reply: Any) -> Incoming:
+    def _incoming(self, reply: Any) -> Incoming:
         self._headers = list(reply.headers.raw)
-        headers = {name: value for name, value in reply.headers.items() if name not in UNKEPT}
+        headers = {name: value for name, value in reply.headers.items() if name not in BODY_HEADERS}
         self._read = Incoming(reply.status_code, headers, reply.content)
         return self._read
 
@@ -113,13 +114,13 @@ class _Sync(_Httpx):
     def read(self, reply: Any) -> Incoming:
         reply.request = self._request
         reply.read()
-        return self._kept(reply)
+        return self._incoming(reply)
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
 
-    def watched(self, reply: Any, exchange: Exchange) -> Any:
-        return self._watch(reply, exchange)
+    def observe(self, reply: Any, exchange: Exchange) -> Any:
+        return self._observed(reply, exchange)
 
 
 class _Async(_Httpx):
@@ -129,13 +130,13 @@ class _Async(_Httpx):
     async def read(self, reply: Any) -> Incoming:
         reply.request = self._request
         await reply.aread()
-        return self._kept(reply)
+        return self._incoming(reply)
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
 
-    async def watched(self, reply: Any, exchange: Exchange) -> Any:
-        return self._watch(reply, exchange)
+    async def observe(self, reply: Any, exchange: Exchange) -> Any:
+        return self._observed(reply, exchange)
 
 
 def _cut_stream(module: Any, body: bytes, broken: Exception) -> Any:
@@ -151,21 +152,21 @@ def _cut_stream(module: Any, body: bytes, broken: Exception) -> Any:
     return Cut()
 
 
-def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Exception) -> Any:
-    class Watched(module.SyncByteStream, module.AsyncByteStream):  # type: ignore[misc]  # of an optional library
+def _observed_stream(module: Any, inner: Any, exchange: Exchange, broken: Exception) -> Any:
+    class Observed(module.SyncByteStream, module.AsyncByteStream):  # type: ignore[misc]  # of an optional library
         def __iter__(self) -> Iterator[bytes]:
-            passing = Passing(exchange, broken)
-            passing.wait()
-            with telling(exchange):
+            stream = ReplyStream(exchange, broken)
+            stream.wait()
+            with exchange_end(exchange):
                 for data in inner:
-                    yield from passing.pieces(data)
+                    yield from stream.pieces(data)
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            passing = Passing(exchange, broken)
+            stream = ReplyStream(exchange, broken)
             await pause(exchange.first_byte_delay)
-            with telling(exchange):
+            with exchange_end(exchange):
                 async for data in inner:
-                    for piece in passing.pieces(data):
+                    for piece in stream.pieces(data):
                         yield piece
 
         def close(self) -> None:
@@ -177,6 +178,6 @@ def _watched_stream(module: Any, inner: Any, exchange: Exchange, broken: Excepti
             await inner.aclose()
 
         def __del__(self) -> None:
-            exchange.end()  # nobody has read it, and nobody will
+            exchange.end()  # nobody can read it any more
 
-    return Watched()
+    return Observed()

@@ -1,4 +1,4 @@
-"""Threads: what an agent hands to one belongs to the run that hands it over, and is heard by whoever listens there."""
+"""Threads: work that an agent passes to a thread belongs to the run and the listeners of the code that passed it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import contextvars
 import functools
 from typing import Any
 
-from bylaw.wire.current import current_run
-from bylaw.wire.listening import handed_on
-from bylaw.wire.patches.patches import Patches
+from bylaw.wire.listeners import current_run, wrap_for_thread
+from bylaw.wire.patch_on_import import Patches
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -23,8 +22,8 @@ def _submit(original: Any) -> Any:
     @functools.wraps(original)
     def submit(self: Any, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         if current_run() is None:
-            return original(self, handed_on(fn), *args, **kwargs)
-        return original(self, contextvars.copy_context().run, handed_on(fn), *args, **kwargs)
+            return original(self, wrap_for_thread(fn), *args, **kwargs)
+        return original(self, contextvars.copy_context().run, wrap_for_thread(fn), *args, **kwargs)
 
     return submit
 
@@ -33,9 +32,9 @@ def _start(original: Any) -> Any:
     @functools.wraps(original)
     def start(self: Any) -> None:
         run = self.run
-        handed = handed_on(run)
-        if handed is not run:
-            self.run = handed
+        wrapped = wrap_for_thread(run)
+        if wrapped is not run:
+            self.run = wrapped
         original(self)
 
     return start

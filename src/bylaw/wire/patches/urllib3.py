@@ -1,7 +1,7 @@
 """urllib3, and with it requests, boto and others that send through its pools.
 
-The seam is `_make_request`, which sends one request on one connection: it lies inside urllib3's retries, so an agent
-that retries is seen to retry, and before the connection is made, so a fault needs no server.
+The patched method is `_make_request`, which sends one request on one connection. It is called inside urllib3's retries,
+so each retry is seen, and before the connection is made, so a fault needs no server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
-from bylaw.wire.listening import passage
-from bylaw.wire.patches.bodies import body_bytes
-from bylaw.wire.patches.carrying import UNKEPT, carry
-from bylaw.wire.patches.passing import Passing
-from bylaw.wire.patches.patches import Patches
+from bylaw.wire.listeners import participants
+from bylaw.wire.patch_on_import import Patches
+from bylaw.wire.patches.transport import BODY_HEADERS, ReplyStream, body_bytes, carry
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -31,14 +29,14 @@ def _sync(original: Any) -> Any:
 
     @functools.wraps(original)
     def _make_request(pool: Any, conn: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
-        through = passage(method, url)
-        if through is None:
+        taking_part = participants(method, url)
+        if taking_part is None:
             return original(pool, conn, method, url, *args, **kwargs)
         call = signature.bind(pool, conn, method, url, *args, **kwargs)
         call.apply_defaults()
         call.arguments["body"] = body_bytes(call.arguments["body"])
         library = _Urllib3(pool, call, lambda: original(*call.args, **call.kwargs))
-        return carry(through, library.outgoing, library)
+        return carry(taking_part, library.outgoing, library)
 
     return _make_request
 
@@ -50,7 +48,7 @@ class _Urllib3:
         self._original = original
         self._was_read: Incoming | None = None
         self._headers: Any = None
-        self.patience = _read_timeout(pool, self._call.get("timeout"))
+        self.read_timeout = _read_timeout(pool, self._call.get("timeout"))
 
     @property
     def outgoing(self) -> Outgoing:
@@ -63,16 +61,16 @@ class _Urllib3:
     def send(self, request: Outgoing) -> Any:
         if request.body != (self._call["body"] or b""):
             self._call["body"] = request.body
-            kept = {k: v for k, v in (self._call["headers"] or {}).items() if _text(k).lower() not in UNKEPT}
+            kept = {k: v for k, v in (self._call["headers"] or {}).items() if _text(k).lower() not in BODY_HEADERS}
             self._call["headers"] = {**kept, "Content-Length": str(len(request.body))}
         return self._original()
 
     def read(self, reply: Any) -> Incoming:
-        headers = {name.lower(): value for name, value in reply.headers.items() if name.lower() not in UNKEPT}
+        headers = {name.lower(): value for name, value in reply.headers.items() if name.lower() not in BODY_HEADERS}
         body = reply.data if self._call.get("preload_content") else reply.read(decode_content=True)
         reply.release_conn()
         self._headers = reply.headers.copy()
-        for name in UNKEPT:
+        for name in BODY_HEADERS:
             self._headers.pop(name, None)
         self._was_read = Incoming(reply.status, headers, body)
         return self._was_read
@@ -81,7 +79,7 @@ class _Urllib3:
         from urllib3 import exceptions
 
         if kind == "timeout":
-            message = f"Read timed out. (read timeout={self.patience})"
+            message = f"Read timed out. (read timeout={self.read_timeout})"
             failure: Exception = exceptions.ReadTimeoutError(self._pool, self._call["url"], message)
         else:
             failure = exceptions.ProtocolError(
@@ -92,8 +90,8 @@ class _Urllib3:
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         from urllib3 import HTTPResponse
 
-        is_kept = self._was_read is not None and reply.headers == self._was_read.headers
-        headers = self._headers if is_kept else dict(reply.headers)
+        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
+        headers = self._headers if is_unchanged else dict(reply.headers)
         body = io.BytesIO(reply.body) if cut_after is None else _Cut(reply.body[:cut_after])
         return HTTPResponse(
             body=body,
@@ -108,18 +106,18 @@ class _Urllib3:
             pool=self._pool,
         )
 
-    def watched(self, reply: Any, exchange: Exchange) -> Any:
-        """Reads of the underlying stream are told; a body that was read already is told at once."""
+    def observe(self, reply: Any, exchange: Exchange) -> Any:
+        """Report reads of the underlying stream. A body that was read already is reported at once."""
         headers = {name.lower(): value for name, value in reply.headers.items()}
         source = getattr(reply, "_fp", None)
-        if self._call.get("preload_content") or source is None:  # `data` is not packed any more
-            exchange.head(reply.status, {name: value for name, value in headers.items() if name not in UNKEPT})
+        if self._call.get("preload_content") or source is None:  # `data` is decompressed
+            exchange.head(reply.status, {name: value for name, value in headers.items() if name not in BODY_HEADERS})
             exchange.chunk(reply.data)
             exchange.end()
         else:
             exchange.head(reply.status, headers)
-            reply._fp = _Watched(source, exchange)
-            reply.release_conn = _ending(reply, exchange)
+            reply._fp = _ObservedSource(source, exchange)
+            reply.release_conn = _release_and_end(reply, exchange)
         return reply
 
 
@@ -141,14 +139,16 @@ def _read_timeout(pool: Any, timeout: Any) -> float | None:
     return read if isinstance(read, int | float) else None
 
 
-def _ending(reply: Any, exchange: Exchange) -> Callable[[], None]:
-    """A reply is over at the latest when its connection goes back to the pool."""
-    release = weakref.WeakMethod(reply.release_conn)  # the reply will hold this function: it must not hold itself
+def _release_and_end(reply: Any, exchange: Exchange) -> Callable[[], None]:
+    """The exchange ends at the latest when its connection returns to the pool."""
+    release = weakref.WeakMethod(
+        reply.release_conn
+    )  # the reply refers to this function, which must not refer to the reply
 
     def release_conn() -> None:
         exchange.end()
-        if (go_on := release()) is not None:
-            go_on()
+        if (original := release()) is not None:
+            original()
 
     return release_conn
 
@@ -166,25 +166,25 @@ class _Cut(io.BytesIO):
         return self.read(size)
 
 
-class _Watched:
-    """The stream under a response, with what is read of it told to the exchange."""
+class _ObservedSource:
+    """The stream under a response. Reads are reported to the exchange."""
 
     def __init__(self, source: Any, exchange: Exchange) -> None:
         self._source = source
         self._exchange = exchange
-        self._passing = Passing(exchange, ConnectionResetError(104, "Connection reset by peer"))
+        self._stream = ReplyStream(exchange, ConnectionResetError(104, "Connection reset by peer"))
         self._has_waited = False
 
     def read(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._told(self._source.read(*args, **kwargs))
+        return self._reported(self._source.read(*args, **kwargs))
 
     def read1(self, *args: Any, **kwargs: Any) -> bytes:
-        return self._told(self._source.read1(*args, **kwargs))
+        return self._reported(self._source.read1(*args, **kwargs))
 
     def _safe_read(self, size: int) -> bytes:
-        """How urllib3 reads a chunk of a chunked body, and the line end that follows each."""
+        """urllib3 reads each chunk of a chunked body, and the line end after it, with this method."""
         data: bytes = self._source._safe_read(size)
-        return data if data == b"\r\n" else self._told(data)
+        return data if data == b"\r\n" else self._reported(data)
 
     def close(self) -> None:
         self._exchange.end()
@@ -193,10 +193,10 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
-    def _told(self, data: bytes) -> bytes:
+    def _reported(self, data: bytes) -> bytes:
         if not self._has_waited:
             self._has_waited = True
-            self._passing.wait()
+            self._stream.wait()
         if not data:
-            self._passing.finished()
-        return b"".join(self._passing.pieces(data)) if data else data
+            self._stream.end()
+        return b"".join(self._stream.pieces(data)) if data else data

@@ -1,5 +1,5 @@
-"""The chaos proxy: between an agent that is no Python object of ours and all it talks to.
+"""A local proxy for processes that are not this one.
 
-`http1` speaks HTTP/1.1 to the agent, `upstream` to the servers, `carry` takes one exchange across and does to it what
-its run says, `routes` tells what is asked for, `runs` knows which run a request belongs to, `server` is all of it.
+`http1` speaks HTTP/1.1 with the client and reads what it asks for, `upstream` speaks it with the servers, `authority`
+signs certificates, `server` connects them. What happens to an exchange is decided by a subclass of `server.Proxy`.
 """

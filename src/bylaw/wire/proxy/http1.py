@@ -1,20 +1,36 @@
-"""HTTP/1.1 with whoever connects to us: one connection, request after request. Everything about it is bounded."""
+"""HTTP/1.1 with clients of the proxy: one connection, request after request. Times and sizes are bounded.
+
+A request's target says what it asks for:
+
+| target                         | is                                                          |
+|--------------------------------|-------------------------------------------------------------|
+| `/openai/v1/…`, `/anthropic/…` | the API of a model provider, forwarded to its upstream      |
+| `/…`                           | another path of the proxy itself                            |
+| `http://host/…`                | a request to a forward proxy                                |
+| `http://this-proxy/…`          | one of the first two, sent as a request to a forward proxy  |
+
+Each of the first two may have the prefix `/run/TOKEN`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 from collections.abc import Iterable
 from http.client import responses
+from typing import Literal
+from urllib.parse import urlsplit
 
 import h11
 from msgspec import Struct
 
-from bylaw.wire.exchange import Incoming
+from bylaw.wire.exchange import Incoming, json_reply
 
 MOST_HEADERS = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
 PATIENCE = 30.0
-"""seconds in which a request that has begun must be told to its end, and in which a reader must take what is sent"""
+"""seconds for a request that has begun to end, and for a client to read what is sent"""
 IDLE = 300.0
 """seconds that a connection may stay open between requests"""
 _CHUNK = 64 * 1024
@@ -46,7 +62,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        # Drained means handed over, so that a cut cuts where it should. Not 0: TLS would wait with nothing to write.
+        # `drain` waits until data is sent, so that a cut happens at the right byte. Not 0: TLS would wait forever.
         writer.transport.set_write_buffer_limits(high=1, low=0)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEADERS)
         self._is_head = False
@@ -54,7 +70,7 @@ class Connection:
     # Reading
 
     async def next_request(self) -> Request | None:
-        """The next request with its body; None where the other side has nothing more to say. Raises BadRequest."""
+        """The next request with its body; None if the client has ended. Raises BadRequest."""
         if self._http.our_state is h11.MUST_CLOSE or self._http.our_state is h11.ERROR:
             return None
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
@@ -71,7 +87,7 @@ class Connection:
             raise BadRequest(408, "the request did not end") from None
 
     async def _first_event(self) -> object:
-        """The head of a request. Time runs once its first byte is there; before that a connection may idle."""
+        """The head of a request. The time limit starts with its first byte; before that a connection may be idle."""
         event = self._http.next_event()
         if event is not h11.NEED_DATA:
             return event
@@ -102,21 +118,21 @@ class Connection:
         return Request(method, event.target.decode("latin-1"), headers, bytes(body))
 
     def leftover(self) -> bytes:
-        """Bytes that came behind a request after which the connection changes its language."""
+        """Bytes that followed a request after which the connection changes its protocol."""
         return self._http.trailing_data[0]
 
     # Writing
 
-    async def reply(self, reply: Incoming, *, raw: Iterable[tuple[str, str]] = ()) -> None:
-        """A whole reply; `raw` are headers that may occur several times."""
+    async def reply(self, reply: Incoming, *, repeated: Iterable[tuple[str, str]] = ()) -> None:
+        """Send a whole reply; `repeated` are headers that may occur several times."""
         length = () if reply.status in _NO_BODY else (("content-length", str(len(reply.body))),)
         own = [(name, value) for name, value in reply.headers.items() if name != "content-length"]
-        await self.begin(reply.status, [*own, *raw, *length])
+        await self.begin(reply.status, [*own, *repeated, *length])
         await self.data(reply.body)
         await self.end()
 
     async def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
-        """The head of a reply. Without a length its body is chunked."""
+        """Send the head of a reply. Without a length its body is chunked."""
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         await self._send(h11.Response(status_code=status, headers=kept, reason=responses.get(status, "").encode()))
 
@@ -128,7 +144,7 @@ class Connection:
         await self._send(h11.EndOfMessage())
 
     async def switch(self, status: int) -> None:
-        """Agree to another language on this connection: a tunnel, or an upgrade."""
+        """Agree to another protocol on this connection: a tunnel, or an upgrade."""
         if status == 101:
             headers = [("connection", "upgrade"), ("upgrade", "bylaw-mcp")]
             await self._send(h11.InformationalResponse(status_code=101, headers=headers))
@@ -144,7 +160,7 @@ class Connection:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a reply is under way, so that no other can be given any more."""
+        """Whether a reply has begun, so that no other can be sent."""
         return self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
 
     @property
@@ -158,3 +174,48 @@ class Connection:
                 await self.writer.wait_closed()
         except (OSError, TimeoutError):
             self.writer.transport.abort()
+
+
+class Route(Struct, frozen=True):
+    kind: Literal["model", "forward", "path"]
+    name: str = ""
+    """of the model provider"""
+    rest: str = ""
+    """the path and query after the provider or the token; the whole URL of a forwarded request"""
+    token: str | None = None
+
+
+def route_of(request: Request, *, own: frozenset[str]) -> Route:
+    """What a request asks for. `own` holds the names of the proxy itself, as `host:port`."""
+    target, token = request.target, token_of(request)
+    if not target.startswith("/"):
+        parts = urlsplit(target)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return Route("path", rest=target, token=token)
+        if parts.netloc.rpartition("@")[2] not in own:
+            return Route("forward", rest=target, token=token)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    path, mark, query = target.partition("?")
+    steps = path.split("/")[1:]
+    if len(steps) > 2 and steps[0] == "run":
+        token, steps = steps[1], steps[2:]
+    if steps[0] in ("openai", "anthropic"):
+        return Route("model", steps[0], "/" + "/".join(steps[1:]) + mark + query, token)
+    return Route("path", rest="/" + "/".join(steps) + mark + query, token=token)
+
+
+def token_of(request: Request) -> str | None:
+    """The token that a client sends as the password of its proxy."""
+    scheme, _, credentials = request.header("proxy-authorization").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, _, token = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return token if user == "run" else None
+
+
+def proxy_error(status: int, message: str) -> Incoming:
+    """A reply of the proxy itself."""
+    return json_reply(status, {"error": f"bylaw proxy: {message}"})

@@ -1,64 +1,54 @@
-"""The proxy itself: takes connections on loopback and hands each request to what it asks for."""
+"""The proxy server: accepts connections on loopback and carries each exchange to its server and back.
+
+`Proxy` changes nothing. A subclass overrides the methods under "What a subclass decides": a contract injects faults, a
+recording writes exchanges down.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from bylaw.contract.live.mcp.calls import McpRun
-from bylaw.contract.live.mcp.http import carry_mcp
-from bylaw.contract.live.mcp.stdio import serve_bridge
-from bylaw.contract.live.scripted.upstream import ScriptedUpstream
-from bylaw.contract.live_agent import AgentUnreachable
-from bylaw.contract.model import McpServer
-from bylaw.wire.exchange import Exchange, Outgoing
-from bylaw.wire.formats.base import json_reply
+from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from bylaw.wire.proxy.authority import Authority
-from bylaw.wire.proxy.carry import Fetch, carry
-from bylaw.wire.proxy.http1 import HOP_BY_HOP, BadRequest, Connection, Request
-from bylaw.wire.proxy.routes import Route, route_of, token_of
-from bylaw.wire.proxy.runs import ProxiedRun, Runs
-from bylaw.wire.proxy.tunnel import relay
-from bylaw.wire.proxy.upstream import Reply, UpstreamFailure, connect, fetch
+from bylaw.wire.proxy.http1 import (
+    HOP_BY_HOP,
+    MOST_BODY,
+    BadRequest,
+    Connection,
+    Request,
+    Route,
+    proxy_error,
+    route_of,
+    token_of,
+)
+from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, connect, fetch
 
-UPSTREAMS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
+PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256
+_CHUNK = 64 * 1024
+_BODY_HEADERS = ("content-length", "content-encoding", "transfer-encoding", "etag")
+Fetch: TypeAlias = Callable[[Outgoing], AbstractAsyncContextManager[Reply]]
 
 
-class ChaosProxy:
-    """One per agent."""
-
+class Proxy:
     def __init__(
-        self,
-        *,
-        upstreams: Mapping[str, str] | None = None,
-        mcp: tuple[McpServer, ...] = (),
-        base: Path = Path(),
-        port: int | None = None,
-        authority: Authority | None = None,
+        self, *, upstreams: Mapping[str, str] | None = None, port: int | None = None, authority: Authority | None = None
     ) -> None:
-        self.runs = Runs()
+        """`upstreams`: the address of each model provider, if it is not the usual one."""
         self.port = port or 0
         self.authority = authority
-        self._mcp = {server.name: server for server in mcp}
-        self._base = base
-        self._upstreams = {**UPSTREAMS, **(upstreams or {})}
-        self._scripts: dict[str, ScriptedUpstream] = {}
+        self._upstreams = {**PROVIDERS, **(upstreams or {})}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._own: frozenset[str] = frozenset()
 
     async def start(self) -> None:
-        for name, target in self._upstreams.items():
-            if target.endswith((".yaml", ".yml", ".json")):
-                self._scripts[name] = ScriptedUpstream.load(self._base / target)
-        try:
-            self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=256 * 1024)
-        except OSError as error:
-            raise AgentUnreachable(f"the proxy cannot listen on port {self.port}: {error.strerror or error}") from None
+        """Raises OSError if it cannot listen on its port."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port, limit=256 * 1024)
         self.port = self._server.sockets[0].getsockname()[1]
         self._own = frozenset(f"{host}:{self.port}" for host in ("127.0.0.1", "localhost", "[::1]"))
 
@@ -69,8 +59,48 @@ class ChaosProxy:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def url(self, run: ProxiedRun | None = None) -> str:
-        return f"http://127.0.0.1:{self.port}" + (f"/run/{run.token}" if run else "")
+    def url(self, token: str | None = None) -> str:
+        """The address of the proxy; with a token, for requests that belong to that token's run."""
+        return f"http://127.0.0.1:{self.port}" + (f"/run/{token}" if token else "")
+
+    # What a subclass decides
+
+    def begin(self, request: Outgoing) -> Exchange:
+        return Exchange(request)
+
+    def fetch(self, request: Outgoing) -> AbstractAsyncContextManager[Reply]:
+        """Send a request to its server. Raises UpstreamFailure."""
+        return fetch(request)
+
+    async def connect(self, host: str, port: int) -> Streams:
+        """Connect a tunnel that is not decrypted. Raises UpstreamFailure."""
+        return await connect(host, port, secure=False)
+
+    def decrypts(self, host: str) -> bool:
+        """Whether to decrypt tunnels to a host."""
+        return True
+
+    def on_tls_refused(self, host: str, token: str | None) -> None:
+        """The client does not trust our certificate for the host."""
+
+    async def serve(self, connection: Connection, request: Request, route: Route) -> bool:
+        """Answer one request; whether the connection can serve another."""
+        url = self.upstream_url(route)
+        if url is None:
+            await connection.reply(proxy_error(404, f"nothing is served at `{route.rest}`"))
+            return True
+        return await carry_exchange(self.begin(outgoing(request, url)), connection, self.fetch)
+
+    def upstream_url(self, route: Route) -> str | None:
+        """The URL to ask; None for a path that the proxy does not know."""
+        if route.kind == "forward":
+            return route.rest
+        if route.kind == "path":
+            return None
+        base, path = self._upstreams[route.name].rstrip("/"), route.rest
+        if urlsplit(base).path.endswith("/v1"):
+            path = path.removeprefix("/v1")  # an upstream may be given with its version, as SDKs do
+        return base + path
 
     # Connections
 
@@ -83,164 +113,187 @@ class ChaosProxy:
         self._connections.add(task)
         connection = Connection(reader, writer)
         try:
-            await self._serve(connection)
+            await self._serve_all(connection)
             await connection.close()
-        except (OSError, TimeoutError):
-            writer.transport.abort()  # the agent has gone, which is its own affair
-        except asyncio.CancelledError:
-            writer.transport.abort()  # and no more: a connection's task that ends cancelled is logged as an error
+        except (OSError, TimeoutError, asyncio.CancelledError):
+            # The client has disconnected, or the proxy stops. A connection's task that ends cancelled would be logged
+            # as an error, so the cancellation is not raised again.
+            writer.transport.abort()
         finally:
             self._connections.discard(task)
 
-    async def _serve(self, connection: Connection, *, inside: tuple[str, str | None] | None = None) -> None:
-        """Requests until the connection ends; `inside` a tunnel: the address it leads to, and its token."""
-        goes_on = True
-        while goes_on:
+    async def _serve_all(self, connection: Connection, *, tunnel: tuple[str, str | None] | None = None) -> None:
+        """Serve requests until the connection ends. `tunnel`: the address that a tunnel leads to, and its token."""
+        serves_on = True
+        while serves_on:
             try:
                 request = await connection.next_request()
             except BadRequest as error:
                 if not connection.has_begun:
-                    await connection.reply(json_reply(error.status, {"error": f"bylaw proxy: {error}"}))
+                    await connection.reply(proxy_error(error.status, str(error)))
                 return
             if request is None:
                 return
-            if inside is not None:
-                goes_on = await self._request(
-                    connection, request, Route("forward", "", inside[0] + request.target, inside[1])
-                )
+            if tunnel is not None:
+                route = Route("forward", "", tunnel[0] + request.target, tunnel[1])
             elif request.method == "CONNECT":
                 await self._tunnel(connection, request)
                 return
             else:
-                goes_on = await self._request(connection, request, route_of(request, own=self._own))
-
-    async def _request(self, connection: Connection, request: Request, route: Route) -> bool:
-        """One request, as a task of its run, so that it ends with it; what outlasts a run belongs to none."""
-        try:
-            run = self.runs.find(route.token)
-        except KeyError:
-            await connection.reply(json_reply(410, {"error": "bylaw proxy: this run is over"}))
-            return False
-        if run is None or route.kind == "mcp-stdio" or (route.kind == "mcp" and request.method != "POST"):
-            return await self._carried(connection, request, route, None)
-        return await self._in_run(connection, request, route, run)
-
-    async def _in_run(self, connection: Connection, request: Request, route: Route, run: ProxiedRun) -> bool:
-        outcome: list[bool] = []
-
-        async def work() -> None:
-            outcome.append(await self._carried(connection, request, route, run))
-
-        task = asyncio.create_task(work())
-        run.tasks.add(task)
-        task.add_done_callback(run.tasks.discard)
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if task.cancelled():  # the run is over, perhaps while the last of a finished reply was being tidied up
-            return connection.is_between_requests
-        if (error := task.exception()) is not None:
-            raise error
-        return outcome[0]
-
-    async def _carried(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
-        if route.kind == "mcp" and route.name in self._mcp and self._mcp[route.name].url is not None:
-            target = (self._mcp[route.name].url or "") + route.rest
-            return await carry_mcp(connection, _outgoing(request, target), run.mcp if run else None)
-        if route.kind == "mcp-stdio" and route.name in self._mcp and self._mcp[route.name].command:
-            await connection.switch(101)
-            await serve_bridge(
-                connection, self._mcp[route.name].command, self._base, lambda: self._mcp_run(route.token)
-            )
-            return False
-        if route.kind == "model":
-            return await self._model(connection, request, route, run)
-        if route.kind == "forward":
-            outgoing = _outgoing(request, route.rest)
-            return await carry(self._begin(run, outgoing), connection, self._fetch)
-        await connection.reply(json_reply(404, {"error": f"bylaw proxy: nothing is served at `{route.rest}`"}))
-        return True
-
-    def _mcp_run(self, token: str | None) -> McpRun | None:
-        """The run that a message belongs to on a connection that outlasts runs."""
-        try:
-            run = self.runs.find(token)
-        except KeyError:
-            return None
-        return run.mcp if run is not None else None
-
-    async def _model(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
-        script = self._scripts.get(route.name)
-        base = UPSTREAMS[route.name] if script is not None else self._upstreams[route.name].rstrip("/")
-        path = route.rest
-        if urlsplit(base).path.endswith("/v1"):
-            path = path.removeprefix("/v1")  # an upstream may be given with its version, as SDKs do
-        across: Fetch = self._fetch if script is None else script.fetch
-        return await carry(self._begin(run, _outgoing(request, base + path)), connection, across)
-
-    def _begin(self, run: ProxiedRun | None, request: Outgoing) -> Exchange:
-        """Outside of any run nothing is done to a request."""
-        return Exchange(request) if run is None else run.interceptor.begin(request)
-
-    def _fetch(self, request: Outgoing) -> AbstractAsyncContextManager[Reply]:
-        return fetch(request)
-
-    # Tunnels
+                route = route_of(request, own=self._own)
+            serves_on = await self.serve(connection, request, route)
 
     async def _tunnel(self, connection: Connection, request: Request) -> None:
         host, _, port = request.target.rpartition(":")
         host = host.strip("[]")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
-            await connection.reply(json_reply(400, {"error": f"bylaw proxy: `{request.target}` is no address"}))
+            await connection.reply(proxy_error(400, f"`{request.target}` is not an address"))
             return
-        if self.authority is not None and self._opens(host):
-            await self._inside_tls(connection, host, int(port), token_of(request), self.authority)
+        if self.authority is not None and self.decrypts(host):
+            await self._decrypted_tunnel(connection, host, int(port), token_of(request), self.authority)
             return
         try:
-            reader, writer = await self._connect(host, int(port))
+            reader, writer = await self.connect(host, int(port))
         except UpstreamFailure as error:
-            await connection.reply(json_reply(502, {"error": f"bylaw proxy: {error}"}))
+            await connection.reply(proxy_error(502, str(error)))
             return
         await connection.switch(200)
-        await relay(connection, reader, writer)
+        await _copy_both_ways(connection, reader, writer)
 
-    async def _inside_tls(
+    async def _decrypted_tunnel(
         self, connection: Connection, host: str, port: int, token: str | None, authority: Authority
     ) -> None:
-        """Answer as the host, with a certificate of our own, and serve what comes as requests to it."""
+        """Answer as the host, with a certificate of our own, and serve the requests inside."""
         try:
             context = authority.context(host)
         except ValueError as error:
-            await connection.reply(json_reply(400, {"error": f"bylaw proxy: {error}"}))
+            await connection.reply(proxy_error(400, str(error)))
             return
         connection.writer.transport.pause_reading()  # type: ignore[attr-defined]  # no byte of TLS may be read as text
         await connection.switch(200)
         try:
             await connection.writer.start_tls(context)
-        except (OSError, TimeoutError):  # the agent does not trust the authority after all
-            self._refused(host, token)
+        except (OSError, TimeoutError):
+            self.on_tls_refused(host, token)
             return
         address = f"https://{host}" if port == 443 else f"https://{host}:{port}"
-        await self._serve(Connection(connection.reader, connection.writer), inside=(address, token))
-
-    def _opens(self, host: str) -> bool:
-        """Whether to look into the tunnels to a host."""
-        return True
-
-    def _refused(self, host: str, token: str | None) -> None:
-        if (run := self.runs.find(token)) is not None:
-            run.recorder.note("tls_refused", {"host": host})
-
-    async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await connect(host, port, secure=False)
+        await self._serve_all(Connection(connection.reader, connection.writer), tunnel=(address, token))
 
 
-def _outgoing(request: Request, url: str) -> Outgoing:
+def outgoing(request: Request, url: str) -> Outgoing:
     headers: dict[str, str] = {}
     for name, value in request.headers:
         if name not in HOP_BY_HOP and name != "host":
             separator = "; " if name == "cookie" else ", "
             headers[name] = headers[name] + separator + value if name in headers else value
     return Outgoing(request.method, url, headers, request.body)
+
+
+# One exchange
+
+
+async def carry_exchange(exchange: Exchange, connection: Connection, fetch: Fetch) -> bool:
+    """Whether the connection can serve another request. Raises OSError if the client has disconnected."""
+    error: str | None = "broken off"
+    try:
+        serves_on = await _carry(exchange, connection, fetch)
+        error = None
+        return serves_on
+    except UpstreamFailure as failure:
+        error = str(failure)
+        if connection.has_begun:
+            return False
+        await connection.reply(proxy_error(502, str(failure)))
+        return True
+    finally:
+        exchange.end(error=error)
+
+
+async def _carry(exchange: Exchange, connection: Connection, fetch: Fetch) -> bool:
+    if exchange.delay:
+        await asyncio.sleep(exchange.delay)
+    if exchange.fails == "cut":
+        return False
+    instead = exchange.late if exchange.fails == "timeout" else exchange.reply
+    if instead is not None:
+        await connection.reply(instead)
+        return True
+    async with fetch(exchange.request) as reply:
+        if exchange.buffers:
+            return await _reply_buffered(exchange, connection, reply)
+        return await _reply_streamed(exchange, connection, reply, reply.body())
+
+
+async def _reply_streamed(
+    exchange: Exchange, connection: Connection, reply: Reply, body: AsyncIterator[bytes], begun: bytes = b""
+) -> bool:
+    exchange.head(reply.status, _joined(reply.headers))
+    await connection.begin(reply.status, reply.headers)
+    if exchange.first_byte_delay:
+        await asyncio.sleep(exchange.first_byte_delay)
+    if begun:
+        exchange.chunk(begun)
+        await connection.data(begun)
+    async for data in body:
+        exchange.chunk(data)
+        await connection.data(data)
+    exchange.end()  # a recording must hold the whole reply before the client knows that it is whole
+    await connection.end()
+    return True
+
+
+async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Reply) -> bool:
+    stream = reply.body()
+    body = bytearray()
+    async for data in stream:
+        body += data
+        if len(body) > MOST_BODY:  # too large to change; no fault counts as fired
+            return await _reply_streamed(exchange, connection, reply, stream, bytes(body))
+    answer = exchange.answer(Incoming(reply.status, _joined(reply.headers), bytes(body)))
+    cookies = [(name, value) for name, value in reply.headers if name == "set-cookie"]
+    headers = {name: value for name, value in answer.headers.items() if name != "set-cookie"}
+    if exchange.first_byte_delay:
+        await asyncio.sleep(exchange.first_byte_delay)
+    if exchange.cut_after is None:
+        await connection.reply(Incoming(answer.status, headers, answer.body), repeated=cookies)
+        return True
+    # A reply that is cut announces what the whole one would: a length, or chunks.
+    kept = [(name, value) for name, value in headers.items() if name not in _BODY_HEADERS]
+    if any(name == "content-length" for name, _ in reply.headers):
+        kept.append(("content-length", str(len(answer.body))))
+    await connection.begin(answer.status, [*kept, *cookies])
+    await connection.data(answer.body[: exchange.cut_after])
+    return False
+
+
+def _joined(headers: list[tuple[str, str]]) -> dict[str, str]:
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        joined[name] = f"{joined[name]}, {value}" if name in joined else value
+    return joined
+
+
+# Tunnels that are not decrypted
+
+
+async def _copy_both_ways(connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy bytes until both sides have ended."""
+    early = connection.leftover()
+    if early:
+        writer.write(early)
+    try:
+        async with asyncio.TaskGroup() as both:
+            both.create_task(_copy(connection.reader, writer))
+            both.create_task(_copy(reader, connection.writer))
+    except* OSError:
+        pass  # one side broke off, so the other is closed as well
+    finally:
+        writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

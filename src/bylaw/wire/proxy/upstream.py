@@ -1,11 +1,11 @@
-"""HTTP/1.1 with the servers behind the proxy. One connection an exchange: nothing is shared between runs."""
+"""HTTP/1.1 with the servers behind the proxy. Each exchange has its own connection, so runs share nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -17,16 +17,16 @@ from bylaw.wire.proxy.http1 import HOP_BY_HOP, MOST_HEADERS
 
 CONNECT_PATIENCE = 30.0
 REPLY_PATIENCE = 600.0
-"""seconds without a byte from a server; a model may think that long"""
+"""seconds without a byte from a server; a model may need that long"""
 _CHUNK = 64 * 1024
 
 
 class UpstreamFailure(Exception):
-    """The server behind the proxy cannot be reached, or broke off; the message says why."""
+    """The server behind the proxy cannot be reached, or broke the connection; the message says why."""
 
 
 class Reply(Protocol):
-    """A reply whose body is still coming."""
+    """A reply whose body has not been read yet."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -67,20 +67,21 @@ class ServerReply:
         return event
 
 
-Connect: TypeAlias = Callable[[str, int, bool], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""to a host and port, in TLS or not; raises UpstreamFailure"""
+Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect: TypeAlias = Callable[[str, int, bool], Awaitable[Streams]]
+"""connects to a host and port, with TLS or not; raises UpstreamFailure"""
 
 
 @asynccontextmanager
-async def fetch(request: Outgoing, *, by: Connect | None = None) -> AsyncIterator[Reply]:
-    """Send a request and read the head of its reply; `by`: another way to the server. Raises UpstreamFailure."""
+async def fetch(request: Outgoing, *, connect_by: Connect | None = None) -> AsyncIterator[Reply]:
+    """Send a request and read the head of its reply. Raises UpstreamFailure."""
     parts = urlsplit(request.url)
     secure = parts.scheme == "https"
     port = parts.port or (443 if secure else 80)
-    if by is None:
+    if connect_by is None:
         reader, writer = await connect(parts.hostname or "", port, secure=secure)
     else:
-        reader, writer = await by(parts.hostname or "", port, secure)
+        reader, writer = await connect_by(parts.hostname or "", port, secure)
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEADERS)
     reply = ServerReply(reader, writer, http)
     try:
@@ -94,7 +95,7 @@ async def fetch(request: Outgoing, *, by: Connect | None = None) -> AsyncIterato
         reply.close()
 
 
-async def connect(host: str, port: int, *, secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def connect(host: str, port: int, *, secure: bool) -> Streams:
     """Raises UpstreamFailure."""
     try:
         async with asyncio.timeout(CONNECT_PATIENCE):
@@ -120,14 +121,12 @@ def _events(request: Outgoing, host: str) -> list[h11.Event]:
     return [head, *([h11.Data(data=request.body)] if request.body else []), h11.EndOfMessage()]
 
 
-class _failures:
-    """What goes wrong on the way to a server, as one kind of failure."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TimeoutError):
-            raise UpstreamFailure("the server does not answer") from None
-        if isinstance(error, OSError | h11.RemoteProtocolError | h11.LocalProtocolError):
-            raise UpstreamFailure(str(error) or type(error).__name__) from None
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Raise whatever goes wrong on the way to a server as UpstreamFailure."""
+    try:
+        yield
+    except TimeoutError:
+        raise UpstreamFailure("the server does not answer") from None
+    except (OSError, h11.RemoteProtocolError, h11.LocalProtocolError) as error:
+        raise UpstreamFailure(str(error) or type(error).__name__) from None

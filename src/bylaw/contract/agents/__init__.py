@@ -1,0 +1,39 @@
+"""The agent under test, running: a Python object, a URL or a command.
+
+`python_agent`, `http_agent` and `command_agent` implement `contract.live_agent.LiveAgent`. A Python agent runs in this
+process, where HTTP libraries and frameworks are patched. The other two run behind the chaos proxy (`proxy`), which
+`agent_environment` starts and points them at.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
+from bylaw.contract.model import AgentSpec
+
+
+def open_agent(spec: AgentSpec, base: Path) -> LiveAgent:
+    """The live agent that a contract describes; `base` is the folder of the contract's file.
+
+    Only the modules of that kind of agent are imported. Raises AgentUnreachable where a library is missing.
+    """
+    if spec.type == "python":
+        from bylaw.contract.agents.python_agent import PythonAgent
+
+        return PythonAgent(spec, base=base)
+    try:
+        if spec.endpoint is not None:
+            from bylaw.contract.agents.http_agent import HttpAgent
+
+            return HttpAgent(spec, base=base)
+        from bylaw.contract.agents.command_agent import CommandAgent
+
+        return CommandAgent(spec, base=base)
+    except ModuleNotFoundError as error:
+        if error.name not in ("h11", "httpx2", "trustme"):
+            raise
+        raise AgentUnreachable(
+            f"an agent with a URL or a command needs the extra `contract`: pip install 'bylaw[contract]' "
+            f"(`{error.name}` is missing)"
+        ) from None

@@ -1,0 +1,180 @@
+"""The answer inside what a Python agent returns, or inside an HTTP reply, and the result of a run.
+
+A Python agent: text is the answer as it is. A mapping: the first of `KEYS` that has a value, or the latest text of the
+assistant in `messages`. Results of frameworks have their own attribute. Everything else is the answer as JSON; None is
+no answer.
+
+An HTTP reply: with a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
+answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
+whole object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.model.values import json_type
+from bylaw.wire.exchange import json_of
+from bylaw.wire.values import plain
+
+KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")
+_ATTRIBUTES = ("final_output", "output", "content", "text")
+"""of OpenAI Agents, Pydantic AI, and the messages of LangChain"""
+_ASSISTANT = ("ai", "assistant", "AIMessageChunk")
+_MAX_DEPTH = 8
+
+
+def answer_text(value: Any, *, depth: int = 0) -> str | None:
+    """None if the value holds no answer."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if depth < _MAX_DEPTH:
+        if isinstance(value, Mapping):
+            return _of_mapping(value, depth)
+        if not isinstance(value, bool | int | float | list | tuple | set):
+            return _of_object(value, depth)
+    return _json(value)
+
+
+def _of_mapping(value: Mapping[Any, Any], depth: int) -> str | None:
+    messages = value.get("messages")
+    if isinstance(messages, list | tuple) and messages:
+        return _latest(messages, depth)
+    for key in KEYS:
+        if value.get(key) is not None:
+            return answer_text(value[key], depth=depth + 1)
+    return _json(value)
+
+
+def _of_object(value: Any, depth: int) -> str | None:
+    for name in _ATTRIBUTES:
+        found = getattr(value, name, None)
+        if name in ("final_output", "output") and name in getattr(value, "__dict__", {}) and found is None:
+            return None
+        if found is not None and not callable(found):
+            return _content(found) if name == "content" else answer_text(found, depth=depth + 1)
+    return _json(value)
+
+
+def _latest(messages: Any, depth: int) -> str | None:
+    """The latest text of the assistant, which may be empty; None if there is none."""
+    for place, message in enumerate(reversed(messages)):
+        role = _part(message, "role") or _part(message, "type")
+        if role is None:
+            return answer_text(message, depth=depth + 1) if place == 0 else None
+        if role in _ASSISTANT:
+            text = _content(_part(message, "content"))
+            if text or place == 0:
+                return text
+    return None
+
+
+def _part(message: Any, name: str) -> Any:
+    return message.get(name) if isinstance(message, Mapping) else getattr(message, name, None)
+
+
+def _content(content: Any) -> str:
+    """A text, or the texts of a list of content blocks."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    if not isinstance(content, list):
+        return _json(content)
+    texts = [block if isinstance(block, str) else _part(block, "text") for block in content]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(plain(value)).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return str(plain(value))
+
+
+REPLY_KEYS = (
+    "output", "response", "result", "data", "content", "text", "message", "answer", "reply", "queries", "query",
+    "results",
+)  # fmt: skip
+_EXCERPT = 200
+
+
+def read_reply(status: int, body: bytes, response_path: str | None) -> str | Failure:
+    if status >= 400:
+        return Failure("error", f"HTTP {status}: {excerpt(body)}")
+    value = json_of(body)
+    if response_path is not None:
+        if value is msgspec.UNSET:
+            return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
+        return _at_path(value, response_path)
+    if value is msgspec.UNSET:
+        return body.decode("utf-8", "replace")
+    return _guessed(value) if isinstance(value, dict) else _as_text(value)
+
+
+def excerpt(body: bytes) -> str:
+    text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+
+
+def _guessed(reply: dict[str, Any]) -> str | Failure:
+    error = reply.get("error") or reply.get("Error")
+    if reply.get("success") is False:
+        return Failure("error", f"the agent answered `success: false`: {excerpt(_as_text(error or reply).encode())}")
+    answer = next((reply[key] for key in REPLY_KEYS if reply.get(key) is not None), None)
+    if answer is None and error:
+        return Failure("error", excerpt(_as_text(error).encode()))
+    if answer is None and len(reply) == 1:
+        answer = next(iter(reply.values()))
+    if answer is None and any(key in reply for key in REPLY_KEYS):
+        return Failure("bad_answer", f"the answer is null: {excerpt(msgspec.json.encode(reply))}")
+    return _as_text(reply if answer is None else answer)
+
+
+def _at_path(value: Any, path: str) -> str | Failure:
+    passed = ""
+    for part in path.split("."):
+        place = f"at `{passed}` there" if passed else "there"
+        if isinstance(value, dict) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return Failure("bad_answer", f"the reply has no `{path}`: {place} is {_described(value)}")
+        passed = f"{passed}.{part}" if passed else part
+    if value is None:
+        return Failure("bad_answer", f"`{path}` of the reply is null")
+    return _as_text(value)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, dict):
+        return "an object with " + (", ".join(f"`{key}`" for key in list(value)[:10]) or "no keys")
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    return json_type(value)
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def agent_run(
+    outcome: str | Failure, latency_ms: float, plan: Plan, recorder: Recorder, notes: tuple[str, ...] = ()
+) -> AgentRun:
+    answer = outcome if isinstance(outcome, str) else None
+    trace = recorder.trace(answer, complete=answer is not None)
+    return AgentRun(
+        answer=answer,
+        failure=outcome if isinstance(outcome, Failure) else None,
+        latency_ms=latency_ms,
+        fired=plan.fired,
+        trace=replace(trace, notes=(*trace.notes, *notes)),
+    )

@@ -1,0 +1,90 @@
+"""An agent that is a command: started for each run with the prompt as input or argument; its output is the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio.subprocess import Process
+from contextlib import suppress
+from pathlib import Path
+
+from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
+from bylaw.contract.agents.processes import (
+    Tail,
+    TooLarge,
+    exited,
+    kill,
+    kill_group,
+    read_all,
+    start_process,
+    termination,
+)
+from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.model import AgentSpec
+
+_PROMPT = "{prompt}"
+
+
+class CommandAgent(ExternalAgent):
+    """Each run has a clean process. A configured reset is for state that the agent keeps elsewhere."""
+
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+        super().__init__(spec, base=base)
+        self.name = " ".join(spec.command)
+        self.concurrency = max(1, spec.concurrency)
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        return await self._run_proxied(prompt, injection, lambda run: self._ask(prompt, run))
+
+    async def _ask(self, prompt: str, run: ProxiedRun) -> Outcome:
+        variables = self._environment.variables(run)
+        command = tuple(part.replace(_PROMPT, prompt) for part in self._spec.command)
+        began = time.perf_counter()
+        try:
+            process = await start_process(command, cwd=self._environment.folder, env=variables)
+        except (OSError, ValueError) as error:
+            reason = f"the command `{self._spec.command[0]}` cannot be started: {error}"
+            return Failure("down", reason), (time.perf_counter() - began) * 1000
+        errors = Tail(process.stderr)
+        try:
+            async with asyncio.timeout(self._spec.timeout_ms / 1000):
+                output = await self._communicate(process, "" if command != self._spec.command else prompt)
+                latency = (time.perf_counter() - began) * 1000
+                await errors.close()
+                if process.returncode != 0:
+                    return Failure("crash", termination(process, errors.lines())), latency
+                return output.decode("utf-8", "replace").rstrip("\r\n"), latency
+        except TimeoutError:
+            failure = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
+        except TooLarge:
+            failure = TOO_LARGE
+        finally:
+            await errors.close()
+            await kill(process)
+        return failure, (time.perf_counter() - began) * 1000
+
+    async def _communicate(self, process: Process, prompt: str) -> bytes:
+        """All of its output. A child that outlives it and keeps the output open is not waited for."""
+        assert process.stdin is not None and process.stdout is not None
+        reading = asyncio.create_task(read_all(process.stdout, MOST_ANSWER))
+        ended = asyncio.create_task(exited(process))
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
+                process.stdin.write(prompt.encode("utf-8", "surrogateescape"))
+                await process.stdin.drain()
+            process.stdin.close()
+            await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                reading.result()
+            await ended
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1):
+                    return await asyncio.shield(reading)
+            kill_group(process)  # closes the output that its children keep open
+            return await reading
+        finally:
+            reading.cancel()
+            ended.cancel()
+            await asyncio.gather(reading, ended, return_exceptions=True)

@@ -1,0 +1,205 @@
+"""An agent with a URL: started by its owner, or by Bylaw with a command that serves it.
+
+The request that carries a prompt is built from a template. A template is read as JSON first, and the prompt is put into
+its texts, so quotes and newlines are escaped and no prompt can add a field. A template that is not JSON is text. All
+placeholders are replaced in one pass, so that a placeholder inside a prompt is left as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+from msgspec import Struct
+
+from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
+from bylaw.contract.agents.answers import agent_run, read_reply
+from bylaw.contract.agents.processes import ServerProcess
+from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults.plan import PromptPlan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
+from bylaw.contract.model import AgentSpec
+from bylaw.wire.values import one_line
+
+CONNECT_WITHIN = 5.0
+"""seconds; an agent that does not accept a connection is down, however long it may take to answer"""
+_ONE_AT_A_TIME = (
+    "`agent.concurrency` is 1 here: a request through the proxy does not say which run of a server it belongs to"
+)
+
+
+class HttpAgent(ExternalAgent):
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+        assert spec.endpoint is not None
+        super().__init__(spec, base=base)
+        self.name = spec.title
+        self._url = spec.endpoint
+        self._client: httpx2.AsyncClient | None = None
+        self._server: ServerProcess | None = None
+
+    @property
+    def concurrency(self) -> int:
+        return 1 if self._environment.is_proxied else self._spec.concurrency
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (_ONE_AT_A_TIME,) if self.concurrency < self._spec.concurrency else ()
+
+    async def start(self) -> None:
+        await super().start()
+        # Proxies in the environment are for the agent, not for asking it. Connections are reused only for HTTPS, where
+        # opening one is slow: one that the server closes meanwhile would look like a crash.
+        reused = None if self._url.startswith("https:") else 0
+        limits = httpx2.Limits(max_keepalive_connections=reused)
+        timeout = httpx2.Timeout(None, connect=CONNECT_WITHIN)
+        self._client = httpx2.AsyncClient(trust_env=False, timeout=timeout, limits=limits)
+        if self._spec.command:
+            environment = self._environment
+            self._server = ServerProcess(
+                self._spec.command, self._url, cwd=environment.folder, env=environment.variables()
+            )
+            await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+        if self._client is not None:
+            await self._client.aclose()
+        await super().stop()
+
+    async def reset(self) -> None:
+        await self._restart_if_ended()
+        await super().reset()
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        if self._environment.proxy is None:
+            return await self._run_unseen(prompt, injection)
+        try:
+            await self._restart_if_ended()
+        except AgentUnreachable as error:
+            run = ProxiedRun(injection, prompt)
+            return agent_run(Failure("down", str(error)), 0.0, run.plan, run.recorder, self.notes)
+        return await self._run_proxied(prompt, injection, lambda _run: self._ask(prompt))
+
+    async def _run_unseen(self, prompt: str, injection: Injection) -> AgentRun:
+        """Only the answer of the agent is seen, so attacks on its context go into the prompt."""
+        plan = PromptPlan(injection)
+        attacked = plan.attack_prompt(prompt)
+        outcome, latency = await self._ask(attacked)
+        return agent_run(outcome, latency, plan, Recorder(injection.run, attacked), self.notes)
+
+    async def _ask(self, prompt: str) -> Outcome:
+        assert self._client is not None
+        asked = prompt_request(self._spec, prompt)
+        url = httpx2.URL(self._url)
+        url = url.copy_merge_params(asked.params) if asked.params else url
+        request = self._client.build_request(self._spec.method, url, headers=asked.headers, content=asked.body)
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._spec.timeout_ms / 1000):
+                outcome = await self._send(self._client, request)
+        except TimeoutError:
+            outcome = Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
+        latency = (time.perf_counter() - began) * 1000
+        if isinstance(outcome, Failure) and outcome.kind in ("crash", "down") and self._server is not None:
+            ended = await self._server.how_it_ended()
+            if ended:
+                outcome = Failure("crash", f"the agent's process ended: {ended}")
+        return outcome, latency
+
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> str | Failure:
+        try:
+            reply = await client.send(request, stream=True)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol) as error:
+            return Failure("down", f"cannot connect to `{self.name}`: {one_line(error)}")
+        except httpx2.HTTPError as error:
+            return Failure("crash", f"the agent broke off before it answered: {one_line(error)}")
+        try:
+            body = bytearray()
+            async for data in reply.aiter_bytes():
+                body += data
+                if len(body) > MOST_ANSWER:
+                    return TOO_LARGE
+        except httpx2.HTTPError as error:
+            return Failure("crash", f"the agent broke off its answer: {one_line(error)}")
+        finally:
+            await reply.aclose()
+        return read_reply(reply.status_code, bytes(body), self._spec.response_path)
+
+    async def _restart_if_ended(self) -> None:
+        """A server that crashed in one run is started again for the next."""
+        if self._server is not None and not self._server.is_alive:
+            await self._server.start()
+
+
+# The request
+
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_FIELD = re.compile(r"^\s*[-*]?\s*([^\W\d][\w ]{0,63}?)\s*(?::|=|\s-\s)\s*(.*?)\s*$")
+_BODYLESS = ("GET", "HEAD")
+_DEFAULT_TEMPLATE = {"input": "{prompt}"}
+
+
+class PromptRequest(Struct, frozen=True):
+    """The request to the agent that carries a prompt, without its URL."""
+
+    params: dict[str, str]
+    headers: dict[str, str]
+    body: bytes | None
+
+
+def prompt_request(spec: AgentSpec, prompt: str) -> PromptRequest:
+    values = {**(fields_in(prompt) if spec.parse_structured_input else {}), "prompt": prompt}
+    params = {name: filled(value, values) for name, value in spec.query_params.items()}
+    headers = {name.lower(): value for name, value in spec.headers.items()}
+    template = _read(spec.request_template)
+    if spec.method in _BODYLESS:
+        return PromptRequest(_in_query(template, spec, params, values), headers, None)
+    content = filled(template, values)
+    if isinstance(content, str):
+        headers = {"content-type": "text/plain; charset=utf-8", **headers}
+        return PromptRequest(params, headers, content.encode())
+    return PromptRequest(params, {"content-type": "application/json", **headers}, msgspec.json.encode(content))
+
+
+def fields_in(prompt: str) -> dict[str, str]:
+    """The lines of a prompt that read `name: value`, `name = value` or `name - value`."""
+    found = (_FIELD.match(line) for line in prompt.splitlines()[:1000])
+    return {field[1].strip().lower().replace(" ", "_"): field[2] for field in found if field is not None}
+
+
+def filled(template: Any, values: dict[str, str]) -> Any:
+    """The template with the placeholders in its texts replaced; a placeholder without a value stays."""
+    if isinstance(template, str):
+        return _PLACE.sub(lambda place: values.get(place[1], values.get(place[1].lower(), place[0])), template)
+    if isinstance(template, list):
+        return [filled(item, values) for item in template]
+    if isinstance(template, dict):
+        return {key: filled(item, values) for key, item in template.items()}
+    return template
+
+
+def _read(template: str | None) -> Any:
+    if template is None:
+        return _DEFAULT_TEMPLATE
+    try:
+        return msgspec.json.decode(template)
+    except (msgspec.DecodeError, RecursionError):
+        return template
+
+
+def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: dict[str, str]) -> dict[str, str]:
+    """The parameters of a request without a body: the fields of the template, unless parameters hold the prompt."""
+    has_prompt = any(_PLACE.search(value) for value in spec.query_params.values())
+    if has_prompt and spec.request_template is None:
+        return params
+    fields = template if isinstance(template, dict) else {"input": template}
+    texts = {key: filled(value, values) for key, value in fields.items()}
+    return {**{key: v if isinstance(v, str) else msgspec.json.encode(v).decode() for key, v in texts.items()}, **params}

@@ -1,0 +1,159 @@
+"""The chaos proxy: between an agent that is not a Python object of ours and everything it talks to.
+
+A request belongs to the run whose token it carries, or to the only run in progress. Besides what every proxy serves,
+this one serves MCP servers at `/mcp/NAME` (HTTP) and `/mcp-stdio/NAME` (through the bridge), and models from scripts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from bylaw.contract.agents.mcp_calls import McpRun
+from bylaw.contract.agents.mcp_servers import carry_mcp, serve_bridge
+from bylaw.contract.agents.scripted_model import ScriptedModel
+from bylaw.contract.faults.exchanges import Interceptor
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.live_agent import AgentUnreachable
+from bylaw.contract.model import McpServer
+from bylaw.wire.exchange import Exchange
+from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.http1 import Connection, Request, Route, proxy_error
+from bylaw.wire.proxy.server import PROVIDERS, Proxy, carry_exchange, outgoing
+
+
+class ProxiedRun:
+    """One run of the agent as the proxy sees it."""
+
+    def __init__(self, injection: Injection, prompt: str) -> None:
+        self.token = secrets.token_hex(8)
+        self.plan = Plan(injection)
+        self.recorder = Recorder(injection.run, prompt)
+        self.interceptor = Interceptor(self.plan, self.recorder)
+        self.mcp = McpRun(self.plan, self.recorder)
+        self.tasks: set[asyncio.Task[bool]] = set()
+        """requests being served for it, which end with it"""
+
+
+class Runs:
+    """The runs in progress."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, ProxiedRun] = {}
+
+    def open(self, run: ProxiedRun) -> None:
+        self._open[run.token] = run
+
+    async def close(self, run: ProxiedRun) -> None:
+        """Cancel the requests that are still being served."""
+        self._open.pop(run.token, None)
+        tasks = list(run.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def find(self, token: str | None) -> ProxiedRun | None:
+        """The run of a token; without a token, the only run in progress. Raises KeyError if the token's run is over."""
+        if token is not None:
+            return self._open[token]
+        return next(iter(self._open.values())) if len(self._open) == 1 else None
+
+
+class ChaosProxy(Proxy):
+    """The proxy of one agent."""
+
+    def __init__(
+        self,
+        *,
+        upstreams: Mapping[str, str] | None = None,
+        mcp: tuple[McpServer, ...] = (),
+        base: Path = Path(),
+        port: int | None = None,
+        authority: Authority | None = None,
+    ) -> None:
+        """`upstreams`: for each model provider a URL, or a script (YAML or JSON) relative to `base`."""
+        self._scripts = {name: path for name, path in (upstreams or {}).items() if is_script(path)}
+        servers = {name: url for name, url in (upstreams or {}).items() if name not in self._scripts}
+        super().__init__(upstreams={**PROVIDERS, **servers}, port=port, authority=authority)
+        self.runs = Runs()
+        self._mcp = {server.name: server for server in mcp}
+        self._base = base
+        self._models: dict[str, ScriptedModel] = {}
+
+    async def start(self) -> None:
+        """Raises AgentUnreachable."""
+        self._models = {name: ScriptedModel.load(self._base / path) for name, path in self._scripts.items()}
+        try:
+            await super().start()
+        except OSError as error:
+            raise AgentUnreachable(f"the proxy cannot listen on port {self.port}: {error.strerror or error}") from None
+
+    def on_tls_refused(self, host: str, token: str | None) -> None:
+        run = self._run_of(token)
+        if run is not None:
+            run.recorder.note("tls_refused", {"host": host})
+
+    async def serve(self, connection: Connection, request: Request, route: Route) -> bool:
+        """Serve a request as a task of its run, so that it ends with the run. MCP connections outlast runs."""
+        try:
+            run = self.runs.find(route.token)
+        except KeyError:
+            await connection.reply(proxy_error(410, "this run is over"))
+            return False
+        outlasts_run = route.kind == "path" and (request.method != "POST" or route.rest.startswith("/mcp-stdio/"))
+        if run is None or outlasts_run:
+            return await self._serve(connection, request, route, None)
+        task = asyncio.create_task(self._serve(connection, request, route, run))
+        run.tasks.add(task)
+        task.add_done_callback(run.tasks.discard)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.cancelled():  # the run is over; the reply may have been finished before
+            return connection.is_between_requests
+        return task.result()
+
+    async def _serve(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
+        if route.kind == "path":
+            return await self._serve_mcp(connection, request, route, run)
+        model = self._models.get(route.name)
+        message = outgoing(request, self.upstream_url(route) or "")
+        exchange = Exchange(message) if run is None else run.interceptor.begin(message)
+        return await carry_exchange(exchange, connection, self.fetch if model is None else model.fetch)
+
+    async def _serve_mcp(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
+        path, mark, query = route.rest.partition("?")
+        kind, _, name = path.removeprefix("/").partition("/")
+        name, slash, more = name.partition("/")
+        server = self._mcp.get(name)
+        if server is not None and kind == "mcp" and server.url is not None:
+            url = server.url + (slash + more if more else "") + mark + query
+            return await carry_mcp(connection, outgoing(request, url), run.mcp if run else None)
+        if server is not None and kind == "mcp-stdio" and server.command:
+            await connection.switch(101)
+            await serve_bridge(connection, server.command, self._base, lambda: self._mcp_run(route.token))
+            return False
+        await connection.reply(proxy_error(404, f"nothing is served at `{route.rest}`"))
+        return True
+
+    def _mcp_run(self, token: str | None) -> McpRun | None:
+        """The run that a message belongs to on a connection that outlasts runs."""
+        run = self._run_of(token)
+        return None if run is None else run.mcp
+
+    def _run_of(self, token: str | None) -> ProxiedRun | None:
+        try:
+            return self.runs.find(token)
+        except KeyError:
+            return None
+
+
+def is_script(upstream: str) -> bool:
+    """Whether an upstream is a file with a scripted model instead of a URL."""
+    return upstream.endswith((".yaml", ".yml", ".json"))

@@ -1,0 +1,247 @@
+"""A Python agent under test, which runs in this process. Its output goes to stderr, because stdout is for results."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, TextIO
+
+from bylaw.contract.agents.answers import agent_run, answer_text
+from bylaw.contract.agents.python_target import (
+    Target,
+    import_path,
+    instance_of,
+    load,
+    load_module,
+    target_of,
+    tool_names,
+    uses_model_library,
+)
+from bylaw.contract.agents.python_workers import Outcome, Workers
+from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
+from bylaw.contract.faults.live_run import LiveRun
+from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
+from bylaw.contract.faults.plan import Plan, PromptPlan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.frameworks import FRAMEWORKS
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
+from bylaw.contract.model import AgentSpec
+from bylaw.contract.tools import as_tool
+from bylaw.wire.listeners import is_agent_code, register_run
+from bylaw.wire.patch_on_import import LIBRARIES, Patches
+from bylaw.wire.values import one_line
+
+_STRAYS = "threads of the agent made calls while several runs were in progress: no fault could reach those calls"
+
+
+class PythonAgent:
+    """Modules are searched in `base`, the contract's folder, first."""
+
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+        self.name = spec.endpoint or "python agent"
+        self.concurrency = max(1, spec.concurrency)
+        self._spec = spec
+        self._folder = Path(base or ".") / (spec.cwd or "")
+        self._agent: Any = None
+        self._target: Target | None = None
+        self._names: set[str] = set()
+        self._model_is_visible = False
+        self._reset: Any = None
+        self._workers = Workers()
+        self._patches = Patches()
+        self._while_started = contextlib.ExitStack()
+
+    @property
+    def has_reset(self) -> bool:
+        return has_reset(self._spec)
+
+    # Before the runs
+
+    async def start(self) -> None:
+        self._while_started.enter_context(import_path(self._folder))
+        self._while_started.enter_context(_environment(self._spec.env))
+        try:
+            for patches in (FRAMEWORKS, LIBRARIES):
+                patches.open()
+                self._while_started.callback(patches.close)
+            self._load()
+        except BaseException:
+            await self.stop()
+            raise
+        redirect_agent_output()
+
+    async def stop(self) -> None:
+        await self._workers.close()
+        self._while_started.close()
+        self._patches.undo()
+        restore_output(unless=self._workers.has_abandoned)
+
+    def refusal(self, fault: AnyFault) -> str | None:
+        if self._target is None:  # load it before it is started; if that fails, `start` says why
+            with import_path(self._folder), contextlib.suppress(AgentUnreachable):
+                self._load()
+        is_url = isinstance(fault, ToolFault) and fault.match_url
+        if self._target is not None and self._target.framework == "pydantic_ai" and not is_url:
+            from bylaw.contract.frameworks.pydantic_ai import why_unreachable
+
+            reason = why_unreachable()
+            if reason is not None:
+                return reason
+        tool = fault.tool if isinstance(fault, ToolFault | ContextAttack) else None
+        if tool is None or tool == "*" or "://" in tool or is_url:
+            return None
+        if any(fnmatchcase(name, tool) for name in self._names):
+            return None
+        listed = ", ".join(f"`{name}`" for name in sorted(self._names)) or "none"
+        return (
+            f"no tool of this agent is called `{tool}` (known: {listed}); "
+            "mark it with `@bylaw.tool`, or list it under `agent.tools`"
+        )
+
+    def _load(self) -> None:
+        if self._target is not None:
+            return
+        address = self._spec.endpoint or ""
+        found = load(address, self._folder)
+        self._mark_tools()
+        if self._spec.reset_function:
+            self._reset = load(self._spec.reset_function, self._folder)
+        self._agent = instance_of(found, address)
+        target = target_of(self._agent, address)
+        self._model_is_visible = target.framework is not None or uses_model_library(self._agent)
+        self._names = tool_names(self._agent) | {_tool_name(tool) for tool in self._spec.tools}
+        self._target = target
+
+    def _mark_tools(self) -> None:
+        """Mark functions that are listed as `module:attribute` as tools, until the agent stops."""
+        for address in self._spec.tools:
+            module_name, colon, path = address.partition(":")
+            if not colon:
+                continue
+            load(address, self._folder)
+            owner: Any = load_module(module_name, self._folder)
+            *holders, name = path.split(".")
+            for holder in holders:
+                owner = getattr(owner, holder)
+            self._patches.replace(owner, name, as_tool)
+
+    # A run
+
+    async def reset(self) -> None:
+        if self._spec.reset_function:
+            await reset_by_function(self._reset_function, self._spec.reset_function)
+        if self._spec.reset_endpoint:
+            await reset_by_request(self._spec.reset_endpoint)
+
+    @property
+    def _reset_function(self) -> Callable[[], Any]:
+        """The reset function. A coroutine runs on the agent's own loop, to which the clients that it closes belong."""
+        if not inspect.iscoroutinefunction(self._reset):
+            function: Callable[[], Any] = self._reset
+            return function
+
+        async def on_loop() -> None:
+            outcome = await self._workers.coroutine(None, self._reset, RESET_SECONDS)
+            if outcome is None:
+                raise TimeoutError
+            if outcome.error is not None:
+                raise RuntimeError(one_line(outcome.error)) from outcome.error
+
+        return on_loop
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        FRAMEWORKS.refresh()
+        LIBRARIES.refresh()
+        plan: Plan
+        if self._model_is_visible:
+            plan = Plan(injection)
+        else:
+            plan = prompt_plan = PromptPlan(injection)
+            prompt = prompt_plan.attack_prompt(prompt)
+        recorder = Recorder(injection.run, prompt)
+        run = LiveRun(plan, recorder)
+        began = asyncio.get_running_loop().time()
+        with register_run(run):
+            outcome = await self._ask(run, prompt)
+        elapsed = (asyncio.get_running_loop().time() - began) * 1000
+        latency = elapsed if outcome is None else outcome.latency_ms
+        return agent_run(self._answer(outcome), latency, plan, recorder, notes=(_STRAYS,) if run.has_strays else ())
+
+    async def _ask(self, run: LiveRun, prompt: str) -> Outcome | None:
+        target = self._target
+        assert target is not None, "start comes first"
+        work = self._workers.coroutine if target.is_async else self._workers.function
+        return await work(run, lambda: target.ask(prompt), self._spec.timeout_ms / 1000)
+
+    def _answer(self, outcome: Outcome | None) -> str | Failure:
+        if outcome is None:
+            return Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
+        if outcome.error is not None:
+            return Failure("crash", one_line(outcome.error))
+        try:
+            answer = answer_text(outcome.value)
+        except Exception as error:  # reading an object runs the agent's own code
+            return Failure("bad_answer", f"the answer cannot be read: {one_line(error)}")
+        return Failure("bad_answer", "the agent returned nothing") if answer is None else answer
+
+
+def _tool_name(tool: str) -> str:
+    return tool.rpartition(":")[2].rpartition(".")[2]
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class _Output:
+    """Standard output; what agent code writes goes to standard error."""
+
+    def __init__(self, inner: TextIO) -> None:
+        self.inner = inner
+        self.users = 0
+
+    def write(self, text: str) -> int:
+        return self._stream().write(text)
+
+    def writelines(self, lines: Any) -> None:
+        self._stream().writelines(lines)
+
+    def flush(self) -> None:
+        self._stream().flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream(), name)
+
+    def _stream(self) -> TextIO:
+        return sys.stderr if is_agent_code() else self.inner
+
+
+def redirect_agent_output() -> None:
+    """Until `restore_output` has been called as often."""
+    if not isinstance(sys.stdout, _Output):
+        sys.stdout = _Output(sys.stdout)
+    sys.stdout.users += 1
+
+
+def restore_output(*, unless: bool = False) -> None:
+    """`unless`: abandoned agent code is still running, and must not print among the results."""
+    if isinstance(sys.stdout, _Output):
+        sys.stdout.users -= 1
+        if sys.stdout.users <= 0 and not unless:
+            sys.stdout = sys.stdout.inner

@@ -1,0 +1,240 @@
+"""Loads a Python agent from `module:attribute`, and finds out how to ask it and which tools it has."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.contract.live_agent import AgentUnreachable
+from bylaw.contract.tools import marked_names
+from bylaw.wire.values import one_line
+
+
+@contextlib.contextmanager
+def import_path(folder: Path) -> Iterator[None]:
+    """Search modules in the folder before anywhere else."""
+    entry = str(folder.resolve())
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the agent may have changed `sys.path` itself
+            sys.path.remove(entry)
+
+
+def load(address: str, folder: Path) -> Any:
+    """The object at `module:attribute`. Output of an import goes to stderr, because stdout is for results."""
+    module_name, colon, attribute = address.partition(":")
+    if not colon or not module_name or not attribute:
+        raise AgentUnreachable(f"`{address}` is not of the form `module:attribute`")
+    module = load_module(module_name, folder)
+    value: Any = module
+    for name in attribute.split("."):
+        try:
+            value = getattr(value, name)
+        except AttributeError:
+            raise AgentUnreachable(f"`{module_name}` has no `{attribute}`") from None
+    return value
+
+
+def load_module(name: str, folder: Path) -> Any:
+    _unload_namesake(name.partition(".")[0], folder)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return importlib.import_module(name)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # importing runs the agent's own code
+        raise AgentUnreachable(f"cannot import `{name}` from `{folder}`: {one_line(error)}") from error
+
+
+def _unload_namesake(name: str, folder: Path) -> None:
+    """Unload a module of the same name that was imported from another folder."""
+    loaded = sys.modules.get(name)
+    if loaded is None or name in sys.stdlib_module_names or name == "bylaw":
+        return
+    found = PathFinder.find_spec(name, [str(folder.resolve())])
+    if found is None or found.origin is None or found.origin == getattr(loaded, "__file__", None):
+        return
+    for known in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
+        del sys.modules[known]
+
+
+def instance_of(value: Any, address: str) -> Any:
+    """The agent itself: an object of a class, or the value as it is."""
+    if not inspect.isclass(value):
+        return value
+    try:
+        return value()
+    except TypeError as error:
+        raise AgentUnreachable(
+            f"`{address}` is a class that needs arguments ({one_line(error)}); name a function or an object instead"
+        ) from error
+    except Exception as error:  # the agent's own code
+        raise AgentUnreachable(f"cannot create an object of `{address}`: {one_line(error)}") from error
+
+
+class Target(Struct, frozen=True):
+    """How an agent is asked: one text in, one value out."""
+
+    ask: Callable[[str], Any]
+    is_async: bool
+    """whether `ask` returns an awaitable"""
+    framework: str | None = None
+    """the framework, whose model calls can be seen; None: a plain function or object"""
+
+
+def target_of(agent: Any, address: str) -> Target:
+    for kind in (_pydantic_ai, _openai_agents, _langchain, _invoker, _function):
+        target = kind(agent)
+        if target is not None:
+            return target
+    type_name = type(agent).__name__
+    raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
+
+
+def _pydantic_ai(agent: Any) -> Target | None:
+    module = sys.modules.get("pydantic_ai.agent")
+    if module is None or not isinstance(agent, module.AbstractAgent):
+        return None
+    return Target(agent.run, True, "pydantic_ai")
+
+
+def _openai_agents(agent: Any) -> Target | None:
+    module = sys.modules.get("agents")
+    kind = getattr(module, "Agent", None)
+    if kind is None or not hasattr(module, "Runner") or not isinstance(agent, kind):
+        return None
+    runner = module.Runner  # type: ignore[union-attr]  # checked above
+    return Target(lambda prompt: runner.run(agent, prompt), True, "openai_agents")
+
+
+def _langchain(agent: Any) -> Target | None:
+    module = sys.modules.get("langchain_core.runnables")
+    if module is None or not isinstance(agent, module.Runnable):
+        return None
+    return Target(lambda prompt: agent.ainvoke(_langchain_input(agent, prompt)), True, "langchain")
+
+
+def _langchain_input(agent: Any, prompt: str) -> Any:
+    """The input in the form that the runnable declares: a conversation, a field of a mapping, or the text itself."""
+    schema = _input_schema(agent)
+    fields = schema.get("properties") or {}
+    if "messages" in fields:
+        return {"messages": [("user", prompt)]}
+    if "input" in fields:
+        return {"input": prompt}
+    required = [name for name in schema.get("required") or fields if name in fields]
+    if schema.get("type") == "object" and len(required) == 1:
+        return {required[0]: prompt}
+    return prompt
+
+
+def _input_schema(agent: Any) -> dict[str, Any]:
+    try:
+        schema = agent.get_input_jsonschema()
+    except Exception:  # a runnable over arbitrary types has no schema
+        return {}
+    root = schema.get("$ref", "").removeprefix("#/$defs/")
+    return schema.get("$defs", {}).get(root, schema) if isinstance(schema, dict) else {}
+
+
+def _invoker(agent: Any) -> Target | None:
+    invoke, ainvoke = getattr(agent, "invoke", None), getattr(agent, "ainvoke", None)
+    if callable(invoke):
+        return Target(invoke, inspect.iscoroutinefunction(invoke))
+    return Target(ainvoke, True) if callable(ainvoke) else None
+
+
+def _function(agent: Any) -> Target | None:
+    if not callable(agent):
+        return None
+    call = getattr(agent, "__call__", agent)  # noqa: B004  # its __call__ may be async
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(agent)) or inspect.iscoroutinefunction(call)
+    return Target(agent, is_async)
+
+
+_INSIDE = (
+    "agent", "bound", "builder", "first", "func", "handoffs", "last", "middle", "nodes", "runnable", "steps", "tools",
+    "tools_by_name", "toolsets", "wrapped",
+)  # fmt: skip
+"""attributes in which graphs, chains, agents and toolsets hold their parts"""
+_FRAMEWORKS = ("agents", "langchain", "langchain_core", "langgraph", "pydantic_ai")
+_MAX_DEPTH = 8
+
+
+def tool_names(agent: Any) -> set[str]:
+    """Tools marked by `bylaw.tool`, tools inside a framework's agent, and tools in the agent's module."""
+    names = set(marked_names())
+    seen: set[int] = set()
+    names.update(_found(agent, seen, 0))
+    for value in _globals_of(agent):
+        if _is_framework(value):
+            names.update(_found(value, seen, 0))
+    return names
+
+
+def _found(value: Any, seen: set[int], depth: int) -> Iterator[str]:
+    if value is None or isinstance(value, str | bytes | int | float) or id(value) in seen or depth > _MAX_DEPTH:
+        return
+    seen.add(id(value))
+    if isinstance(value, Mapping | list | tuple | set):
+        for item in list(value.values() if isinstance(value, Mapping) else value):
+            yield from _found(item, seen, depth + 1)
+    elif _is_framework(value):
+        if _is_tool(value):
+            yield value.name
+        for name in _INSIDE:
+            yield from _found(_attribute(value, name), seen, depth + 1)
+
+
+def _attribute(value: Any, name: str) -> Any:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # a property of the framework that does not apply here
+        return None
+
+
+def _is_framework(value: Any) -> bool:
+    """Whether its class, or a base of it, belongs to a framework."""
+    return not isinstance(value, type) and any(
+        kind.__module__.partition(".")[0] in _FRAMEWORKS for kind in type(value).__mro__
+    )
+
+
+def _is_tool(value: Any) -> bool:
+    kinds = {kind.__name__ for kind in type(value).__mro__}
+    return bool(kinds & {"BaseTool", "FunctionTool", "Tool", "CustomTool"}) and isinstance(
+        _attribute(value, "name"), str
+    )
+
+
+_MODEL_LIBRARIES = frozenset(
+    ("agents", "anthropic", "langchain", "langchain_anthropic", "langchain_core", "langchain_openai", "langgraph",
+     "litellm", "openai", "pydantic_ai")
+)  # fmt: skip
+
+
+def uses_model_library(agent: Any) -> bool:
+    """Whether the module of a plain agent has anything from a library that asks models."""
+    return any(_library_of(value) in _MODEL_LIBRARIES for value in _globals_of(agent))
+
+
+def _library_of(value: Any) -> str:
+    """The library that a module, a class or an object comes from."""
+    name = getattr(value, "__name__", None) if isinstance(value, type(sys)) else getattr(value, "__module__", None)
+    return str(name or type(value).__module__).partition(".")[0]
+
+
+def _globals_of(agent: Any) -> list[Any]:
+    """The values in the module that defines the agent."""
+    module = sys.modules.get(getattr(agent, "__module__", None) or type(agent).__module__)
+    return list(vars(module).values()) if module is not None else []

@@ -1,0 +1,203 @@
+"""Threads that run agent code, so that it can neither block Bylaw's own loop nor outlive its timeout.
+
+A function runs in a thread of its own, which is abandoned when its time is over. A coroutine runs on a loop that all
+runs of the agent share, because clients that an agent keeps belong to a loop. If that loop no longer responds, the next
+run gets a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import contextvars
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.wire.listeners import Run, run_context, unobserved
+
+GRACE = 0.5
+"""seconds that a cancelled agent has to clean up"""
+
+
+class Outcome(Struct, frozen=True):
+    value: Any
+    error: BaseException | None
+    latency_ms: float
+
+
+class Workers:
+    """The threads of one agent."""
+
+    def __init__(self) -> None:
+        self._loop: LoopThread | None = None
+        self._abandoned: list[threading.Thread] = []
+
+    @property
+    def has_abandoned(self) -> bool:
+        """Whether abandoned agent code is still running."""
+        return any(thread.is_alive() for thread in self._abandoned)
+
+    async def function(self, run: Run, function: Callable[[], Any], seconds: float) -> Outcome | None:
+        """What the function returned or raised; None if its time was over."""
+        done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
+        thread = threading.Thread(target=_in_context(run, lambda: _timed(function, done)), daemon=True, name="agent")
+        thread.start()
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+        except TimeoutError:
+            self._abandoned.append(thread)
+            return None
+        except asyncio.CancelledError:
+            self._abandoned.append(thread)
+            raise
+        finally:
+            run.end()
+
+    async def coroutine(self, run: Run | None, function: Callable[[], Any], seconds: float) -> Outcome | None:
+        """The same for a function that returns an awaitable. Without a run it is not observed."""
+        loop = self._loop = self._loop or LoopThread()
+        done: concurrent.futures.Future[Outcome] = concurrent.futures.Future()
+        task = loop.begin(run, function, done)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(done), seconds)
+        except TimeoutError:
+            await self._cancel(loop, task)
+            return None
+        except asyncio.CancelledError:
+            await self._cancel(loop, task)
+            raise
+        finally:
+            if run is not None:
+                run.end()
+
+    async def _cancel(self, loop: LoopThread, task: Callable[[], None]) -> None:
+        if not await loop.cancel(task):
+            self._abandoned.append(loop.thread)
+            self._loop = None
+
+    async def close(self) -> None:
+        """Give abandoned code a moment to end."""
+        until = time.monotonic() + GRACE
+        while self.has_abandoned and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._closing = False
+        self.thread = threading.Thread(target=self._serve, daemon=True, name="agent-loop")
+        self.thread.start()
+
+    def begin(
+        self, run: Run | None, function: Callable[[], Any], done: concurrent.futures.Future[Outcome]
+    ) -> Callable[[], None]:
+        """Start the coroutine; the returned function cancels it."""
+        tasks: list[asyncio.Task[None]] = []
+
+        def start() -> None:
+            tasks.append(self._loop.create_task(_timed_async(function, done)))
+
+        context = contextvars.copy_context()
+        self._loop.call_soon_threadsafe(_in_context(run, start, context), context=context)
+
+        def cancel() -> None:
+            for task in tasks:
+                task.cancel()
+
+        return cancel
+
+    async def cancel(self, cancel: Callable[[], None]) -> bool:
+        """Cancel, and wait until the loop has done it; False if it does not respond."""
+        answered: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def ping() -> None:
+            cancel()
+            self._loop.call_soon(self._loop.call_soon, answered.set_result, None)
+
+        self._loop.call_soon_threadsafe(ping)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(answered), GRACE)
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._closing = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.thread.join(GRACE)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while not self._closing:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):  # raised by the agent, and must not end this thread
+                continue
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+
+def _in_context(
+    run: Run | None, function: Callable[[], None], context: contextvars.Context | None = None
+) -> Callable[[], None]:
+    """The function, to be called inside the run. With a context, the caller calls it in that context."""
+
+    def call() -> None:
+        with unobserved() if run is None else run_context(run):
+            function()
+
+    if context is not None:
+        return call
+    copied = contextvars.copy_context()
+    return lambda: copied.run(call)
+
+
+def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
+    began = time.perf_counter()
+    value: Any = None
+    error: BaseException | None = None
+    try:
+        value = function()
+        if inspect.isawaitable(value):
+            value = asyncio.run(_awaited(value))
+    except BaseException as raised:  # also SystemExit: an agent that exits has crashed, and Bylaw continues
+        error = raised
+    _finish(done, value, error, began)
+
+
+async def _timed_async(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
+    began = time.perf_counter()
+    value: Any = None
+    error: BaseException | None = None
+    try:
+        value = function()
+        if inspect.isawaitable(value):
+            value = await value
+    except BaseException as raised:
+        error = raised
+    _finish(done, value, error, began)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value
+
+
+def _finish(done: concurrent.futures.Future[Outcome], value: Any, error: BaseException | None, began: float) -> None:
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # the run was abandoned meanwhile
+        done.set_result(Outcome(value, error, (time.perf_counter() - began) * 1000))

@@ -1,0 +1,370 @@
+"""HTTP exchanges of an agent, with the faults of its run. Patched libraries and the proxy carry them the same way.
+
+`Interceptor.begin` decides what a request is. A request to a model gets attacks in the request and faults in the
+provider's own format. Any other request is a tool's, with faults and attacks in its reply.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text
+from bylaw.contract.faults.effects import (
+    DEFAULT_PAYLOAD,
+    aged,
+    altered_text,
+    broken_arguments,
+    malformed,
+    words_left,
+    wrong_data,
+)
+from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
+from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.wire.exchange import (
+    MOST_KEPT,
+    Exchange,
+    Incoming,
+    Outgoing,
+    decompress,
+    is_stream,
+    json_of,
+    json_reply,
+    with_body,
+    without_compression,
+)
+from bylaw.wire.formats import model_call
+from bylaw.wire.formats.base import Json, ResultPlace, WireFormat, read_events, words
+
+DEFAULT_DELAYS_MS = {"timeout": 30_000, "slow": 5_000, "slow_first_token": 5_000}
+_STATUS = {"rate_limit": 429, "server_error": 500}
+_ANTHROPIC_OVERLOADED = 529
+_GATEWAY_TIMEOUT = 504
+_CONTENT_MODES = ("truncated_response", "empty", "garbage", "response_drift", "malformed_tool_call", "stream_cut")
+
+
+def delay_of(fault: ToolFault | LlmFault) -> float:
+    """Seconds."""
+    return (DEFAULT_DELAYS_MS.get(fault.mode, 0) if fault.delay_ms is None else fault.delay_ms) / 1000
+
+
+class Interceptor:
+    """Begins the exchanges of one run."""
+
+    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+        self.plan = plan
+        self.recorder = recorder
+        self._result_attacks = _ResultAttacks(plan)
+        self._first_bodies: dict[str, bytes] = {}
+        self._buffers_all = any(f.mode == "stale" for f in plan.injection.faults if isinstance(f, ToolFault))
+        """whether every reply is stored, for a fault that answers an earlier one again"""
+
+    def begin(self, request: Outgoing, *, in_tool: bool = False) -> Exchange:
+        """`in_tool`: a tool that was called by name makes the request."""
+        asked = model_call(request)
+        if asked is not None:
+            if self.recorder.knows_tools:
+                self._result_attacks.is_off = True
+            return ModelExchange(request, *asked, self.plan, self.recorder, self._result_attacks)
+        self._result_attacks.is_off = True
+        fault = self.plan.request(request.url, in_tool=in_tool)
+        attacks = [] if in_tool else self.plan.attacks(on_result_of=request.url)
+        return ToolExchange(
+            request, fault, attacks, self.plan, self.recorder, self._first_bodies, buffers=self._buffers_all
+        )
+
+
+class _ResultAttacks:
+    """Attacks on tool results in the requests that send them to the model.
+
+    An agent whose tools run inside it sends their results to the model and nowhere else. A result is attacked and
+    counted once, but later requests send it again, and then the same attack is put in again. `is_off`: tools are called
+    by name or by HTTP, so their results are attacked there.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.is_off = False
+        self._plan = plan
+        self._texts: dict[str, list[tuple[str, str]]] = {}
+        """for each call id: the texts put into its result, with their strategy"""
+
+    def apply(self, wire: WireFormat, request: Json) -> bool:
+        """Attack the results in a request, in place; whether any was attacked."""
+        if self.is_off:
+            return False
+        changed = False
+        for place in list(wire.results(request)):
+            for text, strategy in self._attacks_on(place):
+                place.alter(lambda result, text=text, how=strategy: str(attack_result(result, text, how)))  # type: ignore[misc]
+                changed = True
+        return changed
+
+    def _attacks_on(self, place: ResultPlace) -> list[tuple[str, str]]:
+        if place.call_id not in self._texts:
+            attacks = self._plan.attacks(on_result_of=place.name or "")
+            for attack in attacks:
+                self._plan.hit(attack)
+            self._texts[place.call_id] = [
+                (attack_text(attack, self._plan.random(attack)), attack.strategy) for attack in attacks
+            ]
+        return self._texts[place.call_id]
+
+
+class ModelExchange(Exchange):
+    def __init__(
+        self, request: Outgoing, wire: WireFormat, asked: Json, plan: Plan, recorder: Recorder, attacks: _ResultAttacks
+    ) -> None:
+        super().__init__(request)
+        self._wire = wire
+        self._plan = plan
+        self._recorder = recorder
+        self._began = time.perf_counter()
+        self._body = bytearray()
+        self._status = 200
+        self._headers: dict[str, str] = {}
+        self._is_over = False
+        self._asked = self._attacked(asked, attacks)
+        self._fault = plan.model_call()
+        if self._fault is not None:
+            self._prepare(self._fault)
+
+    def _attacked(self, asked: Json, attacks: _ResultAttacks) -> Json:
+        """The request body as it is sent; also sets `request`."""
+        sent = copy.deepcopy(asked)
+        changed = attacks.apply(self._wire, sent)
+        for attack in self._plan.attacks():
+            if attack_request(self._wire, sent, attack, self._plan.random(attack)):
+                self._plan.hit(attack)
+                changed = True
+        self.request = request = without_compression(self.request)
+        if not changed:
+            return asked
+        body = msgspec.json.encode(sent)
+        headers = {**request.headers, "content-length": str(len(body))}
+        self.request = Outgoing(request.method, request.url, headers, body)
+        return sent
+
+    def _prepare(self, fault: LlmFault) -> None:
+        if fault.mode in _CONTENT_MODES:
+            self.buffers = True
+            return
+        self._plan.hit(fault)
+        if fault.mode == "slow_first_token":
+            self.first_byte_delay = delay_of(fault)
+            return
+        self.delay = delay_of(fault)
+        if fault.mode == "timeout":
+            self.fails = "timeout"
+            self.late = self._wire.error(_GATEWAY_TIMEOUT, fault.message or "The request timed out")
+            return
+        status = fault.error_code
+        if status is None:
+            overloaded = fault.mode == "server_error" and self._wire.name == "anthropic"
+            status = _ANTHROPIC_OVERLOADED if overloaded else _STATUS[fault.mode]
+        self.reply = self._wire.error(status, fault.message)
+
+    # The reply
+
+    def answer(self, reply: Incoming) -> Incoming:
+        body, fault = decompress(reply), self._fault
+        if fault is not None and fault.mode in _CONTENT_MODES and body is not None and reply.status < 400:
+            reply = self._altered(reply, body, fault)
+        self.head(reply.status, reply.headers)
+        self.chunk(reply.body if self.cut_after is None else reply.body[: self.cut_after])
+        return reply
+
+    def _altered(self, reply: Incoming, body: bytes, fault: LlmFault) -> Incoming:
+        """The reply as the fault changes it; the same object if it changes nothing."""
+        streams = is_stream(reply.headers)
+        answer = self._wire.collect(read_events(body)) if streams else json_of(body)
+        if not isinstance(answer, dict):
+            return reply
+        if fault.mode == "stream_cut":
+            self.cut_after = self._cut(body, fault) if streams else max(1, len(body) // 2)
+            if self.cut_after is None:
+                return reply
+            self._plan.hit(fault)
+            return with_body(reply, body)
+        changed = self._changed(answer, fault)
+        if changed == answer:
+            return reply
+        self._plan.hit(fault)
+        return with_body(reply, b"".join(self._wire.stream(changed)) if streams else msgspec.json.encode(changed))
+
+    def _changed(self, answer: Json, fault: LlmFault) -> Json:
+        wire, random = self._wire, self._plan.random(fault)
+        if fault.mode == "malformed_tool_call":
+            return wire.with_broken_calls(answer, broken_arguments) if wire.has_calls(answer) else answer
+        if fault.mode == "empty":
+            return wire.without_content(answer)
+        altered = wire.with_text(answer, lambda text: altered_text(text, fault, random))
+        if altered == answer or fault.mode != "truncated_response":
+            return altered
+        return wire.with_text(altered, lambda text: text, cut_short=True)
+
+    def _cut(self, body: bytes, fault: LlmFault) -> int | None:
+        """The number of bytes until enough words have passed; None if the answer has no more words than that.
+
+        An answer that consists of calls alone has no words: it is broken off in the middle.
+        """
+        text, events = "", read_events(body)
+        for event in events:
+            text += self._wire.text_in(event)
+            if len(words(text)) >= max(1, words_left(fault)):
+                return event.end if event is not events[-1] else None
+        return None if text else events[len(events) // 2].end if len(events) > 1 else None
+
+    # The record
+
+    def head(self, status: int, headers: dict[str, str]) -> None:
+        self._status, self._headers = status, headers
+
+    def chunk(self, data: bytes) -> None:
+        if len(self._body) < MOST_KEPT:
+            self._body += data
+
+    def end(self, *, error: str | None = None) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        latency = (time.perf_counter() - self._began) * 1000
+        self._recorder.model_turn(self._asked, self._read_back(), latency, self._wire.name)
+
+    def _read_back(self) -> Json | None:
+        """What the agent received, whole or not; None if that is not an answer."""
+        body = decompress(Incoming(self._status, self._headers, bytes(self._body)))
+        if body is None or self._status >= 400 or not body:
+            return None
+        if is_stream(self._headers) or body.lstrip()[:5] in (b"data:", b"event"):
+            return self._wire.collect(read_events(body))
+        answer = json_of(body)
+        return answer if isinstance(answer, dict) else None
+
+
+class ToolExchange(Exchange):
+    def __init__(
+        self,
+        request: Outgoing,
+        fault: ToolFault | None,
+        attacks: list[ContextAttack],
+        plan: Plan,
+        recorder: Recorder,
+        first_bodies: dict[str, bytes],
+        *,
+        buffers: bool,
+    ) -> None:
+        super().__init__(request)
+        self._fault = fault
+        self._attacks = attacks
+        self._plan = plan
+        self._recorder = recorder
+        self._first_bodies = first_bodies
+        """the first body of each resource in this run"""
+        self._status: int | None = None
+        self._began = time.perf_counter()
+        self._is_over = False
+        self.buffers = bool(attacks) or buffers
+        if fault is not None:
+            self._prepare(fault)
+        if self.buffers:
+            self.request = without_compression(request)
+
+    def _prepare(self, fault: ToolFault) -> None:
+        if fault.mode not in ("timeout", "slow", "error"):
+            self.buffers = True
+            return
+        self._plan.hit(fault)
+        self.delay = delay_of(fault)
+        if fault.mode == "timeout":
+            self.fails = "timeout"
+        elif fault.mode == "error":
+            self.reply = json_reply(fault.error_code, {"error": fault.message or "injected failure"})
+            self._status = fault.error_code
+
+    def answer(self, reply: Incoming) -> Incoming:
+        self._status = reply.status
+        body = decompress(reply)
+        if body is None:
+            return reply
+        parts = urlsplit(self.request.url)
+        resource = f"{self.request.method} {parts.scheme}://{parts.netloc}{parts.path}"
+        first = self._first_bodies.setdefault(resource, body)
+        altered = reply
+        if self._fault is not None:
+            altered = self._altered(reply, body, first, self._fault)
+            if altered is not reply:
+                self._plan.hit(self._fault)
+        for attack in self._attacks:
+            altered = self._attacked(altered, attack)
+        return altered
+
+    def _altered(self, reply: Incoming, body: bytes, first: bytes, fault: ToolFault) -> Incoming:
+        """The reply as the fault changes it; the same object if it changes nothing."""
+        value = json_of(body)
+        is_json = value is not msgspec.UNSET
+        text = body.decode("utf-8", "replace")
+        match fault.mode:
+            case "malicious_response":
+                payload = DEFAULT_PAYLOAD if fault.payload is None else fault.payload
+                return _with_payload(reply, payload, as_json=is_json)
+            case "malformed":
+                changed: bytes = malformed(text).encode()
+            case "empty":
+                changed = b""
+            case "stale":
+                changed = first if first != body else _encoded(aged(value if is_json else text), body, value)
+            case "wrong_data" if fault.payload is not None:
+                return _with_payload(reply, fault.payload, as_json=is_json)
+            case "wrong_data":
+                random = self._plan.random(fault)
+                changed = _encoded(wrong_data(value if is_json else text, random), body, value)
+            case _:
+                return reply
+        return reply if changed == body else with_body(reply, changed)
+
+    def _attacked(self, reply: Incoming, attack: ContextAttack) -> Incoming:
+        body = decompress(reply)
+        if body is None:
+            return reply
+        value = json_of(body)
+        is_json = value is not msgspec.UNSET
+        text = attack_text(attack, self._plan.random(attack))
+        changed = attack_result(value if is_json else body.decode("utf-8", "replace"), text, attack.strategy)
+        self._plan.hit(attack)
+        return with_body(reply, msgspec.json.encode(changed) if is_json else str(changed).encode())
+
+    def head(self, status: int, headers: dict[str, str]) -> None:
+        self._status = status
+
+    def end(self, *, error: str | None = None) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        request = self.request
+        data: dict[str, Any] = {"method": request.method, "url": request.url, "status": self._status}
+        data["latency_ms"] = (time.perf_counter() - self._began) * 1000
+        if self._fault is not None:
+            data["fault"] = self._fault.id
+        if error is not None or self.fails is not None:
+            data["error"] = error or self.fails
+        self._recorder.note("http", data)
+
+
+def _encoded(changed: Any, body: bytes, value: Any) -> bytes:
+    """A changed value as a body; the same bytes if it did not change. `value`: the body as JSON, or UNSET."""
+    if value is msgspec.UNSET:
+        return str(changed).encode()
+    return body if changed == value else msgspec.json.encode(changed)
+
+
+def _with_payload(reply: Incoming, payload: Any, *, as_json: bool) -> Incoming:
+    """The payload instead of the body, as JSON if the real reply was JSON."""
+    reply = Incoming(200, reply.headers, b"")
+    if as_json or not isinstance(payload, str):
+        return with_body(reply, msgspec.json.encode(payload), content_type="application/json")
+    return with_body(reply, payload.encode(), content_type="text/plain; charset=utf-8")

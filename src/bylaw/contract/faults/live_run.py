@@ -1,0 +1,211 @@
+"""One run of an agent in this process, and its calls of named tools.
+
+A call of a tool may be hit by a fault, and its result by attacks; both are recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from msgspec import Struct
+
+from bylaw.contract.faults.attacks import attack_result, attack_text, combined
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, emptied, malformed, wrong_data
+from bylaw.contract.faults.exchanges import Interceptor, delay_of
+from bylaw.contract.faults.model import ToolFault
+from bylaw.contract.faults.plan import Plan
+from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.tools import inside_tool, is_inside_tool, run_for
+from bylaw.wire import listeners
+from bylaw.wire.exchange import Exchange, Outgoing
+from bylaw.wire.listeners import RunOver
+from bylaw.wire.values import one_line, plain, same
+
+
+class ToolFailure(RuntimeError):
+    """Raised by a tool that was made to fail."""
+
+
+class Lens(Struct, frozen=True):
+    """Where a framework's result object holds the result of the tool."""
+
+    get: Callable[[Any], Any]
+    put: Callable[[Any, Any], Any]
+
+
+WHOLE = Lens(lambda result: result, lambda _result, value: value)
+
+
+class LiveRun:
+    """Satisfies `wire.listeners.Run` and `contract.tools.ToolRun`."""
+
+    def __init__(self, plan: Plan, recorder: Recorder) -> None:
+        self.plan = plan
+        self.recorder = recorder
+        self.first_results: dict[str, Any] = {}
+        """what each tool first returned, for the fault `stale`"""
+        self.has_strays = False
+        self._interceptor = Interceptor(plan, recorder)
+        self._over = threading.Event()
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def begin(self, request: Outgoing) -> Exchange:
+        return self._interceptor.begin(request, in_tool=is_inside_tool())
+
+    def wait(self, seconds: float) -> None:
+        if self._over.wait(seconds):
+            raise RunOver
+
+    def end(self) -> None:
+        self._over.set()
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: Any,
+        function: Callable[[], Any],
+        *,
+        call_id: str | None = None,
+        lens: Lens = WHOLE,
+    ) -> Any:
+        call = _ToolCall(self, name, arguments, call_id, lens)
+        with inside_tool(name):
+            try:
+                if call.delay:
+                    self.wait(call.delay)
+                call.fail()
+                return call.result(call.replacement() if call.is_replaced else function())
+            except BaseException as error:
+                call.raised(error)
+                raise
+
+    async def acall_tool(
+        self,
+        name: str,
+        arguments: Any,
+        function: Callable[[], Awaitable[Any]],
+        *,
+        call_id: str | None = None,
+        lens: Lens = WHOLE,
+    ) -> Any:
+        call = _ToolCall(self, name, arguments, call_id, lens)
+        with inside_tool(name):
+            try:
+                if call.delay:
+                    await asyncio.sleep(call.delay)
+                call.fail()
+                return call.result(call.replacement() if call.is_replaced else await function())
+            except BaseException as error:
+                call.raised(error)
+                raise
+
+
+def current_run() -> LiveRun | None:
+    """The run that the calling code belongs to; None outside a run."""
+    return cast("LiveRun | None", listeners.current_run())
+
+
+def live_run_for(tool: str) -> LiveRun | None:
+    """The run that a call of this tool belongs to; see `tools.run_for`."""
+    return cast("LiveRun | None", run_for(tool))
+
+
+class _ToolCall:
+    """A call of a tool from its beginning to its result."""
+
+    def __init__(self, run: LiveRun, name: str, arguments: Any, call_id: str | None, lens: Lens) -> None:
+        self._run = run
+        self._name = name
+        self._lens = lens
+        self._fault = fault = run.plan.tool_call(name)
+        self._number = run.recorder.tool_called(name, plain(arguments), call_id)
+        self._began = time.perf_counter()
+        self.delay = 0.0
+        """seconds before anything else happens"""
+        self.is_replaced = fault is not None and (
+            fault.mode == "malicious_response" or (fault.mode == "wrong_data" and fault.payload is not None)
+        )
+        """whether the fault gives the result, so that the tool is not called"""
+        if fault is not None and fault.mode in ("timeout", "slow", "error"):
+            run.plan.hit(fault)
+            self.delay = 0.0 if fault.mode == "error" else delay_of(fault)
+
+    def fail(self) -> None:
+        """Raise what the fault raises instead of calling the tool."""
+        if self._fault is not None and self._fault.mode == "timeout":
+            raise TimeoutError(self._fault.message or f"tool `{self._name}` timed out")
+        if self._fault is not None and self._fault.mode == "error":
+            raise ToolFailure(f"{self._fault.error_code}: {self._fault.message or 'service unavailable'}")
+
+    def replacement(self) -> Any:
+        assert self._fault is not None
+        self._run.plan.hit(self._fault)
+        return DEFAULT_PAYLOAD if self._fault.payload is None else self._fault.payload
+
+    def result(self, returned: Any) -> Any:
+        """What the agent receives instead of what the tool returned."""
+        value = returned if self.is_replaced else self._lens.get(returned)
+        if self._fault is not None and not self.is_replaced:
+            value = self._altered(self._fault, value)
+        else:
+            self._run.first_results.setdefault(self._name, value)
+        value = self._attacked(value)
+        self._run.recorder.tool_returned(self._number, plain(value), False, self._elapsed_ms())
+        return value if self.is_replaced else self._lens.put(returned, value)
+
+    def raised(self, error: BaseException) -> None:
+        self._run.recorder.tool_returned(self._number, one_line(error), True, self._elapsed_ms())
+
+    def _altered(self, fault: ToolFault, value: Any) -> Any:
+        first = self._run.first_results.setdefault(self._name, value)
+        changed = value
+        if fault.mode == "malformed":
+            changed = _malformed(value)
+        elif fault.mode == "empty":
+            changed = emptied(value)
+        elif fault.mode == "wrong_data":
+            changed = wrong_data(value, self._run.plan.random(fault))
+        elif fault.mode == "stale":
+            changed = aged(value) if same(first, value) else first
+        if fault.mode != "slow" and not same(changed, value):
+            self._run.plan.hit(fault)
+        return changed
+
+    def _attacked(self, value: Any) -> Any:
+        for attack in self._run.plan.attacks(on_result_of=self._name):
+            changed = _with_attack(value, attack_text(attack, self._run.plan.random(attack)), attack.strategy)
+            if not same(changed, value):
+                self._run.plan.hit(attack)
+            value = changed
+        return value
+
+    def _elapsed_ms(self) -> float:
+        return (time.perf_counter() - self._began) * 1000
+
+
+def _malformed(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value[: len(value) // 2]
+    return malformed(value if isinstance(value, str) else json.dumps(plain(value), ensure_ascii=False))
+
+
+def _with_attack(value: Any, text: str, strategy: str) -> Any:
+    """An object keeps its type: the attack goes into the longest of its own texts."""
+    if isinstance(value, tuple):
+        return tuple(attack_result(list(value), text, strategy))
+    fields = {name: field for name, field in getattr(value, "__dict__", {}).items() if isinstance(field, str)}
+    if isinstance(value, str | dict | list) or not fields:
+        return attack_result(value, text, strategy)
+    clone = copy.copy(value)
+    longest = max(fields, key=lambda name: len(fields[name]))
+    clone.__dict__[longest] = combined(fields[longest], text, strategy)
+    return clone

@@ -1,0 +1,113 @@
+"""Which fault hits which call of one run, and how often each did.
+
+Whether a fault with a probability fires is computed from the seed, the run, the fault and the number of the call, and
+not taken from a stream of random numbers. So calls that happen at the same time cannot change each other's draws.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from random import Random
+from typing import TypeVar
+
+from bylaw.contract.faults.attacks import attack_text, combined
+from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
+
+AnyOne = TypeVar("AnyOne", ToolFault, LlmFault, ContextAttack)
+
+
+class Plan:
+    """The faults of one run. Thread-safe."""
+
+    def __init__(self, injection: Injection) -> None:
+        self.injection = injection
+        self._lock = threading.Lock()
+        self._seen: dict[str, int] = {fault.id: 0 for fault in injection.faults}
+        self._fired: dict[str, int] = {fault.id: 0 for fault in injection.faults}
+
+    def tool_call(self, name: str) -> ToolFault | None:
+        """The fault that hits this call of a named tool; the first in the contract wins."""
+        return self._first(
+            fault for fault in self._of(ToolFault) if fault.match_url is None and _matches(fault.tool, name)
+        )
+
+    def request(self, url: str, *, in_tool: bool = False) -> ToolFault | None:
+        """The fault that hits this HTTP request of a tool.
+
+        A fault on every tool hits requests too, but not those inside a named tool, which it has hit already.
+        """
+        return self._first(
+            fault
+            for fault in self._of(ToolFault)
+            if (fnmatchcase(url, fault.match_url) if fault.match_url else fault.tool == "*" and not in_tool)
+        )
+
+    def model_call(self) -> LlmFault | None:
+        """The fault that hits this request to the model."""
+        return self._first(self._of(LlmFault))
+
+    def attacks(self, *, on_result_of: str | None = None) -> list[ContextAttack]:
+        """The attacks on this request to the model, or, with a tool's name, on that tool's result."""
+        is_result = on_result_of is not None
+        candidates = [fault for fault in self._of(ContextAttack) if (fault.type == "indirect_injection") == is_result]
+        if on_result_of is not None:
+            candidates = [attack for attack in candidates if _matches(attack.tool, on_result_of)]
+        return [attack for attack in candidates if self._is_due(attack)]
+
+    def hit(self, fault: AnyFault) -> None:
+        """Count a fault that was really put into a call: only now has it fired."""
+        with self._lock:
+            self._fired[fault.id] += 1
+
+    def random(self, fault: AnyFault) -> Random:
+        """Random numbers for the values that a fault generates; the same in each run with the same seed."""
+        return Random(_digest(self.injection, fault.id, self._seen[fault.id]))
+
+    @property
+    def fired(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._fired)
+
+    def _of(self, kind: type[AnyOne]) -> list[AnyOne]:
+        return [fault for fault in self.injection.faults if isinstance(fault, kind)]
+
+    def _first(self, candidates: Iterable[AnyOne]) -> AnyOne | None:
+        """Every candidate counts the call, so that `nth` and `after_calls` of one do not depend on another."""
+        due = [fault for fault in candidates if self._is_due(fault)]
+        return due[0] if due else None
+
+    def _is_due(self, fault: AnyFault) -> bool:
+        with self._lock:
+            self._seen[fault.id] += 1
+            call = self._seen[fault.id]
+        timing = fault.timing
+        if call <= timing.after_calls or (timing.nth is not None and call not in timing.nth):
+            return False
+        return timing.probability >= 1 or _digest(self.injection, fault.id, call) / 2**64 < timing.probability
+
+
+class PromptPlan(Plan):
+    """A plan for an agent whose model calls cannot be seen: attacks on the context go into the prompt instead."""
+
+    def attacks(self, *, on_result_of: str | None = None) -> list[ContextAttack]:
+        return [] if on_result_of is None else super().attacks(on_result_of=on_result_of)
+
+    def attack_prompt(self, prompt: str) -> str:
+        for attack in super().attacks():
+            changed = combined(prompt, attack_text(attack, self.random(attack)), attack.strategy)
+            if changed != prompt:
+                self.hit(attack)
+            prompt = changed
+        return prompt
+
+
+def _matches(pattern: str | None, name: str) -> bool:
+    return pattern is None or fnmatchcase(name, pattern)
+
+
+def _digest(injection: Injection, fault: str, call: int) -> int:
+    key = f"{injection.seed}\0{injection.run}\0{fault}\0{call}".encode()
+    return int.from_bytes(blake2b(key, digest_size=8).digest())

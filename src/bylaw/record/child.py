@@ -1,0 +1,209 @@
+"""Runs a command as a child process and records what it asks its models, through a proxy.
+
+The child runs as if its caller had started it: same terminal, same streams, same signals. It stays in our process
+group, so a terminal's Ctrl-C and Ctrl-Z reach it directly. A signal that is sent to us alone is passed on. Signals are
+taken from a queue and not by handlers, because only the queue says who sent them.
+
+The child's environment leads it to the proxy. An address that the user has set is still the one that is asked in the
+end, and the child keeps its path, so every client asks for the same things as before. It still trusts the certificates
+that it trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import ssl
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from bylaw.errors import BylawError
+from bylaw.record.proxy import RecordingProxy
+from bylaw.record.recording import Recording
+from bylaw.wire.proxy.authority import Authority
+
+_FORWARDED = frozenset(
+    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
+)
+Signals: TypeAlias = set[int] | set[signal.Signals]
+_RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these signals, and a child must not inherit that"""
+
+
+@contextmanager
+def queued_signals() -> Iterator[Signals]:
+    """Queue signals to be passed on. INVARIANT: entered before any thread is started, because threads inherit it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    try:
+        yield before
+    finally:
+        _discard_pending()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def run_child(command: Sequence[str], env: Mapping[str, str], *, signals: Signals) -> int:
+    """Its exit status; 128 plus the signal's number if a signal ended it. `signals`: those that the child blocks.
+
+    Raises OSError if it cannot be started.
+    """
+    child = os.posix_spawnp(command[0], list(command), dict(env), setsigmask=signals, setsigdef=_RESTORED)
+    over = threading.Event()
+    threading.Thread(target=_forward, args=(child, over), daemon=True).start()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    over.set()  # its process id may be reused from now on
+    return status if status >= 0 else 128 - status
+
+
+def _forward(child: int, over: threading.Event) -> None:
+    while not over.is_set():
+        number, by_terminal = _next_signal()
+        if not by_terminal and not over.is_set():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, number)
+
+
+def _next_signal() -> tuple[int, bool]:
+    """The next signal, and whether a terminal sent it, which sends it to the child as well."""
+    if hasattr(signal, "sigwaitinfo"):
+        info = signal.sigwaitinfo(_FORWARDED)
+        return info.si_signo, info.si_code > 0
+    number = signal.sigwait(_FORWARDED)
+    return number, number in (signal.SIGINT, signal.SIGQUIT) and os.isatty(0)
+
+
+def _discard_pending() -> None:
+    """Discard signals for a child that has ended."""
+    pending = signal.sigpending() & _FORWARDED
+    while pending:
+        signal.sigwait(pending)
+        pending = signal.sigpending() & _FORWARDED
+
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
+_ADDRESSES = {
+    "openai": (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
+    "anthropic": (("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
+}
+"""for each provider: the variables that its clients read, and their default"""
+
+
+class Address(Struct, frozen=True):
+    """Where a client of a provider sends its requests without us."""
+
+    origin: str
+    path: str
+
+
+def addresses(given: Mapping[str, str]) -> dict[str, Address]:
+    """By provider. Raises BylawError for a variable that is not an HTTP address."""
+    found: dict[str, Address] = {}
+    for provider, (variables, default) in _ADDRESSES.items():
+        name, url = next(((name, given[name]) for name in variables if given.get(name)), ("", default))
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise BylawError(f"{name} is `{url}`, which is not an HTTP address")
+        found[provider] = Address(f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/"))
+    return found
+
+
+def child_environment(
+    given: Mapping[str, str], *, proxy: str, known: Mapping[str, Address], authority: Authority, folder: Path
+) -> dict[str, str]:
+    """The environment of the child; `proxy` is the proxy's own address."""
+    env = dict(given)
+    for provider, (variables, _) in _ADDRESSES.items():
+        env |= dict.fromkeys(variables, f"{proxy}/{provider}{known[provider].path}")
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        env |= {name: proxy, name.lower(): proxy}
+    no_proxy = _without_loopback(given.get("NO_PROXY") or given.get("no_proxy") or "")
+    env |= {"NO_PROXY": no_proxy, "no_proxy": no_proxy, "NODE_USE_ENV_PROXY": "1"}
+    return env | _trust(given, authority, folder)
+
+
+def _without_loopback(no_proxy: str) -> str:
+    """A model that is served on this machine must be recorded too."""
+    return ",".join(name for part in no_proxy.split(",") if (name := part.strip()) and name not in _LOOPBACK)
+
+
+def _trust(given: Mapping[str, str], authority: Authority, folder: Path) -> dict[str, str]:
+    """Variables for a bundle of our authority and all that the child would trust without it."""
+    variables = authority.environment()
+    paths = ssl.get_default_verify_paths()
+    system = given.get("SSL_CERT_FILE") or paths.cafile or paths.openssl_cafile
+    trusted = [_read(system), *(_read(given[name]) for name in variables if given.get(name))]
+    if not trusted[0]:  # a bundle that replaces the system's certificates must contain them
+        variables = {"NODE_EXTRA_CA_CERTS": variables["NODE_EXTRA_CA_CERTS"]}
+    bundle = folder / "trusted.pem"
+    bundle.write_bytes(b"\n".join(dict.fromkeys([*trusted, authority.file.read_bytes()])))
+    return dict.fromkeys(variables, os.fspath(bundle))
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return b""
+
+
+_BY_SIGNAL = 128
+
+
+class Recorded(Struct, frozen=True):
+    """The result of a recorded command."""
+
+    status: int
+    """of the command, as a shell reports it"""
+    unread: list[str]
+    """hosts to which tunnels passed unread, the most frequent first"""
+    refused: list[str]
+    """hosts for which the client did not trust our certificate"""
+
+
+def record_command(
+    command: Sequence[str], recording: Recording, *, known: Mapping[str, Address], hosts: tuple[str, ...] = ()
+) -> Recorded:
+    """`known`: the address of each provider. Raises OSError if the command cannot be started."""
+    with queued_signals() as signals, tempfile.TemporaryDirectory(prefix="bylaw-") as name:
+        folder = Path(name)
+        authority = Authority.temporary(folder)
+        upstreams = {provider: address.origin for provider, address in known.items()}
+        proxy = RecordingProxy(recording, upstreams=upstreams, authority=authority, hosts=hosts)
+        with _serving(proxy):
+            env = child_environment(os.environ, proxy=proxy.url(), known=known, authority=authority, folder=folder)
+            status = run_child(command, env, signals=signals)
+    unread = [host for host, _ in proxy.unread.most_common()]
+    return Recorded(status, unread, [host for host, _ in proxy.refused.most_common()])
+
+
+def was_killed(status: int) -> bool:
+    return status > _BY_SIGNAL
+
+
+@contextmanager
+def _serving(proxy: RecordingProxy) -> Iterator[None]:
+    """Run the proxy in a thread of its own. When it stops, unfinished exchanges are recorded as far as they came."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="bylaw-proxy", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(proxy.start(), loop).result()
+        try:
+            yield
+        finally:
+            asyncio.run_coroutine_threadsafe(proxy.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,127 @@
+"""`bylaw record`: run a command and record what it asks its models."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import click
+
+from bylaw.errors import BylawError, ExitCode
+
+if TYPE_CHECKING:
+    from bylaw.record.child import Recorded
+    from bylaw.record.recording import Recording
+
+_EXTRA = "recording a command needs the extra `record`: pip install 'bylaw[record]'"
+_SHOWN = 3
+
+
+@click.command(name="record", context_settings={"allow_interspersed_args": False})
+@click.option("--out", "-o", default="recording.jsonl", show_default=True, metavar="FILE", help="File to append to.")
+@click.option("--session", metavar="ID", help="Session of the turns (default: a new one).")
+@click.option("--agent", metavar="NAME", help="Name of the agent.")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+@click.option("--pattern", "patterns", multiple=True, metavar="NAME=REGEX", help="Also redact this RE2 pattern.")
+@click.option("--host", "hosts", multiple=True, metavar="HOST", help="Also decrypt HTTPS to this host; `*` is any.")
+@click.option("--durable", is_flag=True, help="Wait for the disk after every turn.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD...")
+def command(
+    out: str,
+    session: str | None,
+    agent: str | None,
+    redact: bool,
+    patterns: tuple[str, ...],
+    hosts: tuple[str, ...],
+    durable: bool,
+    command: tuple[str, ...],
+) -> int:
+    """Run a command and record what it asks its models, in any language and without changing its code.
+
+    Recorded are OpenAI's chat completions and Responses, Anthropic's messages, and any server with the same API. The
+    exit code is that of the command; if that is 0 and nothing was recorded, it is 3. Needs the extra `record`:
+    pip install 'bylaw[record]'.
+    """
+    if not command:
+        raise click.UsageError("there is no command to record: bylaw record [OPTIONS] -- CMD...")
+    if shutil.which(command[0]) is None:
+        return _refuse(f"cannot start `{command[0]}`: command not found")
+    named = _patterns(patterns)
+    if named and not redact:
+        raise click.UsageError("--pattern has no effect with --no-redact")
+    try:
+        from bylaw.record.child import addresses, record_command, was_killed
+        from bylaw.record.recording import Recording
+    except ModuleNotFoundError as missing:
+        if missing.name not in ("h11", "trustme"):
+            raise
+        return _refuse(f"{_EXTRA} (`{missing.name}` is missing)")
+    from bylaw.text.redaction.redactor import BadPattern, Redactor
+
+    try:
+        redactor = Redactor(named) if redact else None
+        known = addresses(os.environ)
+        recording = Recording(out, session=session or None, agent=agent or None, redact=redactor, durable=durable)
+    except (BadPattern, BylawError) as problem:
+        return _refuse(str(problem))
+    except OSError as problem:
+        return _refuse(f"cannot record to `{out}`: {problem.strerror or problem}")
+    is_complete = False
+    try:
+        recorded = record_command(command, recording, known=known, hosts=hosts)
+        is_complete = not was_killed(recorded.status)
+    except OSError as problem:
+        return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
+    finally:
+        recording.close(complete=is_complete)
+    return _report(recording, recorded)
+
+
+def _patterns(given: tuple[str, ...]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for one in given:
+        name, equals, pattern = one.partition("=")
+        if not equals:
+            raise click.UsageError(f"--pattern `{one}`: expected NAME=REGEX")
+        if name in named:
+            raise click.UsageError(f"--pattern `{name}` is given twice")
+        named[name] = pattern
+    return named
+
+
+def _refuse(message: str) -> ExitCode:
+    _print(f"error: {message}")
+    return ExitCode.BAD_INPUT
+
+
+def _print(line: str) -> None:
+    from bylaw.report.text import printable
+
+    click.echo(printable(line), err=True)
+
+
+def _report(recording: Recording, recorded: Recorded) -> int:
+    turns = "1 turn" if recording.turns == 1 else f"{recording.turns:,} turns"
+    errors = f", {recording.errors:,} failed attempts" if recording.errors else ""
+    if recording.turns or recording.errors:
+        _print(f"bylaw: recorded {turns}{errors} to {recording.file.path} (session {recording.session})")
+    else:
+        why = "no turn could be written" if recording.lost else "no call to a model was seen"
+        _print(f"bylaw: NOTHING RECORDED to {recording.file.path}: {why}")
+    _hints(recording, recorded)
+    if recorded.status:
+        return recorded.status
+    if recording.lost:
+        return ExitCode.OUT_OF_REACH
+    return ExitCode.OK if recording.turns else ExitCode.NOTHING_CHECKED
+
+
+def _hints(recording: Recording, recorded: Recorded) -> None:
+    if recorded.unread and not recording.turns:
+        hosts = ", ".join(recorded.unread[:_SHOWN])
+        _print(f"bylaw: HTTPS to {hosts} was not decrypted; `--host {recorded.unread[0]}` decrypts it")
+    for host in recorded.refused[:_SHOWN]:
+        _print(f"bylaw: the command does not trust our certificate for {host}")
+    if recording.lost:
+        _print(f"bylaw: {recording.lost:,} turns could not be written: the recording is incomplete")

@@ -1,0 +1,192 @@
+"""Who takes part in an exchange of this process: the run it belongs to, and the listeners.
+
+A run (of `bylaw contract`) may change an exchange; listeners (recordings) only observe it. Agent code carries its run
+in a context variable, which tasks, `asyncio.to_thread` and the executors of frameworks pass on. A thread that an agent
+starts by itself does not inherit it. Its calls belong to the only run in progress, or to none if there are several.
+
+This module is imported into agents by `bylaw.tool`, so it imports nothing that is slow to load.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from bylaw.wire.exchange import Exchange, Outgoing
+
+
+class RunOver(BaseException):
+    """Raised in agent code whose run has ended, as after a timeout: nothing it still does may count or be sent.
+
+    Not an Exception, so that a retry loop does not continue forever in an abandoned thread.
+    """
+
+
+class Run(Protocol):
+    """A run of an agent in this process."""
+
+    has_strays: bool
+    """whether a call was made that may belong to this run or to another"""
+
+    @property
+    def is_over(self) -> bool: ...
+
+    def begin(self, request: Outgoing) -> Exchange:
+        """The exchange for a request of the agent."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Sleep in a thread of the agent. Raises RunOver if the run ends meanwhile."""
+        ...
+
+    def end(self) -> None: ...
+
+
+class Listener(Protocol):
+    def __call__(self, exchange: Exchange, /) -> Exchange:
+        """An exchange that behaves like the given one and is observed."""
+        ...
+
+
+# The current run
+
+_run: ContextVar[Run | None] = ContextVar("bylaw_run", default=None)
+_unobserved: ContextVar[bool] = ContextVar("bylaw_unobserved", default=False)
+_runs: list[Run] = []
+"""the runs in progress"""
+_our_threads: Counter[int] = Counter()
+"""for each thread of Bylaw: how many runs it waits for"""
+_lock = threading.Lock()
+
+
+def current_run() -> Run | None:
+    """The run that the calling code belongs to; None outside a run. Raises RunOver if that run has ended."""
+    if _unobserved.get():
+        return None
+    run = _run.get()
+    if run is not None:
+        if run.is_over:
+            raise RunOver
+        return run
+    run = _only_run()
+    if run is None and not _our_threads[threading.get_ident()]:
+        for possible in tuple(_runs):
+            possible.has_strays = True
+    return run
+
+
+def is_agent_code() -> bool:
+    """Whether an agent called this code, also one whose run was abandoned, or one that is being reset."""
+    return _unobserved.get() or _run.get() is not None or _only_run() is not None
+
+
+def _only_run() -> Run | None:
+    if _our_threads[threading.get_ident()]:
+        return None
+    with _lock:
+        return _runs[0] if len(_runs) == 1 else None
+
+
+@contextmanager
+def register_run(run: Run) -> Iterator[None]:
+    """The run is in progress inside this block. The calling thread is Bylaw's and not the agent's."""
+    with _lock:
+        _runs.append(run)
+        _our_threads[threading.get_ident()] += 1
+    try:
+        yield
+    finally:
+        run.end()
+        with _lock:
+            _runs.remove(run)
+            _our_threads[threading.get_ident()] -= 1
+
+
+@contextmanager
+def run_context(run: Run) -> Iterator[None]:
+    """Code inside this block belongs to the run."""
+    token = _run.set(run)
+    try:
+        yield
+    finally:
+        _run.reset(token)
+
+
+@contextmanager
+def unobserved() -> Iterator[None]:
+    """Exchanges inside this block are Bylaw's own, or handled already: patches pass them on."""
+    token = _unobserved.set(True)
+    try:
+        yield
+    finally:
+        _unobserved.reset(token)
+
+
+# Listeners
+
+FindListeners: TypeAlias = Callable[[], Sequence[Listener]]
+"""the listeners of the calling code"""
+Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""the same function, with the listeners of the calling code in whatever thread it will run"""
+
+_find_listeners: FindListeners | None = None
+_wrap: Wrap | None = None
+
+
+def set_listeners(find: FindListeners | None, wrap: Wrap | None) -> None:
+    """Set the functions that know who listens; None if nobody does."""
+    global _find_listeners, _wrap
+    _find_listeners, _wrap = find, wrap
+
+
+def wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:
+    wrap = _wrap
+    return function if wrap is None else wrap(function)
+
+
+class Participants:
+    """The run and the listeners of one exchange."""
+
+    def __init__(self, run: Run | None, listeners: Sequence[Listener]) -> None:
+        self._run = run
+        self._listeners = listeners
+
+    def begin(self, request: Outgoing) -> Exchange:
+        from bylaw.wire.exchange import Exchange
+
+        exchange = Exchange(request) if self._run is None else self._run.begin(request)
+        for listener in self._listeners:
+            exchange = listener(exchange)
+        return exchange
+
+    def wait(self, seconds: float) -> None:
+        if self._run is not None:
+            self._run.wait(seconds)
+        elif seconds > 0:
+            time.sleep(seconds)
+
+
+def participants(method: str, url: str) -> Participants | None:
+    """Who takes part in this request of the calling code; None: it is sent as if Bylaw were not there.
+
+    A run takes part in every request, a listener only in those that may go to a model.
+    """
+    if _unobserved.get():
+        return None
+    run, find = current_run(), _find_listeners
+    if run is None and (find is None or not _may_ask_model(method, url)):
+        return None
+    listeners = () if find is None else find()
+    return Participants(run, listeners) if run is not None or listeners else None
+
+
+def _may_ask_model(method: str, url: str) -> bool:
+    from bylaw.wire.formats import format_at
+
+    return format_at(method, url) is not None
