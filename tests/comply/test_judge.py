@@ -223,7 +223,7 @@ BAD_ANSWERS: dict[str, tuple[Reply, str]] = {
     "detected false as text": (openai_says({"detected": "false"}), "no list `verdicts`"),
     "detected without verdicts": (openai_says({"detected": False, "violations": []}), "no list `verdicts`"),
     "verdicts as text": (openai_says({"verdicts": "none"}), "no list `verdicts`"),
-    "no verdict": (openai_says({"verdicts": []}), "says nothing of `be-kind`"),
+    "no verdict": (openai_says({"verdicts": []}), "no verdict on `be-kind`"),
     "verdict as text": (openai_says({"verdicts": ["be-kind is fine"]}), "not an object"),
     "confidence null only": (openai_says({"verdicts": [{"rule_id": "be-kind", "confidence": None}]}), "explanation"),
     "unknown state": (openai_says({"verdicts": [verdict(state="fine")]}), "`state` is none of"),
@@ -293,7 +293,7 @@ def test_a_proposal_that_is_not_in_the_prompt_is_thrown_away() -> None:
     with judge_that(openai_says({"verdicts": [verdict()], "proposed": [proposal(quote="Never lie.")]})) as (url, _):
         result = ask(url)
     assert len(result.extracted_rules) == 2
-    assert any("does not stand in the prompt" in note for note in result.degraded)
+    assert any("is not in the prompt" in note for note in result.degraded)
 
 
 @pytest.mark.usefixtures("judge_on")

@@ -101,14 +101,14 @@ class CompiledPrompt:
 
     def _why_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _Evaluated) -> str:
         if not rule.items:
-            return rule.undecided or "nothing in the trace is known to decide it"
+            return rule.undecided or "no event is known to decide it"
         if not evaluated.turns:
             return NO_TURN
         if unusable:
             return unusable
         verdicts = self._verdicts(rule, evaluated, Outcome.INCONCLUSIVE, Outcome.ERROR)
         messages = (verdict.message for verdict in verdicts if verdict.message)
-        return next(messages, None) or rule.undecided or "the trace does not tell"
+        return next(messages, None) or rule.undecided or "the trace does not decide it"
 
     def _verdicts(self, rule: PromptRule, evaluated: _Evaluated, *outcomes: Outcome) -> list[Verdict]:
         ids = self._engine_ids.get(rule.rule_id, ())

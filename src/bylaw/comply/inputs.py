@@ -157,9 +157,10 @@ def checked_aliases(aliases: Mapping[str, Sequence[str]] | None) -> dict[str, li
     if not isinstance(aliases, Mapping):
         raise TypeError(f"aliases must map words to tools, not be {type(aliases).__name__}")
     checked: dict[str, list[str]] = {}
+    words: Any
     for words, tools in aliases.items():
         if not isinstance(words, str) or not words.strip():
-            raise TypeError(f"aliases: {words!r} is no word of a prompt")
+            raise TypeError(f"aliases: {words!r} is not a word of a prompt")
         names = [tools] if isinstance(tools, str) else tools
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             raise TypeError(f"aliases[{words!r}] must be a tool's name or a list of them")
@@ -206,7 +207,7 @@ def _refuse_values_outside_json(value: Any, path: str, depth: int) -> None:
     elif isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
-                raise _not_json(path, f"a mapping with the key `{key}`, which is no text")
+                raise _not_json(path, f"a mapping with the key `{key}`, which is not text")
         for key, one in value.items():
             _refuse_values_outside_json(one, f"{path}.{key}", depth + 1)
     elif isinstance(value, list | tuple):

@@ -94,7 +94,7 @@ def _yaml(value: Mapping[str, Any], **more: Any) -> list[str]:
     import yaml
 
     options = {"sort_keys": False, "allow_unicode": True, "width": 110, **more}
-    return yaml.safe_dump(dict(value), **options).rstrip("\n").split("\n")
+    return str(yaml.safe_dump(dict(value), **options)).rstrip("\n").split("\n")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

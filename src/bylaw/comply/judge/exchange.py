@@ -219,7 +219,7 @@ def _read_each(entries: list[Any], key: str, indexes: Collection[int], answer: A
         if isinstance(judged, Judged):
             yield judged
         else:
-            answer.refused.append(f"`{key}[{place}]` of the judge's answer was thrown away: {judged}")
+            answer.refused.append(f"`{key}[{place}]` of the judge's answer was discarded: {judged}")
 
 
 def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:

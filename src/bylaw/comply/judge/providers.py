@@ -65,7 +65,9 @@ class Endpoint(ABC):
 
     def __init__(self, model: str, *, url: str, key: str | None = None) -> None:
         if not _is_address(url):
-            raise ValueError("the judge's URL is no address: write `https://HOST/…`, without a name or password in it")
+            raise ValueError(
+                "the judge's URL is not an address: write `https://HOST/…`, without a name or password in it"
+            )
         if key is not None and not (key.isascii() and key.isprintable()):
             raise ValueError("the judge's key holds characters that no header can carry")
         self.model = model

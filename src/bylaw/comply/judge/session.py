@@ -145,7 +145,7 @@ class JudgeSession:
         answer = read_answer(text, asked, self._transcript.indexes, proposals=propose)
         missing = [f"`{rule}`" for rule in asked if rule not in answer.verdicts]
         if missing and not answer.refused:
-            answer.refused.append(f"the judge says nothing of {', '.join(missing)}")
+            answer.refused.append(f"the judge gave no verdict on {', '.join(missing)}")
         return answer
 
     # -- cost ----------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class JudgeSession:
         for judged in answer.proposed:
             start = self._prompt.find(judged.quote)
             if start < 0:
-                answer.refused.append("the judge proposes a rule that does not stand in the prompt")
+                answer.refused.append("the judge proposes a rule that is not in the prompt")
                 continue
             end = start + len(judged.quote)
             if any(rule.start < end and start < rule.end for rule in (*known, *rules)):

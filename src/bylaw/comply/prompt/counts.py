@@ -121,7 +121,7 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
     if count.per == "turn" or count.entity:
-        why = "the engine counts calls that must be made over the whole conversation only"
+        why = "required calls can only be counted over the whole conversation"
         return Reading(name=view.name, undecided=why, required=tools.calls)
     drafts: list[Draft] = []
     for tool in tools.tools:

@@ -79,7 +79,7 @@ def _read_contrast(view: View) -> Reading | None:
     """`call A, not B` names a tool that is not meant."""
     if not _CONTRAST.search(view.bare):
         return None
-    return Reading(name=view.name, undecided="it sets one thing against another", required=shorten(view.action))
+    return Reading(name=view.name, undecided="it contrasts two actions", required=shorten(view.action))
 
 
 def _read_count(view: View) -> Reading | None:

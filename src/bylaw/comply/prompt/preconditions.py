@@ -125,7 +125,7 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
         return found
     lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison))
     if lookups is None:
-        return _Condition(unread="no tool is known to show it")
+        return _Condition(unread="no known tool shows whether it holds")
     reader = _LookupReader(lookups, action, tools)
     return reader.read_fact(text) if comparison is None else reader.read_comparison(text, comparison)
 
@@ -142,9 +142,9 @@ def _compared_thing(comparison: Comparison | None) -> tuple[str | None, frozense
 def _join(parts: Sequence[_Condition], junction: Junction) -> _Condition:
     read = [part for part in parts if part.unread is None]
     if not read:
-        return _Condition(unread="none of its parts could be bound to a tool")
+        return _Condition(unread="no known tool shows any of its parts")
     if junction == "any" and len(read) < len(parts):
-        return _Condition(unread="one of its alternatives could not be bound to a tool")
+        return _Condition(unread="no known tool shows one of its alternatives")
     sign = " | " if junction == "any" else " & "
     looked_up = [f"({part.looked_up or part.held})" for part in read if part.looked_up or part.held]
     held = [f"({part.held})" if part.held else "true" for part in read]

@@ -20,9 +20,9 @@ from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.vocabulary import number_of, root_set, roots
 
-NO_TOOL = "no tool is named that is known"
-OPEN = "open wording: no event shows whether it was kept"
-SEVERAL_CONDITIONS = "several conditions hang together"
+NO_TOOL = "it names no known tool"
+OPEN = "open wording: no event shows whether it was followed"
+SEVERAL_CONDITIONS = "it has several conditions"
 STATE_CONFIDENCE = 0.8
 """of rules that depend on the latest value of a field, or on words of the user"""
 
@@ -267,7 +267,7 @@ class View:
 
 def not_shown(words: str) -> str:
     """The reason why a rule about fewer calls than all is undecided: `never call drop_table in production`."""
-    return f"it speaks of `{shorten(words)}`, which no event shows"
+    return f"it mentions `{shorten(words)}`, which no event shows"
 
 
 def slug(text: str) -> str:
