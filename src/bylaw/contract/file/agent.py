@@ -114,20 +114,15 @@ def _read_command(node: Node, name: str, context: Context) -> tuple[str, ...] | 
     return tuple(parts) or None
 
 
-def _read_url(node: Node, name: str, context: Context) -> str | None:
+def _read_url(node: Node, name: str, context: Context, *, files: tuple[str, ...] = ()) -> str | None:
+    """A URL, or a file whose name ends like one of `files`."""
     text = read_expanded(node, name, context)
-    return None if text is None else _check_url(text, node, name, context)
-
-
-def _read_upstream(node: Node, name: str, context: Context) -> str | None:
-    """A URL, or the file of a scripted model."""
-    text = read_expanded(node, name, context)
-    if text is None or text.lower().endswith(SCRIPTS):
+    if text is None or (files and text.lower().endswith(files)):
         return text
     return _check_url(text, node, name, context)
 
 
-_UPSTREAM = ParamType(_read_upstream, TEXT_SCHEMA)
+_UPSTREAM = ParamType(partial(_read_url, files=SCRIPTS), TEXT_SCHEMA)
 _UPSTREAMS = Table("`upstreams`", tuple(Param(name, _UPSTREAM, "a URL, or a script") for name in UPSTREAMS))
 
 

@@ -230,7 +230,9 @@ def read_invariants(node: Node, rules: FileRules, context: Context) -> list[Inva
 
 def _read_invariant(node: Node, rules: FileRules, ids: Ids, context: Context) -> Invariant | None:
     read = INVARIANT.read_variant(node, context)
-    if not _check_id(node, ids, context) or read is None:
+    entry = node.entries.get("id") if isinstance(node, MapNode) else None
+    help = "give each invariant an id of its own"
+    if not check_unique(entry, "id", ids, context, code="duplicate-id", help=help) or read is None:
         return None
     values = read.values
     probes: tuple[str, ...] | None = values.get("probes", values.get("dangerous_prompts"))
@@ -252,22 +254,6 @@ def _read_invariant(node: Node, rules: FileRules, ids: Ids, context: Context) ->
         description=values.get("description"),
         probes=probes,
         span=read.node.head,
-    )
-
-
-def _check_id(node: Node, ids: Ids, context: Context) -> bool:
-    entry = node.entries.get("id") if isinstance(node, MapNode) else None
-    id = getattr(entry.value, "value", None) if entry else None
-    if entry is None or not isinstance(id, str):
-        return True  # reported already
-    return check_unique(
-        id,
-        entry.value,
-        ids,
-        context,
-        code="duplicate-id",
-        message=f"the id {quote(id)} is used twice",
-        help="give each invariant an id of its own",
     )
 
 

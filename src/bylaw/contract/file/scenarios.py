@@ -13,7 +13,7 @@ from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, Timin
 from bylaw.contract.file.faults import ATTACK, INSTRUCTION, read_faults, with_label
 from bylaw.contract.file.types import TEXT, Table, check_unique, keyword, list_items, subtree
 from bylaw.contract.model import Scenario
-from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
+from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode
 from bylaw.rules.messages import quote
 from bylaw.rules.params import Context, Param
 from bylaw.rules.readers import report_wrong_type
@@ -133,7 +133,7 @@ def read_scenarios(node: Node, context: Context) -> list[Scenario]:
 def _read_scenario(node: Node, names: Ids, context: Context) -> Scenario | None:
     if isinstance(node, ScalarNode):  # `- api_outage`: a scenario that is one profile
         profile = _PROFILE.read(node, "chaos_matrix", context)
-        if profile is None or not _check_name(profile, node, names, context):
+        if profile is None or not _check_name(Entry(node, node), names, context):
             return None
         return _make_scenario(profile, [], [(profile, node)], node)
     if not isinstance(node, MapNode):
@@ -142,7 +142,7 @@ def _read_scenario(node: Node, names: Ids, context: Context) -> Scenario | None:
     values = SCENARIO.read(node, context)
     faults = read_faults(node, context)
     profiles = _read_profiles(node, context)
-    if values is None or not _check_name(values["name"], node.entries["name"].value, names, context):
+    if values is None or not _check_name(node.entries["name"], names, context):
         return None
     scenario = _make_scenario(values["name"], faults, profiles, node)
     _warn_if_all_off(scenario, node, context)
@@ -161,16 +161,9 @@ def _read_profiles(node: MapNode, context: Context) -> list[tuple[str, Node]]:
     return found
 
 
-def _check_name(name: str, node: Node, names: Ids, context: Context) -> bool:
-    return check_unique(
-        name,
-        node,
-        names,
-        context,
-        code="duplicate-scenario",
-        message=f"two scenarios are called {quote(name)}",
-        help="give each scenario a name of its own",
-    )
+def _check_name(entry: Entry, names: Ids, context: Context) -> bool:
+    help = "give each scenario a name of its own"
+    return check_unique(entry, "scenario name", names, context, code="duplicate-scenario", help=help)
 
 
 def _make_scenario(name: str, own: list[AnyFault], profiles: list[tuple[str, Node]], node: Located) -> Scenario:

@@ -323,12 +323,21 @@ def list_items(node: Node, name: str, context: Context, *, help: str, empty: str
     return node.items
 
 
-def check_unique(name: str, node: Node, seen: Ids, context: Context, *, code: str, message: str, help: str) -> bool:
-    """Whether the name is used for the first time."""
-    first = seen.setdefault(name, context.problems.related(node, "first used here"))
-    if first.span == node.head:
+def check_unique(entry: Entry | None, what: str, seen: Ids, context: Context, *, code: str, help: str) -> bool:
+    """Whether a name is used for the first time. A name that is missing or not text has been reported already."""
+    name = getattr(entry.value, "value", None) if entry else None
+    if entry is None or not isinstance(name, str):
         return True
-    context.problems.error(code=code, message=message, at=node, help=help, related=(first,))
+    first = seen.setdefault(name, context.problems.related(entry.value, "first used here"))
+    if first.span == entry.value.head:
+        return True
+    context.problems.error(
+        code=code,
+        message=f"the {what} {quote(name)} is used twice",
+        at=entry.value,
+        help=help,
+        related=(first,),
+    )
     return False
 
 
