@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from bylaw.cli import cli
 from bylaw.lint.pages import codes
 from bylaw.rules.kinds import KINDS
-from bylaw.traces.names import FORMATS
+from bylaw.traces.formats.catalogue import FORMATS
 
 
 def complete(line: str) -> list[str]:
