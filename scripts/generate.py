@@ -6,6 +6,7 @@ date.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,7 +96,10 @@ def _kinds() -> Iterator[str]:
 
 
 def _kind(name: str) -> str:
-    return f"{KINDS[name].page()}\nEdge cases, with examples: [semantics](../semantics.md#{name}).\n"
+    """The page of a kind, with a link to its edge cases where there are some."""
+    page = KINDS[name].page()
+    headings = re.findall(r"^#+ (\w+)$", (REFERENCE / "semantics.md").read_text("utf-8"), re.MULTILINE)
+    return f"{page}\nEdge cases, with examples: [semantics](../semantics.md#{name}).\n" if name in headings else page
 
 
 def _codes() -> Iterator[str]:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
 from hypothesis import strategies as st
+
+from bylaw.rules import params
+from bylaw.rules.kinds import KINDS, Kind
 
 TOOLS = ["look", "confirm", "refund", "refund_all", "delete"]
 WORDS = ["order", "Refund", "quote", "no", "ок", "éa", "1", "{", "STRASSE", "straße"]
@@ -86,9 +90,8 @@ condition_lists = st.lists(conditions, min_size=1, max_size=2)
 tools = st.one_of(
     tool_names, st.lists(tool_names, min_size=1, max_size=2), st.sampled_from(["ref*", "?ook", "[cd]*", "[!l]*"])
 )
-text_params = st.fixed_dictionaries(
-    {"text": st.sampled_from(["order", "refund", "q", "ок", "strasse"])}, optional={"ignore_case": st.booleans()}
-) | st.fixed_dictionaries({"text": st.sampled_from(["o.d", "^Ref", r"\d", "a|e"]), "regex": st.just(True)})
+patterns = st.sampled_from(["order", "refund", "q", "ок", "strasse", "o.d", "^Ref", r"\d", "a|e"])
+text_params = st.fixed_dictionaries({"text": patterns}, optional={"regex": st.booleans(), "ignore_case": st.booleans()})
 schemas = st.sampled_from(
     [{"type": "object"}, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}, True]
 )
@@ -96,29 +99,41 @@ musts = st.one_of(
     st.fixed_dictionaries({"kind": st.just("tool_call"), "tool_name": tools}),
     text_params.map(lambda p: {"kind": "text_includes", **p}),
 )
-counts = st.fixed_dictionaries({"n": st.integers(0, 5)})
 
-PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "must_call_before": st.fixed_dictionaries(
-        {"first": tools, "second": tools}, optional={"only_if_both": st.booleans()}
-    ),
-    "must_call_once": st.fixed_dictionaries({"tool": tools}),
-    "no_call": st.fixed_dictionaries({"tool": tools}),
-    "max_turns": counts,
-    "max_total_tokens": st.fixed_dictionaries({"n": st.integers(0, 120)}),
-    "required_stop_reason": st.fixed_dictionaries(
-        {"allowed": st.one_of(st.just("end_turn"), st.just(["end_turn", "tool_use"]))}
-    ),
-    "must_include_text": text_params,
-    "forbidden_text": text_params,
-    "must_match_json_schema": st.fixed_dictionaries({"schema": schemas}),
-    "must_remain_consistent": st.fixed_dictionaries({"path": paths}),
-    "must_followup": st.fixed_dictionaries({"trigger": condition_lists, "must": musts}),
-    "must_be_grounded": st.fixed_dictionaries(
-        {"retrieval_path": st.just("request.metadata.chunks")},
-        optional={"min_unigram_precision": st.sampled_from([0, 0.3, 0.5, 1])},
-    ),
+BY_TYPE: dict[int, st.SearchStrategy[Any]] = {
+    id(params.TOOLS): tools,
+    id(params.NAMES): st.sampled_from(["end_turn", ["end_turn", "tool_use"]]),
+    id(params.PATTERN): patterns,
+    id(params.COUNT): st.integers(0, 5),
+    id(params.SHARE): st.sampled_from([0, 0.3, 0.5, 1]),
+    id(params.FLAG): st.booleans(),
+    id(params.PATH): paths,
+    id(params.TRIGGER): condition_lists,
+    id(params.SCHEMA): schemas,
 }
+BETTER: dict[tuple[str, str], st.SearchStrategy[Any]] = {
+    ("max_total_tokens", "n"): st.integers(0, 120),
+    ("must_be_grounded", "retrieval_path"): st.just("request.metadata.chunks"),
+    ("must_followup", "must"): musts,
+}
+"""values that meet the traces more often than any value of the type does"""
+
+
+def params_of(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
+    """Random parameters of a kind, by their types. One of another type keeps the value of the kind's example."""
+    example = yaml.safe_load(kind.example)[0]["params"]
+    if kind.together:
+        return st.just(example)
+    known = {
+        param.name: BETTER.get((kind.name, param.name), BY_TYPE.get(id(param.type), st.just(example.get(param.name))))
+        for param in kind.params
+        if param.required or id(param.type) in BY_TYPE or param.name in example
+    }
+    required = {param.name: known.pop(param.name) for param in kind.params if param.required}
+    return st.fixed_dictionaries(required, optional=known)
+
+
+PARAMS = {name: params_of(kind) for name, kind in KINDS.items()}
 
 
 @st.composite

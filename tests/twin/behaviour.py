@@ -1,5 +1,7 @@
-"""The slow, obvious twin. It judges whole lists, straight from a rule's kind and parameters, and shares no code with
-the fast engine but JSON equality. Tests hold the two together on random rules and traces; nothing else may use it.
+"""The reference implementation of the rule kinds. It judges whole lists, straight from a rule's kind and parameters.
+
+It is slow and obvious, and shares no code with the fast engine but JSON equality. Tests compare the two on random rules
+and traces.
 """
 
 from __future__ import annotations
@@ -38,6 +40,10 @@ class Part:
         self.complete = complete
 
 
+Judge = Callable[[dict[str, Any], Part, list[Response]], Answer]
+"""a rule's parameters, the scope, and the turns that match `when` → the outcome, and where the rule is broken"""
+
+
 def reference_check(rules: Iterable[Rule], events: Iterable[Event], *, complete: bool = True) -> dict[str, Answer]:
     """rule id → its outcome over all scopes, and where it is broken."""
     recorded = list(events)
@@ -71,7 +77,8 @@ def _judge_part(rule: Rule, part: Part) -> Answer:
     if isinstance(rule.demand, Temporal):
         outcome, breaches = judge_temporal(rule.demand, part, matching if rule.when else None)
     else:
-        outcome, breaches = _KINDS[rule.kind](rule.params, part, matching)
+        judge: Judge = globals()[f"judge_{rule.kind}"]
+        outcome, breaches = judge(rule.params, part, matching)
     return (Outcome.VIOLATED, breaches) if breaches else (outcome, [])
 
 
@@ -82,10 +89,10 @@ def _settled(part: Part, blind: int = 0, judged: bool = True) -> Outcome:
     return Outcome.OK if judged else Outcome.VACUOUS
 
 
-# -- the twelve kinds -------------------------------------------------------------------------------------------------
+# -- one function for each kind: `judge_` and the name of the kind ---------------------------------------------------
 
 
-def _must_call_before(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_call_before(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     judged_turns = {turn.turn for turn in matching}
     judged = [i for i, c in enumerate(part.calls) if _is(c, params["second"]) and c.turn in judged_turns]
     firsts = [i for i, call in enumerate(part.calls) if _is(call, params["first"])]
@@ -97,28 +104,28 @@ def _must_call_before(params: dict[str, Any], part: Part, matching: list[Respons
     return _settled(part, judged=False), early
 
 
-def _must_call_once(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_call_once(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     calls = _calls_in(part, matching, params["tool"])
     if not calls and part.complete:
         return Outcome.VIOLATED, [None]
     return _settled(part), [call.turn for call in calls[1:]]
 
 
-def _no_call(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_no_call(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     return _settled(part), [call.turn for call in _calls_in(part, matching, params["tool"])]
 
 
-def _max_turns(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_max_turns(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     return _settled(part), [turn.turn for turn in matching[params["n"] : params["n"] + 1]]
 
 
-def _required_stop_reason(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_required_stop_reason(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     recorded = [turn for turn in matching if turn.stop_reason is not None]
     bad = [turn.turn for turn in recorded if turn.stop_reason not in params["allowed"]]
     return _settled(part, len(matching) - len(recorded), bool(recorded)), bad
 
 
-def _max_total_tokens(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_max_total_tokens(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     totals = [turn.usage.total if turn.usage else None for turn in matching]
     running = [sum(total or 0 for total in totals[: i + 1]) for i in range(len(totals))]
     over = [turn.turn for turn, spent in zip(matching, running, strict=True) if spent > params["n"]]
@@ -126,7 +133,7 @@ def _max_total_tokens(params: dict[str, Any], part: Part, matching: list[Respons
     return _settled(part, blind), over[:1]
 
 
-def _must_include_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_include_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     if any(turn.text is not None and _has(turn.text, params) for turn in matching):
         return Outcome.OK, []
     if not part.complete or any(turn.text is None for turn in matching):
@@ -134,25 +141,25 @@ def _must_include_text(params: dict[str, Any], part: Part, matching: list[Respon
     return Outcome.VIOLATED, [None]
 
 
-def _forbidden_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_forbidden_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     bad = [turn.turn for turn in matching if turn.text is not None and _has(turn.text, params)]
     return _settled(part, sum(turn.text is None for turn in matching)), bad
 
 
-def _must_match_json_schema(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_match_json_schema(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     judged = [turn for turn in matching if not (turn.tool_calls and not (turn.text or "").strip())]
     seen = [turn for turn in judged if turn.text is not None]
     bad = [turn.turn for turn in seen if not _fits(turn.text or "", params["schema"])]
     return _settled(part, len(judged) - len(seen), bool(seen)), bad
 
 
-def _must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     observed = [(t.turn, v) for t in matching for v in _values(params["path"], t) if v is not None]
     bad = [turn for turn, value in observed if not json_equal(value, observed[0][1])]
     return _settled(part, judged=bool(observed)), list(dict.fromkeys(bad))
 
 
-def _must_followup(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_followup(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     triggers = [i for i, t in enumerate(part.turns) if t in matching and _triggered(params["trigger"], t)]
     bad: Breaches = []
     blind = 0
@@ -166,7 +173,7 @@ def _must_followup(params: dict[str, Any], part: Part, matching: list[Response])
     return _settled(part, blind, bool(triggers)), bad
 
 
-def _must_be_grounded(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     blind, judged, bad = 0, 0, list[int | None]()
     for turn in matching:
         known = _words(" ".join(_chunks(_values(params["retrieval_path"], turn))))
@@ -181,30 +188,13 @@ def _must_be_grounded(params: dict[str, Any], part: Part, matching: list[Respons
     return _settled(part, blind, judged > 0), bad
 
 
-def _guard(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+def judge_guard(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     hits = [(call.turn, guard_matches(params["when"], part.calls, i)) for i, call in enumerate(part.calls)]
     outcome = Outcome.INCONCLUSIVE if is_untimed(params["when"], part.calls) else _settled(part)
     if params["then"] == "allow":
         marked = any(hit is True for _, hit in hits)
         return (Outcome.OK if marked else Outcome.VACUOUS), []
     return outcome, [turn for turn, hit in hits if hit is not False]
-
-
-_KINDS: dict[str, Callable[[dict[str, Any], Part, list[Response]], Answer]] = {
-    "forbidden_text": _forbidden_text,
-    "guard": _guard,
-    "max_total_tokens": _max_total_tokens,
-    "max_turns": _max_turns,
-    "must_be_grounded": _must_be_grounded,
-    "must_call_before": _must_call_before,
-    "must_call_once": _must_call_once,
-    "must_followup": _must_followup,
-    "must_include_text": _must_include_text,
-    "must_match_json_schema": _must_match_json_schema,
-    "must_remain_consistent": _must_remain_consistent,
-    "no_call": _no_call,
-    "required_stop_reason": _required_stop_reason,
-}
 
 
 # -- what they are made of --------------------------------------------------------------------------------------------
@@ -248,8 +238,8 @@ def _follows(must: dict[str, Any], turn: Response) -> bool | None:
 
 
 def _words(text: str) -> set[str]:
-    kept = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text.lower())
-    runs = "".join(kept).split()
+    letters = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text.lower())
+    runs = "".join(letters).split()
     return {run for run in runs if len(run) >= 2}
 
 

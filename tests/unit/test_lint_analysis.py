@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest
-from bylaw.lint.job import analyse
+from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_satisfied, shortest
+from bylaw.lint.contradictions import analyse
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
 from tests.support.build import trace
@@ -54,12 +54,12 @@ def _formula(rng: Random, depth: int = 3) -> str:
     return f"({part}) {'->' if shape == '>' else shape} ({other})"
 
 
-def test_a_rule_that_no_trace_can_keep_is_kept_by_no_short_one() -> None:
+def test_a_rule_that_no_trace_can_keep_is_satisfied_by_no_short_one() -> None:
     impossible = 0
     for seed in range(400):
         demand = _demand(_formula(Random(seed)))
         automaton = Automaton(demand.formula)
-        found = shortest([automaton], all_kept([automaton]))
+        found = shortest([automaton], all_satisfied([automaton]))
         if found is None:
             impossible += 1
             assert not any(_holds(demand, steps) for steps in TRACES), demand.formula.text
@@ -77,7 +77,7 @@ def test_rules_that_contradict_each_other_share_no_short_trace() -> None:
         demands = [_demand(_formula(rng)), _demand(_formula(rng))]
         machines = [Automaton(demand.formula) for demand in demands]
         try:
-            found = shortest(machines, all_kept(machines))
+            found = shortest(machines, all_satisfied(machines))
         except NotAnalysed:
             continue
         if found is None:
@@ -131,7 +131,7 @@ def test_what_is_outside_the_fragment_is_named() -> None:
         "windows": "it has a window",
         "values": "it has variables",
         "turns": "its positions are turns",
-        "text": "`forbidden_text` has no form without values",
+        "text": "contradiction analysis does not support `forbidden_text`",
         "when": "it has `when`",
     }
 

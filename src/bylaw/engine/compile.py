@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import cached_property
@@ -102,7 +101,9 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Of the rules' ids, in order: states are kept by index, so those of other rules would be taken for these."""
+        """Of the rules' ids, in order: states are stored by index, so those of other rules would be taken for these."""
+        import hashlib  # only for snapshots
+
         return hashlib.sha256("\0".join(rule.id for rule in self.rules).encode("utf-8", "replace")).hexdigest()[:32]
 
     @cached_property

@@ -11,16 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.engine.conditions import compile_conditions
-from bylaw.engine.monitor import (
-    NOTHING,
-    STOPPED_EARLY,
-    VACUOUS,
-    Conclusion,
-    Ended,
-    Monitor,
-    Step,
-    mismatch_notes,
-)
+from bylaw.engine.monitor import NOTHING, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Monitor, Step, mismatch_notes
 from bylaw.model.condition import Condition
 from bylaw.model.events import Event, Response
 from bylaw.model.verdict import Outcome

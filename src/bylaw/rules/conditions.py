@@ -8,15 +8,7 @@ from bylaw.model.condition import OPERATORS, Condition, Operator, Path
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.paths import BadPath, parse_path
-from bylaw.rules.readers import (
-    Fields,
-    complete,
-    read_choice,
-    read_json,
-    read_number,
-    read_text,
-    report_wrong_type,
-)
+from bylaw.rules.readers import Fields, complete, read_choice, read_json, read_number, read_text, report_wrong_type
 from bylaw.rules.source import Problems
 
 _FORM = "write each condition as `{path: …, op: …, value: …}`"

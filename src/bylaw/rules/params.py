@@ -230,7 +230,7 @@ def _read_schema_file(node: Node, name: str, context: Context) -> Any:
 
 NAMES = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a text or a list of texts → tuple"""
-TOOLS = NAMES
+TOOLS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a tool's name, a glob, or a list of these → tuple of names"""
 PATTERN = ParamType(_plain_reader(read_text), TEXT_SCHEMA, check=_check_text)
 """text, or a regular expression where the parameter `regex` is true"""

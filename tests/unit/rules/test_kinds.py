@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,13 +29,31 @@ from bylaw.model.demand import (
 )
 from bylaw.rules import kinds, load_rules, parse_rules
 from bylaw.rules.kinds import KINDS, Kind
+from tests.cases import test_cases as cases
+from tests.twin import behaviour
 
 ALL = list(KINDS.values())
 
 
-def test_every_file_is_registered_in_order() -> None:
+def test_every_file_is_a_kind() -> None:
     files = sorted(path.stem for path in Path(kinds.__path__[0]).glob("*.py") if path.stem != "__init__")
+    assert files
     assert list(KINDS) == files
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
+def test_kind_has_a_case_file_and_a_reference_function(kind: Kind) -> None:
+    assert (Path(cases.__file__).parent / f"{kind.name}.yaml").is_file()
+    assert callable(getattr(behaviour, f"judge_{kind.name}"))
+
+
+def test_reading_a_rule_imports_its_kind_alone() -> None:
+    rules = "[{'id': 'r', 'kind': 'no_call', 'params': {'tool': 'a'}}]"
+    code = f"import sys; from bylaw.rules import load_rules; load_rules({rules}); print(*sys.modules)"
+    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in modules if name.startswith("bylaw.rules.kinds.")] == ["bylaw.rules.kinds.no_call"]
+    for heavy in ("bylaw.rules.guard", "bylaw.rules.temporal", "bylaw.rules.schemas", "jsonschema_rs", "yaml", "re2"):
+        assert heavy not in modules
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)

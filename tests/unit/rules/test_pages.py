@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import bylaw
+from bylaw.lint.contradictions import analyse
 from bylaw.lint.files import SECTIONS
-from bylaw.lint.job import analyse
 from bylaw.lint.pages import codes, explain
 from bylaw.rules import parse_rules
 
@@ -53,9 +53,7 @@ def test_every_code_in_the_sources_has_a_page() -> None:
 
 
 def test_codes_are_found_in_the_sources() -> None:
-    assert {"unknown-kind", "bad-path", "yaml-tag", "yaml-syntax", "unknown-parameter", "bad-utf8"} <= codes_in(
-        "rules"
-    )
+    assert {"unknown-kind", "bad-path", "yaml-tag", "yaml-syntax", "unknown-parameter", "bad-utf8"} <= codes_in("rules")
 
 
 @pytest.mark.parametrize("code", codes())

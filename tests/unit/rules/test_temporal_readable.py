@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from msgspec.structs import replace
 import yaml
+from msgspec.structs import replace
 
 from bylaw.lint.json_schema import rule_file_schema
 from bylaw.model.demand import Temporal

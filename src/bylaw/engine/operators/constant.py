@@ -8,17 +8,7 @@ from msgspec import Struct
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import as_json, bare, ref, shorten
-from bylaw.engine.monitor import (
-    NOTHING,
-    VACUOUS,
-    Conclusion,
-    Ended,
-    Found,
-    Monitor,
-    Step,
-    Watches,
-    held,
-)
+from bylaw.engine.monitor import NOTHING, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, held
 from bylaw.model.condition import Path
 from bylaw.model.events import Event, Response
 from bylaw.model.values import json_equal

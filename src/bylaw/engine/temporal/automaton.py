@@ -83,7 +83,7 @@ class Automaton:
     def is_broken(self, state: State) -> bool:
         return state[2] is False
 
-    def is_kept(self, state: State) -> bool:
+    def is_satisfied(self, state: State) -> bool:
         """Whether a trace may end here."""
         owed: Truth = state[2]
         return self._builder.ended(owed) is True
@@ -180,5 +180,5 @@ def shortest(machines: Machines, wanted: Callable[[tuple[State, ...]], bool]) ->
     return None
 
 
-def all_kept(machines: Machines) -> Callable[[tuple[State, ...]], bool]:
-    return lambda states: all(m.is_kept(s) for m, s in zip(machines, states, strict=True))
+def all_satisfied(machines: Machines) -> Callable[[tuple[State, ...]], bool]:
+    return lambda states: all(m.is_satisfied(s) for m, s in zip(machines, states, strict=True))

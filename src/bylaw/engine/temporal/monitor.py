@@ -7,17 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.engine.monitor import (
-    NOTHING,
-    OK,
-    STOPPED_EARLY,
-    VACUOUS,
-    Conclusion,
-    Ended,
-    Found,
-    Monitor,
-    Step,
-)
+from bylaw.engine.monitor import NOTHING, OK, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Found, Monitor, Step
 from bylaw.engine.temporal.analysis import can_skip, watches
 from bylaw.engine.temporal.atom_values import AtomReader
 from bylaw.engine.temporal.build import Builder

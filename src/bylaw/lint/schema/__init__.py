@@ -1,1 +1,1 @@
-"""The JSON Schema of the rule file, generated from the declarations in `dialects` and shipped for editors."""
+"""The JSON Schema of the rule file, generated from the declarations in `bylaw.rules` and shipped for editors."""

@@ -1,4 +1,4 @@
-"""lint: which rules contradict each other, can never be kept, or never have anything to say?
+"""Which rules contradict each other, can never be kept, or never have anything to judge?
 
 Each rule in the propositional fragment becomes an automaton; a search over one, or over two side by side, answers with
 the shortest trace that shows the point. Rules outside the fragment are named, with the reason.
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bylaw.engine.compile import Prevention, compile_rules
 from bylaw.engine.matching import is_glob
-from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_kept, shortest, why_not
+from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_satisfied, shortest, why_not
 from bylaw.model.demand import Before, Calls, Never, Tally, Temporal
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.rule import Rule
@@ -21,7 +21,7 @@ from bylaw.model.source import Span
 from bylaw.model.temporal import Ahead, And, Back, Formula, Implies, Not, ToolIs
 
 MOST_PAIRS = 2_000
-"""pairs that are searched; a rule set with more is told so"""
+"""pairs that are searched; the report counts the pairs of a larger rule set that were left out"""
 
 Excerpt = Callable[[Span], str | None]
 """the source line that a span starts on"""
@@ -82,7 +82,7 @@ def as_formula(rule: Rule) -> Formula | str:
             once = _always(Implies(ToolIs(tools), Not(_before(ToolIs(tools)))))
             return And(Ahead("F", ToolIs(tools)), once)
         case _:
-            return f"`{rule.kind}` has no form without values"
+            return f"contradiction analysis does not support `{rule.kind}`"
 
 
 def _always(formula: Formula) -> Formula:
@@ -97,23 +97,23 @@ def _before(formula: Formula) -> Formula:
 
 
 def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
-    """Whether the rule can be kept at all, and has something to say."""
+    """Whether the rule can be kept at all, and has something to judge."""
     rule, automaton = machine.rule, machine.automaton
     try:
-        kept = shortest([automaton], all_kept([automaton]))
+        keeping = shortest([automaton], all_satisfied([automaton]))
         fires = shortest([automaton], lambda states: automaton.has_fired(states[0]))
         broken = shortest([automaton], lambda states: automaton.is_broken(states[0]))
     except NotAnalysed as why:
         _give_up(rule, str(why), analysis)
         return False
-    if kept is None:
+    if keeping is None:
         help = f"even {_trace(broken)} breaks it" if broken else "whatever happens, it is broken at the end"
         message = f"no trace can keep `{rule.id}`"
         analysis.findings.append(_found(rule, excerpt, code="impossible-rule", message=message, help=help))
         return False
     if fires is None:
         message = f"`{rule.id}` never has anything to judge"
-        help = f"{_trace(kept)} does not concern it, and neither does anything else"
+        help = f"{_trace(keeping)} does not concern it, and neither does anything else"
         analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
     elif broken is None and not _can_end_badly(automaton):
         message = f"no trace can break `{rule.id}`"
@@ -123,7 +123,7 @@ def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
 
 
 def _can_end_badly(automaton: Automaton) -> bool:
-    return shortest([automaton], lambda states: not automaton.is_kept(states[0])) is not None
+    return shortest([automaton], lambda states: not automaton.is_satisfied(states[0])) is not None
 
 
 def _give_up(rule: Rule, why: str, analysis: Analysis) -> None:
@@ -150,7 +150,7 @@ def _names(automaton: Automaton) -> Iterator[str]:
 def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
     machines = [one.automaton, other.automaton]
     try:
-        both = shortest(machines, all_kept(machines))
+        both = shortest(machines, all_satisfied(machines))
         if both is None:
             _report_contradiction(one, other, analysis, excerpt)
             return
@@ -161,9 +161,9 @@ def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerp
 
 
 def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
-    kept = shortest([other.automaton], all_kept([other.automaton]))
+    keeping = shortest([other.automaton], all_satisfied([other.automaton]))
     message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
-    help = f"the shortest that keeps `{other.rule.id}` is {_trace(kept)}, and that breaks `{one.rule.id}`"
+    help = f"the shortest that keeps `{other.rule.id}` is {_trace(keeping)}, and that breaks `{one.rule.id}`"
     found = _found(other.rule, excerpt, code="contradicting-rules", message=message, help=help, other=one.rule)
     analysis.findings.append(found)
 
@@ -172,7 +172,7 @@ def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, exce
     """A rule that has something to judge only in traces that break the other."""
     machines = [quiet.automaton, ruling.automaton]
     fires = shortest([quiet.automaton], lambda states: quiet.automaton.has_fired(states[0]))
-    if fires is None or shortest(machines, _fired_and_kept(quiet, ruling)) is not None:
+    if fires is None or shortest(machines, _fired_and_satisfied(quiet, ruling)) is not None:
         return
     message = f"`{quiet.rule.id}` has nothing to judge unless `{ruling.rule.id}` is broken"
     help = f"it is first concerned by {_trace(fires)}"
@@ -180,8 +180,8 @@ def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, exce
     analysis.findings.append(found)
 
 
-def _fired_and_kept(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[tuple[object, ...], ...]], bool]:
-    return lambda states: quiet.automaton.has_fired(states[0]) and ruling.automaton.is_kept(states[1])
+def _fired_and_satisfied(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[tuple[object, ...], ...]], bool]:
+    return lambda states: quiet.automaton.has_fired(states[0]) and ruling.automaton.is_satisfied(states[1])
 
 
 def _trace(steps: list[str] | None) -> str:

@@ -1,0 +1,97 @@
+"""The report of `bylaw lint`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import StringIO
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.errors import ExitCode
+from bylaw.lint.contradictions import Analysis, analyse
+from bylaw.lint.files import read_files
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.report.json import JsonStream, diagnostic_as_json
+from bylaw.report.text import count
+
+
+class LintReport(Struct, frozen=True):
+    files: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+    analysis: Analysis | None
+    """None where the rules cannot be used: half a rule set contradicts nothing for certain"""
+    guard: list[str]
+    """what a guard with these rules cannot prevent or see"""
+
+    @property
+    def errors(self) -> int:
+        return sum(diagnostic.is_error for diagnostic in self.diagnostics)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return ExitCode.BAD_INPUT if self.errors else ExitCode.OK
+
+
+def lint(files: Sequence[str]) -> LintReport:
+    from bylaw.rules import source_line
+
+    rules = read_files(files)
+    analysis = analyse(rules.rules, source_line) if rules.ok else None
+    diagnostics = (*rules.diagnostics, *(analysis.findings if analysis else ()))
+    return LintReport(tuple(files), diagnostics, analysis, _guard_remarks(files) if rules.ok else [])
+
+
+def _guard_remarks(files: Sequence[str]) -> list[str]:
+    from bylaw.guard.decide.policy import cannot_prevent
+    from bylaw.rules import load_guard
+
+    policies = [policy for file in files for policy in load_guard(file).policies]
+    found = [remark for policy in policies for remark in cannot_prevent(policy)]
+    return [f"guard: {remark}" for remark in dict.fromkeys(found)]
+
+
+def render_json(report: LintReport) -> str:
+    analysis = report.analysis
+    fields: dict[str, Any] = {
+        "exit_code": int(report.exit_code),
+        "diagnostics": [diagnostic_as_json(diagnostic) for diagnostic in report.diagnostics],
+        "guard": report.guard,
+        "analysis": None,
+    }
+    if analysis is not None:
+        fields["analysis"] = {
+            "analysed": analysis.analysed,
+            "not_analysed": [{"rule": rule, "reason": reason} for rule, reason in analysis.not_analysed.items()],
+            "pairs_left": analysis.pairs_left,
+            "prevention": {rule: label.value for rule, label in analysis.prevention.items()},
+        }
+    out = StringIO()
+    JsonStream(out, "lint").end(fields)
+    return out.getvalue()
+
+
+def render_text(report: LintReport) -> str:
+    """For the terminal and for Markdown. The diagnostics themselves go to standard error."""
+    warnings = len(report.diagnostics) - report.errors
+    counts = f"{count(report.errors, 'error')}, {count(warnings, 'warning')}"
+    lines = [f"{count(len(report.files), 'file')}: {counts}", *_analysis_lines(report.analysis), *report.guard]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _analysis_lines(analysis: Analysis | None) -> list[str]:
+    if analysis is None:
+        return []
+    found = len(analysis.analysed)
+    lines = [f"{count(found, 'rule')} searched for contradictions"] if found else []
+    by_reason: dict[str, list[str]] = {}
+    for rule, reason in analysis.not_analysed.items():
+        by_reason.setdefault(reason, []).append(f"`{rule}`")
+    lines += [f"not analysed: {_first_few(names)} ({reason})" for reason, names in by_reason.items()]
+    if analysis.pairs_left:
+        lines.append(f"not analysed: {count(analysis.pairs_left, 'more pair')} of rules")
+    return lines
+
+
+def _first_few(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
