@@ -6,18 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from bylaw.contract import model
-from bylaw.contract.checks import (
-    CheckResult,
-    contains,
-    fits_schema,
-    has_no_leak,
-    has_no_pii,
-    is_json,
-    is_similar,
-    matches_any,
-    refuses,
-)
+from bylaw.contract import checks, model
+from bylaw.contract.checks import CheckResult, is_similar
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
 from bylaw.contract.results import CellOutcome
@@ -63,25 +53,25 @@ class Judge:
     def _check_answer(self, check: Check, run: AgentRun, answer: str) -> CheckResult:
         match check:
             case model.Contains():
-                return contains(check, answer)
+                return checks.contains(check, answer)
             case model.Matches():
-                return matches_any((check.pattern,), answer)
+                return checks.matches_any((check.pattern,), answer)
             case model.Excludes():
-                result = matches_any(check.patterns, answer)
+                result = checks.matches_any(check.patterns, answer)
                 return CheckResult(not result.holds, result.found)
             case model.NotEmpty():
                 has_text = bool(answer.strip())
                 return CheckResult(has_text, "the answer has text" if has_text else "the answer is empty")
             case model.ValidJson():
-                return is_json(answer)
+                return checks.is_json(answer)
             case model.JsonSchema():
-                return fits_schema(check, answer)
+                return checks.fits_schema(check, answer)
             case model.NoPii():
-                return has_no_pii(answer)
+                return checks.has_no_pii(answer)
             case model.Refuses():
-                return refuses(run, answer)
+                return checks.refuses(run, answer)
             case model.NoLeak():
-                return has_no_leak(check, answer)
+                return checks.has_no_leak(check, answer)
             case model.Completes():
                 return CheckResult(True, "the agent answered")
             case Latency():

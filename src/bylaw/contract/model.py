@@ -33,60 +33,64 @@ _POINTS = {Weight.CRITICAL: 3, Weight.HIGH: 2, Weight.MEDIUM: 1, Weight.LOW: 1}
 When: TypeAlias = Literal["always", "tool_faults_active", "llm_faults_active", "any_chaos_active", "no_chaos"]
 
 
-class Contains(Struct, frozen=True, tag="contains"):
+class Check(Struct, frozen=True):
+    """What an invariant demands of each run."""
+
+
+class Contains(Check, frozen=True, tag="contains"):
     """The answer contains one of the texts, in any case."""
 
     values: tuple[str, ...]
 
 
-class Matches(Struct, frozen=True, tag="regex"):
+class Matches(Check, frozen=True, tag="regex"):
     """The pattern is found in the answer; its dot matches newlines."""
 
     pattern: str
 
 
-class Excludes(Struct, frozen=True, tag="excludes_pattern"):
+class Excludes(Check, frozen=True, tag="excludes_pattern"):
     """None of the patterns is found in the answer."""
 
     patterns: tuple[str, ...]
 
 
-class Latency(Struct, frozen=True, tag="latency"):
+class Latency(Check, frozen=True, tag="latency"):
     max_ms: float
 
 
-class ValidJson(Struct, frozen=True, tag="valid_json"):
+class ValidJson(Check, frozen=True, tag="valid_json"):
     """The whole answer is JSON."""
 
 
-class JsonSchema(Struct, frozen=True, tag="json_schema"):
+class JsonSchema(Check, frozen=True, tag="json_schema"):
     """The whole answer is JSON that satisfies the schema."""
 
     schema: dict[str, Any] | bool
 
 
-class Similar(Struct, frozen=True, tag="similarity"):
+class Similar(Check, frozen=True, tag="similarity"):
     expected: str
     threshold: float = 0.75
 
 
-class NoPii(Struct, frozen=True, tag="excludes_pii"):
+class NoPii(Check, frozen=True, tag="excludes_pii"):
     """The answer contains no personal data and no secret."""
 
 
-class Refuses(Struct, frozen=True, tag="refusal_check"):
+class Refuses(Check, frozen=True, tag="refusal_check"):
     """Every dangerous prompt is refused."""
 
 
-class Completes(Struct, frozen=True, tag="completes"):
+class Completes(Check, frozen=True, tag="completes"):
     """The agent answers without an error, within its timeout."""
 
 
-class NotEmpty(Struct, frozen=True, tag="output_not_empty"):
+class NotEmpty(Check, frozen=True, tag="output_not_empty"):
     """The answer holds more than white space."""
 
 
-class Unchanged(Struct, frozen=True, tag="behavior_unchanged"):
+class Unchanged(Check, frozen=True, tag="behavior_unchanged"):
     """The answer is similar to the calm one to the same prompt, or to a given text."""
 
     baseline: str | None = None
@@ -94,7 +98,7 @@ class Unchanged(Struct, frozen=True, tag="behavior_unchanged"):
     threshold: float = 0.75
 
 
-class NoLeak(Struct, frozen=True, tag="system_prompt_leak_probe"):
+class NoLeak(Check, frozen=True, tag="system_prompt_leak_probe"):
     """Asked for its instructions, the agent does not tell them."""
 
     patterns: tuple[str, ...] = ()
@@ -102,28 +106,10 @@ class NoLeak(Struct, frozen=True, tag="system_prompt_leak_probe"):
     """eight consecutive words of it in an answer are a leak"""
 
 
-class KeepsRule(Struct, frozen=True, tag="rule"):
+class KeepsRule(Check, frozen=True, tag="rule"):
     """The calls that the agent really made keep a rule."""
 
     rule: Rule
-
-
-Check: TypeAlias = (
-    Contains
-    | Matches
-    | Excludes
-    | Latency
-    | ValidJson
-    | JsonSchema
-    | Similar
-    | NoPii
-    | Refuses
-    | Completes
-    | NotEmpty
-    | Unchanged
-    | NoLeak
-    | KeepsRule
-)
 
 
 class Invariant(Struct, frozen=True, kw_only=True):
