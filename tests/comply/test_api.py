@@ -52,7 +52,7 @@ def test_the_drop_table_example() -> None:
     assert stated["never-drop-table"].tier is Tier.CERTAIN
 
 
-def test_the_twins_agree() -> None:
+def test_the_sync_and_async_functions_agree() -> None:
     awaited = asyncio.run(bylaw.check_compliance(DOCUMENT_PROMPT, DOCUMENT_EVENTS))
     assert awaited == bylaw.check_compliance_sync(DOCUMENT_PROMPT, DOCUMENT_EVENTS)
 
@@ -61,7 +61,7 @@ def test_the_twins_agree() -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_violated_and_undecided() -> None:
+def test_a_result_has_violated_and_undecided_rules() -> None:
     result = check(EVENTS)
     assert states(result) == {"never-drop-table": "violated", "be-kind": "undecided"}
     assert result.extracted_rules[1].reason == "open wording"
@@ -72,14 +72,14 @@ def test_violated_and_undecided() -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_satisfied_does_not_make_the_rest_so() -> None:
+def test_a_satisfied_rule_does_not_decide_the_others() -> None:
     result = check(EVENTS[:1] + EVENTS[3:])
     assert states(result) == {"never-drop-table": "satisfied", "be-kind": "undecided"}
     assert not result.detected
     assert result.confidence == 0.0
 
 
-def test_not_triggered(stated: Callable[..., None]) -> None:
+def test_a_rule_whose_situation_does_not_occur_is_not_triggered(stated: Callable[..., None]) -> None:
     stated(look_up_first())
     assert states(check(EVENTS)) == {"look-up-first": "not_triggered"}
 
@@ -109,7 +109,7 @@ def test_a_rule_of_several_parts(
     assert states(check(events)) == {"whole": wanted}
 
 
-def test_a_part_left_open_is_not_satisfied(stated: Callable[..., None]) -> None:
+def test_a_rule_with_an_unread_part_is_not_satisfied(stated: Callable[..., None]) -> None:
     stated(rule(SENTENCE, "whole", NEVER, undecided="what counts as a table is not told"))
     result = check(EVENTS[3:])
     assert states(result) == {"whole": "undecided"}
@@ -117,7 +117,7 @@ def test_a_part_left_open_is_not_satisfied(stated: Callable[..., None]) -> None:
     assert states(check(EVENTS)) == {"whole": "violated"}
 
 
-def test_a_part_that_the_engine_refuses_is_said(stated: Callable[..., None]) -> None:
+def test_a_part_that_the_engine_cannot_run_is_reported(stated: Callable[..., None]) -> None:
     stated(rule(SENTENCE, "whole", NEVER, {"id": "odd", "kind": "no_such_kind", "params": {}}))
     result = check(EVENTS[3:])
     assert states(result) == {"whole": "undecided"}
@@ -125,13 +125,13 @@ def test_a_part_that_the_engine_refuses_is_said(stated: Callable[..., None]) -> 
     assert states(check(EVENTS)) == {"whole": "violated"}
 
 
-def test_items_that_share_an_id_are_told_apart(stated: Callable[..., None]) -> None:
+def test_items_with_the_same_id_get_different_ids(stated: Callable[..., None]) -> None:
     other = {"kind": "no_call", "params": {"tool": "never_used"}, "id": "same"}
     stated(rule(SENTENCE, "one", {**NEVER, "id": "same"}), rule("Be kind to the user.", "two", other))
     assert states(check(EVENTS)) == {"one": "violated", "two": "satisfied"}
 
 
-def test_the_confidence_is_that_of_the_surest_violation(stated: Callable[..., None]) -> None:
+def test_the_confidence_is_that_of_the_most_certain_violation(stated: Callable[..., None]) -> None:
     stated(
         rule(SENTENCE, "likely", NEVER, tier=Tier.LIKELY, confidence=0.7),
         rule("Be kind to the user.", "less", {**NEVER, "id": "less"}, tier=Tier.LIKELY, confidence=0.4),
@@ -142,7 +142,7 @@ def test_the_confidence_is_that_of_the_surest_violation(stated: Callable[..., No
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_a_trace_that_stopped_early_is_said() -> None:
+def test_a_trace_that_stopped_early_is_reported() -> None:
     whole = bylaw.load_trace(EVENTS[3:])
     cut = bylaw.Trace(name="cut", format=whole.format, events=whole.events, complete=False)
     assert "the recording stopped early" in check(cut).degraded
@@ -162,7 +162,7 @@ CHAT: list[dict[str, Any]] = [
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_the_index_is_that_of_the_list_given(tmp_path: Path) -> None:
+def test_event_indexes_count_the_elements_of_the_input(tmp_path: Path) -> None:
     talk = [{"type": "agent_message", "content": "a"}, {"type": "user_message", "content": "b"}]
     long = [*talk, *talk, *EVENTS]
     lines, listed = tmp_path / "trace.jsonl", tmp_path / "trace.json"
@@ -183,7 +183,7 @@ def test_all_events_that_decide_are_named(stated: Callable[..., None]) -> None:
     assert "event 5:" in violation.evidence
 
 
-def test_what_only_the_end_decides_has_no_index(stated: Callable[..., None]) -> None:
+def test_a_violation_decided_by_the_end_has_no_index(stated: Callable[..., None]) -> None:
     stated(rule(SENTENCE, "say", {"kind": "must_include_text", "params": {"text": "Goodbye"}}))
     (violation,) = check(EVENTS).violations
     assert violation.event_index is None
@@ -206,7 +206,7 @@ def test_what_only_the_end_decides_has_no_index(stated: Callable[..., None]) -> 
         ("{'b', 'a'}", ["a", "b"], False),
     ],
 )
-def test_python_values_are_read(text: str, value: Any, failed: bool) -> None:
+def test_results_in_python_notation_are_read(text: str, value: Any, failed: bool) -> None:
     assert read_literal(text) == (value, failed)
 
 
@@ -231,7 +231,7 @@ def test_python_values_are_read(text: str, value: Any, failed: bool) -> None:
         "{(1, 2): 3}",
     ],
 )
-def test_everything_else_stays_as_it_is(text: str) -> None:
+def test_other_results_stay_as_they_are(text: str) -> None:
     assert read_literal(text) is None
 
 
@@ -279,7 +279,7 @@ def test_tool_schemas_of_every_form(given: Any) -> None:
     assert tool.params == {"amount": {"type": "number"}}
 
 
-def test_tools_are_learnt_from_the_calls() -> None:
+def test_tools_are_inferred_from_calls() -> None:
     events = [*EVENTS, {"type": "tool_call", "name": "drop_table", "args": {"force": True}}]
     (tool,) = tools_called(bylaw.load_trace(events).events)
     assert (tool.name, sorted(tool.params), tool.has_schema) == ("drop_table", ["api_key", "force", "name"], False)

@@ -23,7 +23,7 @@ def check(events: Any, prompt: Any = PROMPT, **more: Any) -> bylaw.ComplianceRes
 
 
 @pytest.mark.parametrize("prompt", ["", "  \n\t"])
-def test_an_empty_prompt_is_said(prompt: str) -> None:
+def test_an_empty_prompt_is_reported(prompt: str) -> None:
     result = check(EVENTS, prompt)
     assert result.degraded == ["the prompt is empty"]
     assert (result.detected, result.coverage, result.extracted_rules) == (False, 0.0, [])
@@ -31,27 +31,28 @@ def test_an_empty_prompt_is_said(prompt: str) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["The sky is blue.", "Each user has a profile with a name and an address."])
-def test_a_prompt_without_rules_is_said(prompt: str) -> None:
+def test_a_prompt_without_rules_is_reported(prompt: str) -> None:
     result = check(EVENTS, prompt)
     assert any("no rule could be read" in note for note in result.degraded)
     assert result.nothing_checked
 
 
 @pytest.mark.parametrize("prompt", [None, b"Never call drop_table.", 7, ["Never call drop_table."], {"role": "system"}])
-def test_a_prompt_that_is_no_text(prompt: Any) -> None:
+def test_a_prompt_must_be_text(prompt: Any) -> None:
     with pytest.raises(TypeError, match="system_prompt"):
         check(EVENTS, prompt)
 
 
-def test_a_prompt_of_a_megabyte() -> None:
+def test_a_prompt_of_a_megabyte_is_read() -> None:
     filler = "The archive holds many books on many shelves, and nobody counts them. " * 15_000
     prompt = f"{filler}\n\nNever call drop_table.\n"
     assert len(prompt) > 1_000_000
     result = check(EVENTS, prompt)
-    assert result.detected or result.coverage < 1, "what was not read is not kept"
+    assert (result.detected, result.coverage) == (False, 0.0), "the rule stands behind the part that is read"
+    assert "only the first 3,000 sentences are read" in result.degraded
 
 
-def test_a_prompt_that_is_read_only_in_part_is_said() -> None:
+def test_a_prompt_that_is_read_only_in_part_is_reported() -> None:
     prompt = "Never call drop_table.\n" + "\n" * 2_000_000
     assert any("only the first" in note for note in check(EVENTS, prompt).degraded)
 
@@ -87,14 +88,14 @@ def test_a_trace_in_which_the_agent_does_nothing_decides_nothing(events: Any) ->
 
 @pytest.mark.usefixtures("two_rules")
 @pytest.mark.parametrize("events", [None, 7, 1.5, object(), {1, 2}, (event for event in EVENTS), lambda: EVENTS])
-def test_what_is_no_list(events: Any) -> None:
+def test_trace_events_must_be_a_list_or_a_trace(events: Any) -> None:
     with pytest.raises(TypeError, match="trace_events"):
         check(events)
 
 
 @pytest.mark.usefixtures("two_rules")
 @pytest.mark.parametrize("events", ["tool", CALL | {"type": "tool_calls"}, {"a": 1}, {"events": "tool"}, b"tool"])
-def test_text_and_dicts_are_no_lists_of_events(events: Any) -> None:
+def test_text_and_dicts_are_not_lists_of_events(events: Any) -> None:
     with pytest.raises(bylaw.InputError):
         check(events)
 
@@ -125,7 +126,7 @@ def test_values_that_are_not_json_are_named_by_their_path(value: Any, said: str)
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_events_that_hold_themselves() -> None:
+def test_events_that_contain_themselves_are_refused() -> None:
     event: dict[str, Any] = {"type": "tool_call", "name": "pay", "args": {}}
     event["args"]["again"] = event
     with pytest.raises(bylaw.InputError, match="levels deep"):
@@ -133,7 +134,7 @@ def test_events_that_hold_themselves() -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_models_that_can_say_what_they_hold_are_read() -> None:
+def test_pydantic_models_are_read() -> None:
     class Model:
         def model_dump(self) -> dict[str, Any]:
             return {"name": "users"}
@@ -156,13 +157,13 @@ def test_models_that_can_say_what_they_hold_are_read() -> None:
         ([{"type": "agent_message", "content": {"a": 1}}], "must be text or a list"),
     ],
 )
-def test_events_of_the_wrong_shape(events: Any, said: str) -> None:
+def test_malformed_events_are_refused(events: Any, said: str) -> None:
     with pytest.raises(bylaw.InputError, match=said):
         check(events)
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(bylaw.InputError, match="no-such-file"):
         check(tmp_path / "nothing.json")
 
@@ -176,13 +177,13 @@ def test_awaiting_raises_the_same() -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), float("inf")])
-def test_a_timeout_of_no_time(timeout: float) -> None:
+def test_a_timeout_must_be_positive(timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout_ms"):
         check(EVENTS, timeout_ms=timeout)
 
 
 @pytest.mark.parametrize("timeout", [None, "60000", True])
-def test_a_timeout_that_is_no_number(timeout: Any) -> None:
+def test_a_timeout_must_be_a_number(timeout: Any) -> None:
     with pytest.raises(TypeError, match="timeout_ms"):
         check(EVENTS, timeout_ms=timeout)
 
@@ -197,12 +198,12 @@ def test_a_timeout_that_is_no_number(timeout: Any) -> None:
         ([{"name": "pay", "parameters": [1]}], "must be a JSON Schema object"),
     ],
 )
-def test_tools_of_the_wrong_shape(tools: Any, said: str) -> None:
+def test_malformed_tools_are_refused(tools: Any, said: str) -> None:
     with pytest.raises(bylaw.InputError, match=said):
         check(EVENTS, tools=tools)
 
 
 @pytest.mark.parametrize("aliases", [["a"], {"a": 7}, {7: ["a"]}, {"": ["a"]}, {"a": [7]}])
-def test_aliases_of_the_wrong_shape(aliases: Any) -> None:
+def test_malformed_aliases_are_refused(aliases: Any) -> None:
     with pytest.raises(TypeError, match="aliases"):
         check(EVENTS, aliases=aliases)

@@ -56,7 +56,7 @@ BASIC = ("--prompt", "prompt.md")
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_violated(run: Run) -> None:
+def test_a_violation_exits_1(run: Run) -> None:
     code, out, _ = run(*BASIC, "dropped.json")
     assert code == 1
     assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (prompt.md: 2 rules, 1 trace)")
@@ -75,13 +75,13 @@ def test_no_violation_lists_what_is_undecided(run: Run) -> None:
     assert "? be-kind  undecided" in out
 
 
-def test_nothing_decided(run: Run, stated: Callable[..., None]) -> None:
+def test_no_decided_rule_exits_3(run: Run, stated: Callable[..., None]) -> None:
     stated(be_kind())
     code, out, _ = run(*BASIC, "dropped.json")
     assert (code, "NOTHING CHECKED: no rule could be decided" in out) == (3, True)
 
 
-def test_nothing_triggered(run: Run, stated: Callable[..., None]) -> None:
+def test_no_triggered_rule_exits_3(run: Run, stated: Callable[..., None]) -> None:
     stated(look_up_first())
     code, out, _ = run(*BASIC, "dropped.json")
     assert (code, "NOTHING CHECKED: no rule was triggered" in out) == (3, True)
@@ -89,14 +89,14 @@ def test_nothing_triggered(run: Run, stated: Callable[..., None]) -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_no_turn(run: Run, folder: Path) -> None:
+def test_a_trace_without_a_turn_exits_3(run: Run, folder: Path) -> None:
     (folder / "empty.json").write_text(json.dumps(EVENTS[:1]))
     code, out, _ = run(*BASIC, "empty.json")
     assert (code, "NOTHING CHECKED: no turn of the agent" in out) == (3, True)
 
 
 @pytest.mark.parametrize("text", ["", "The sky is blue.\n"])
-def test_no_rule(text: str, run: Run, folder: Path) -> None:
+def test_a_prompt_without_rules_exits_3(text: str, run: Run, folder: Path) -> None:
     (folder / "prompt.md").write_text(text)
     code, out, _ = run(*BASIC, "dropped.json")
     assert (code, "NOTHING CHECKED: no rule could be read" in out) == (3, True)
@@ -116,7 +116,7 @@ def test_no_rule(text: str, run: Run, folder: Path) -> None:
     ],
 )
 @pytest.mark.usefixtures("two_rules")
-def test_bad_files(arguments: tuple[str, ...], said: str, run: Run, folder: Path) -> None:
+def test_bad_files_exit_2(arguments: tuple[str, ...], said: str, run: Run, folder: Path) -> None:
     (folder / "bad.json").write_text("{")
     (folder / "list.yaml").write_text("- a\n")
     (folder / "seven.yaml").write_text("verify: 7\n")
@@ -138,13 +138,13 @@ def test_bad_files(arguments: tuple[str, ...], said: str, run: Run, folder: Path
         (),
     ],
 )
-def test_bad_flags(arguments: tuple[str, ...], run: Run) -> None:
+def test_bad_flags_exit_2(arguments: tuple[str, ...], run: Run) -> None:
     code, _, err = run(*arguments)
     assert (code, "Error" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_bad_input_goes_into_the_report_too(run: Run) -> None:
+def test_bad_input_is_also_in_the_report(run: Run) -> None:
     code, out, _ = run("--prompt", "none.md", "--format", "json", "dropped.json")
     assert (code, json.loads(out)["exit_code"]) == (2, 2)
 
@@ -153,7 +153,7 @@ def test_bad_input_goes_into_the_report_too(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_several_traces(run: Run) -> None:
+def test_several_traces_are_reported_together(run: Run) -> None:
     code, out, _ = run(*BASIC, "dropped.json", "talked.json", "--format", "json")
     report = json.loads(out)
     assert code == report["exit_code"] == 1
@@ -188,7 +188,7 @@ def test_formats_agree(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_text_out_of_a_trace_steers_no_terminal(run: Run, folder: Path) -> None:
+def test_text_of_a_trace_cannot_control_the_terminal(run: Run, folder: Path) -> None:
     event = {"type": "tool_call", "name": "drop_table", "args": {"name": "\x1b[31m\u202e"}}
     (folder / "nasty.json").write_text(json.dumps([event]))
     code, out, _ = run(*BASIC, "nasty.json")
@@ -225,12 +225,12 @@ def test_rules_are_listed(run: Run) -> None:
     assert run("rules", *BASIC, "--format", "markdown")[1].startswith("| rule |")
 
 
-def test_no_rules_to_list(run: Run, stated: Callable[..., None]) -> None:
+def test_listing_no_rules_exits_3(run: Run, stated: Callable[..., None]) -> None:
     stated()
     assert run("rules", *BASIC)[0] == 3
 
 
-def test_diff(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diff_exits_1_where_a_rule_was_dropped(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     by_text = {"old": (never_drop(), be_kind()), "new": (be_kind(),)}
     monkeypatch.setattr("bylaw.comply.prompt.reader.extract_rules", lambda prompt, **more: by_text[prompt.split()[-1]])
     for name in by_text:
@@ -246,7 +246,7 @@ def test_diff(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])
-def test_help(flag: str, run: Run) -> None:
+def test_help_shows_the_default_command_and_the_others(flag: str, run: Run) -> None:
     code, out, _ = run(flag)
     assert code == 0
     assert out.startswith("Usage: bylaw comply [OPTIONS] TRACE...")
@@ -257,14 +257,14 @@ def test_help(flag: str, run: Run) -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
-def test_the_judge_is_off(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_is_off_by_default(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BYLAW_ENABLE_JUDGE", raising=False)
     code, _, err = run(*BASIC, "--judge", "openai:x", "dropped.json")
     assert (code, "BYLAW_ENABLE_JUDGE" in err) == (2, True)
 
 
 @pytest.mark.usefixtures("two_rules", "judge_on")
-def test_the_judge_decides(run: Run, folder: Path) -> None:
+def test_the_judge_decides_an_undecided_rule(run: Run, folder: Path) -> None:
     def reply(handler: Any) -> None:
         openai_says({"verdicts": [verdict(event_indexes=[0])]})(handler)
 
@@ -278,7 +278,7 @@ def test_the_judge_decides(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_rules", "judge_on")
-def test_a_judge_that_is_not_there(run: Run) -> None:
+def test_an_unreachable_judge_exits_4(run: Run) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -289,7 +289,7 @@ def test_a_judge_that_is_not_there(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("two_rules", "judge_on")
-def test_a_judge_that_drips(run: Run) -> None:
+def test_a_judge_that_exceeds_the_timeout_exits_4(run: Run) -> None:
     with judge_that(drips(30)) as (url, _):
         flags = ("--judge", "openai:x", "--judge-url", url, "--timeout-ms", "200")
         assert run(*BASIC, *flags, "talked.json")[0] == 4

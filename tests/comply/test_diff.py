@@ -32,7 +32,7 @@ NEVER_PAY = rule("Never call pay.", no_call("pay"), forbidden_action="call_tool:
 BE_KIND = rule("Be kind.")
 
 
-def test_nothing_changed() -> None:
+def test_equal_prompts_have_no_changes() -> None:
     diff = compare_rules([NEVER_DROP, BE_KIND], [BE_KIND, NEVER_DROP])
     assert (kinds(diff), diff.unchanged, diff.exit_code) == ([], 2, 0)
 
@@ -43,19 +43,19 @@ def test_other_words_for_the_same_rule_are_no_change() -> None:
     assert (kinds(diff), diff.exit_code) == ([], 0)
 
 
-def test_added() -> None:
+def test_a_new_rule_is_added() -> None:
     diff = compare_rules([NEVER_DROP], [NEVER_DROP, NEVER_PAY])
     assert (kinds(diff), diff.exit_code) == (["added"], 0)
 
 
 @pytest.mark.parametrize("gone", [NEVER_PAY, BE_KIND])
-def test_dropped(gone: PromptRule) -> None:
+def test_a_missing_rule_is_dropped(gone: PromptRule) -> None:
     diff = compare_rules([NEVER_DROP, gone], [NEVER_DROP])
     assert (kinds(diff), diff.exit_code) == (["dropped"], 1)
     assert diff.changes[0].before is gone
 
 
-def test_one_rule_for_another_is_both() -> None:
+def test_a_replaced_rule_is_dropped_and_added() -> None:
     diff = compare_rules([NEVER_DROP], [NEVER_PAY])
     assert sorted(kinds(diff)) == ["added", "dropped"]
 
@@ -73,7 +73,7 @@ def test_one_rule_for_another_is_both() -> None:
         ("Room {} is where you pay.", (3, 4), "changed"),
     ],
 )
-def test_bounds(before: str, after: tuple[int, int], kind: str) -> None:
+def test_a_bound_that_moved_is_loosened_or_tightened(before: str, after: tuple[int, int], kind: str) -> None:
     old, new = (rule(before.format(n), at_most(n)) for n in after)
     diff = compare_rules([old], [new])
     assert kinds(diff) == [kind]
@@ -81,12 +81,12 @@ def test_bounds(before: str, after: tuple[int, int], kind: str) -> None:
     assert diff.changes[0].why == f"{after[0]} → {after[1]}"
 
 
-def test_once_and_several_times() -> None:
+def test_once_and_several_times_are_compared_as_numbers() -> None:
     old, new = rule("Call pay at most once.", at_most(1)), rule("Call pay at most 3 times.", at_most(3))
     assert [(change.kind, change.why) for change in compare_rules([old], [new]).changes] == [("loosened", "1 → 3")]
 
 
-def test_numbers_as_words_and_with_separators() -> None:
+def test_numbers_as_words_and_with_separators_are_compared() -> None:
     old, new = rule("At most three payments.", at_most(3)), rule("At most 1,500 payments.", at_most(1500))
     assert [change.why for change in compare_rules([old], [new]).changes] == ["3 → 1500"]
 
@@ -111,7 +111,7 @@ def test_fewer_tools_to_choose_from_are_tighter() -> None:
     assert kinds(compare_rules([only("look")], [only("look", "pay")])) == ["loosened"]
 
 
-def test_must_and_should() -> None:
+def test_should_is_looser_than_must() -> None:
     must = rule("You must not call pay.", no_call("pay"), severity="high")
     should = rule("You should not call pay.", no_call("pay"), severity="medium")
     assert kinds(compare_rules([must], [should])) == ["loosened"]
@@ -123,5 +123,5 @@ def test_a_rule_that_can_no_longer_be_checked_is_looser() -> None:
     assert kinds(compare_rules([NEVER_DROP], [vague])) in (["loosened"], ["dropped", "added"])
 
 
-def test_no_rule_on_either_side_is_no_pass() -> None:
+def test_no_rule_on_either_side_exits_3() -> None:
     assert compare_rules([], []).exit_code == 3

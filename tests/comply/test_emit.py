@@ -45,7 +45,7 @@ def test_the_file_is_an_ordinary_rule_file(tmp_path: Path) -> None:
     assert found.diagnostics == ()
 
 
-def test_the_file_tells_where_each_rule_comes_from(tmp_path: Path) -> None:
+def test_the_file_names_the_origin_of_each_rule(tmp_path: Path) -> None:
     text = emitted(every_rule(), tmp_path).read_text("utf-8")
     top = yaml.safe_load(text)["x-prompt"]
     assert top == {"file": "prompt.md", "sha256": hashlib.sha256(PROMPT.encode()).hexdigest()}
@@ -66,7 +66,7 @@ def test_check_says_the_same_as_comply(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_the_file_gives_back_the_same_result(name: str, tmp_path: Path) -> None:
+def test_the_file_gives_the_same_result(name: str, tmp_path: Path) -> None:
     prompt = parse_prompt_rules(PROMPT, every_rule())
     again = read_rule_file(emitted(every_rule(), tmp_path), PROMPT, prompt.rules)
     trace = bylaw.load_trace(TRACES[name])
@@ -77,13 +77,13 @@ def test_the_file_gives_back_the_same_result(name: str, tmp_path: Path) -> None:
     assert after.degraded == []
 
 
-def test_another_version_of_the_prompt_is_said(tmp_path: Path) -> None:
+def test_another_version_of_the_prompt_is_reported(tmp_path: Path) -> None:
     path = emitted(every_rule(), tmp_path)
     assert "another version of the prompt" in read_rule_file(path, PROMPT + " ").notes[0]
     assert read_rule_file(path, PROMPT).notes == ()
 
 
-def test_places_follow_the_sentences(tmp_path: Path) -> None:
+def test_positions_follow_the_sentences(tmp_path: Path) -> None:
     path = emitted([never_drop(), look_up_first()], tmp_path)
     newer = "Be quick. Never call drop_table."
     dropped, looked = read_rule_file(path, newer).rules
@@ -91,7 +91,7 @@ def test_places_follow_the_sentences(tmp_path: Path) -> None:
     assert (looked.start, looked.end) == (0, 0), "it is gone"
 
 
-def test_a_file_without_a_pin_is_said(tmp_path: Path) -> None:
+def test_a_file_without_a_pin_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text("rules:\n- {id: a, kind: no_call, params: {tool: drop_table}}\n")
     prompt = read_rule_file(path, PROMPT)

@@ -33,11 +33,11 @@ from tests.comply.support import (
     verdict,
 )
 
-pytestmark = pytest.mark.usefixtures("two_rules", "fresh_memory")
+pytestmark = pytest.mark.usefixtures("two_rules", "fresh_cache")
 
 
 @pytest.fixture
-def fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comply, "_SHARED_CACHE", AnswerCache())
 
 
@@ -66,7 +66,7 @@ def test_without_the_switch_nothing_is_sent(value: str | None, monkeypatch: pyte
         assert not asked
 
 
-def test_a_judge_of_ones_own_needs_the_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_judge_needs_the_switch_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BYLAW_ENABLE_JUDGE", raising=False)
 
     class Own:
@@ -80,7 +80,7 @@ def test_a_judge_of_ones_own_needs_the_switch_too(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("value", ["1", "true", "YES", " Yes "])
-def test_the_switch(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_enable_the_judge(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYLAW_ENABLE_JUDGE", value)
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, asked):
         ask(url)
@@ -91,7 +91,7 @@ def test_the_switch(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_openai() -> None:
+def test_the_judge_speaks_the_api_of_openai() -> None:
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, asked):
         result = ask(f"{url}/v1")
     assert asked[0]["path"] == "/v1/chat/completions"
@@ -110,7 +110,7 @@ def test_openai() -> None:
 
 @pytest.mark.usefixtures("judge_on")
 @pytest.mark.parametrize("base", ["", "/v1"])
-def test_anthropic(base: str) -> None:
+def test_the_judge_speaks_the_api_of_anthropic(base: str) -> None:
     with judge_that(anthropic_says({"verdicts": [verdict(state="satisfied")]})) as (url, asked):
         result = ask(url + base, judge="anthropic:claude-3-5-haiku-20241022")
     assert asked[0]["path"] == "/v1/messages"
@@ -122,7 +122,7 @@ def test_anthropic(base: str) -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_what_has_no_price_is_said() -> None:
+def test_a_model_without_a_price_is_reported() -> None:
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, _):
         result = ask(url, judge="openai:model-of-nobody")
     assert result.cost_usd == 0
@@ -130,7 +130,7 @@ def test_what_has_no_price_is_said() -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_secrets_stay_here() -> None:
+def test_secrets_are_not_sent() -> None:
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, asked):
         ask(url)
     sent = json.dumps(asked[0]["body"])
@@ -140,7 +140,7 @@ def test_secrets_stay_here() -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_only_what_is_undecided_is_asked(stated: Callable[..., None]) -> None:
+def test_only_undecided_rules_are_asked_about(stated: Callable[..., None]) -> None:
     stated(never_drop(), look_up_first())
     with judge_that(openai_says({"verdicts": []})) as (url, asked):
         ask(url)
@@ -148,7 +148,7 @@ def test_only_what_is_undecided_is_asked(stated: Callable[..., None]) -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_several_sessions_are_not_mixed_up() -> None:
+def test_a_trace_of_several_sessions_is_not_sent() -> None:
     both = bylaw.load_trace([{"id": "a", "events": EVENTS}, {"id": "b", "events": EVENTS}])
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, asked):
         result = bylaw.Compliance(PROMPT, judge="openai:x", judge_url=url).check(both)
@@ -165,7 +165,7 @@ def two_open_rules() -> tuple[PromptRule, PromptRule]:
 
 @pytest.mark.usefixtures("judge_on")
 @pytest.mark.parametrize(("batch", "calls"), [(False, 2), (True, 1)])
-def test_batches(batch: bool, calls: int, stated: Callable[..., None]) -> None:
+def test_a_batch_is_one_question(batch: bool, calls: int, stated: Callable[..., None]) -> None:
     stated(*two_open_rules())
 
     def reply(handler: Any) -> None:
@@ -181,7 +181,7 @@ def test_batches(batch: bool, calls: int, stated: Callable[..., None]) -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_an_answer_is_kept_in_memory_and_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_is_cached_in_memory_and_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with judge_that(openai_says({"verdicts": [verdict()]})) as (url, asked):
         first, again = ask(url), ask(url)
         assert (len(asked), again.tokens_used) == (1, 0)
@@ -199,7 +199,7 @@ def test_an_answer_is_kept_in_memory_and_in_a_folder(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_a_bad_answer_is_not_kept() -> None:
+def test_a_bad_answer_is_not_cached() -> None:
     with judge_that(openai_says("null")) as (url, asked):
         ask(url)
         ask(url)
@@ -289,7 +289,7 @@ def test_a_proposed_rule_is_marked() -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_a_proposal_that_is_not_in_the_prompt_is_thrown_away() -> None:
+def test_a_proposal_that_is_not_in_the_prompt_is_discarded() -> None:
     with judge_that(openai_says({"verdicts": [verdict()], "proposed": [proposal(quote="Never lie.")]})) as (url, _):
         result = ask(url)
     assert len(result.extracted_rules) == 2
@@ -297,7 +297,7 @@ def test_a_proposal_that_is_not_in_the_prompt_is_thrown_away() -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_a_proposal_cannot_acquit_a_rule_that_is_known() -> None:
+def test_a_proposal_cannot_decide_a_rule_that_is_known() -> None:
     again = proposal(quote="Never call drop_table.")
     with judge_that(openai_says({"verdicts": [verdict()], "proposed": [again]})) as (url, _):
         result = ask(url)
@@ -318,7 +318,7 @@ def test_with_no_rule_at_all_the_judge_is_asked_for_some(stated: Callable[..., N
 
 @pytest.mark.usefixtures("judge_on")
 @pytest.mark.parametrize("status", [301, 400, 401, 404, 429, 500, 503])
-def test_a_refusal_is_unreachable(status: int) -> None:
+def test_an_error_status_is_unreachable(status: int) -> None:
     reply = body_says(b'{"error": {"message": "no"}}', status=status)
     with judge_that(reply) as (url, _), pytest.raises(bylaw.JudgeUnreachable, match=str(status)) as raised:
         ask(url)
@@ -327,7 +327,7 @@ def test_a_refusal_is_unreachable(status: int) -> None:
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_nobody_there() -> None:
+def test_no_connection_is_unreachable() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -361,7 +361,7 @@ def test_the_deadline_is_for_all_questions_together(stated: Callable[..., None])
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_a_server_that_accepts_and_says_nothing() -> None:
+def test_a_silent_server_runs_into_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
         ask(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_ms=200)
 
@@ -380,13 +380,13 @@ def test_a_server_that_accepts_and_says_nothing() -> None:
     ],
 )
 @pytest.mark.usefixtures("judge_on")
-def test_a_judge_that_is_none(spec: str, url: str | None) -> None:
+def test_an_invalid_judge_is_refused(spec: str, url: str | None) -> None:
     with pytest.raises(ValueError, match="judge"):
         bylaw.Compliance(PROMPT, judge=spec, judge_url=url)
 
 
 @pytest.mark.usefixtures("judge_on")
-def test_an_object_without_ask_is_none() -> None:
+def test_an_object_without_ask_is_not_a_judge() -> None:
     with pytest.raises(TypeError, match="judge"):
         bylaw.Compliance(PROMPT, judge=7)  # type: ignore[arg-type]
 

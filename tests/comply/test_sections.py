@@ -22,7 +22,7 @@ def _cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("content", "case"), list(_cases()))
-def test_which_conditions_are_broken(content: dict[str, Any], case: dict[str, Any]) -> None:
+def test_broken_conditions_are_found(content: dict[str, Any], case: dict[str, Any]) -> None:
     events = [event for name, arguments, result in case["events"] for event in _call(name, arguments, result)]
     result = bylaw.check_compliance_sync(content["prompt"], events, tools=content["tools"])
     described = {rule.rule_id: rule.description for rule in result.extracted_rules}
@@ -33,7 +33,7 @@ def test_which_conditions_are_broken(content: dict[str, Any], case: dict[str, An
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_which_rules_are_read(file: Path) -> None:
+def test_conditions_under_a_tool_become_rules(file: Path) -> None:
     content = yaml.safe_load(file.read_text())
     result = bylaw.check_compliance_sync(content["prompt"], [_user()], tools=content["tools"])
     of_tools = [rule for rule in result.extracted_rules if rule.trigger.startswith("call_tool: ")]

@@ -16,7 +16,7 @@ from bylaw.comply.prompt.vocabulary import Tools
 from bylaw.model.report import OutcomeCounts
 from bylaw.rules import parse_rules
 from bylaw.traces import read_trace
-from tests.comply.reading import as_file, cases, in_short, toolset
+from tests.comply.golden import as_file, cases, in_short, toolset
 
 TOOLS = toolset()
 CASES = cases()
@@ -38,7 +38,7 @@ def judged(rules: list[PromptRule], events: list[dict[str, Any]]) -> OutcomeCoun
 
 
 @pytest.mark.parametrize("case", NAMED)
-def test_a_sentence_gives_the_rules_wanted(case: dict[str, Any]) -> None:
+def test_a_golden_sentence_gives_its_rules(case: dict[str, Any]) -> None:
     rules = read(case)
     assert [short for rule in rules for short in in_short(rule)] == case["want"]
     for rule in rules:
@@ -197,7 +197,7 @@ def test_a_conditional_step_is_no_link_of_the_chain() -> None:
         "Never call " + "x" * 100_000,
     ],
 )
-def test_no_text_is_too_odd_to_be_read(text: str) -> None:
+def test_hostile_text_is_read_without_errors(text: str) -> None:
     rules = read_text(text)
     assert all(0 <= rule.start <= rule.end <= len(text) for rule in rules)
 

@@ -16,6 +16,7 @@ from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError, JudgeUnre
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, open_target, write_reports
+from bylaw.report.progress import count_progress
 
 if TYPE_CHECKING:
     from bylaw.comply.model import ComplianceResult, PromptRules
@@ -123,8 +124,14 @@ def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
     from bylaw.comply.inputs import split_sessions
     from bylaw.traces import find_traces, load_trace
 
-    found = (load_trace(name, format=trace_format) for name in find_traces(patterns))
-    return [part for trace in found for part in split_sessions(trace)]
+    names = find_traces(patterns)
+    loaded: list[Trace] = []
+    with count_progress("reading traces") as report:
+        for number, name in enumerate(names, 1):
+            loaded += split_sessions(load_trace(name, format=trace_format))
+            if report is not None:
+                report(number, len(names))
+    return loaded
 
 
 def _read_rules(
