@@ -219,12 +219,14 @@ def test_missing_and_extra_sessions_are_findings() -> None:
     assert [issue.what for issue in compare(baseline[:2], baseline).sessions] == ["extra"]
 
 
-def test_a_rule_that_errors_is_an_error_never_no_change() -> None:
+def test_a_rule_that_cannot_be_evaluated_fails_the_gate() -> None:
     schema: Any = {"type": "string"}
     rules = list(load_rules([{"id": "r", "kind": "must_match_json_schema", "params": {"schema": schema}}]).rules)
     deep = "[" * 900 + "]" * 900
     report = compare_versions([trace([{"text": deep}])], [trace([{"text": deep}])], rules)
-    assert report.policy.errors or not report.policy.regressions
+    assert [change.rule for change in report.policy.errors] == ["r", "r"]
+    assert not report.policy.regressions
+    assert report.exit_code == 1
 
 
 def greeted(name: str, call: str) -> dict[str, Any]:

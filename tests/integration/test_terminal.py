@@ -38,25 +38,23 @@ def _read(screen: int) -> bytes:
 
 
 def test_ctrl_c_is_130() -> None:
-    running = subprocess.Popen(
+    lines = (EXAMPLE / "v1.jsonl").read_bytes()
+    with subprocess.Popen(
         [*COMMAND, "-"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         # a test run in the background ignores interrupts, and its children inherit that
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    assert running.stdin is not None
-    lines = (EXAMPLE / "v1.jsonl").read_bytes()
-    # more than a pipe holds: when the last byte is written, the command is reading, and waits for more
-    running.stdin.write(lines * (1_000_000 // len(lines)))
-    running.stdin.flush()
-    running.send_signal(signal.SIGINT)
-    assert running.stderr is not None
-    errors = running.stderr.read()
-    assert running.wait(timeout=120) == 130
+    ) as running:
+        assert running.stdin is not None and running.stderr is not None
+        # more than a pipe holds: once all of it is written, the command is reading and waits for more
+        running.stdin.write(lines * (1_000_000 // len(lines)))
+        running.stdin.flush()
+        running.send_signal(signal.SIGINT)
+        errors = running.stderr.read()
+    assert running.returncode == 130
     assert b"Traceback" not in errors
-    running.stdin.close()
 
 
 def test_a_reader_that_goes_away_is_no_traceback_and_no_pass(tmp_path: Path) -> None:

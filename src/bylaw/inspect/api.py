@@ -10,8 +10,7 @@ from bylaw.inspect.timeline import Timeline
 from bylaw.model.ports import TraceSource
 from bylaw.traces import open_trace
 from bylaw.traces.export import export_trace, known_format
-from bylaw.traces.export.conversion import Conversion
-from bylaw.traces.export.session_filter import SessionFilter
+from bylaw.traces.export.conversion import Conversion, SessionFilter
 
 
 def timeline(

@@ -151,7 +151,7 @@ def _convert(
     name: str, source: TraceSource, target: str, format: str, sessions: tuple[str, ...], *, force: bool
 ) -> ExitCode:
     from bylaw.traces.export import export_trace
-    from bylaw.traces.export.session_filter import SessionFilter
+    from bylaw.traces.export.conversion import SessionFilter
 
     selected = SessionFilter(source, sessions) if sessions else None
     try:

@@ -58,16 +58,23 @@ class LazyGroup(click.Group):
         module, _, attribute = self.lazy[name].home.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
-        if not any(parameter.name == "color" for parameter in command.params):
-            command.params.append(colour_option())
-        for parameter in command.params:
-            if parameter.metavar in FILE_METAVARS and parameter.type is click.STRING:
-                parameter.type = FileName()
+        _add_shared_options(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, self.lazy[name].summary) for name in self.list_commands(ctx)])
+
+
+def _add_shared_options(command: click.Command) -> None:
+    """Give a command, and those of a group inside it, the colour flags and the completion of file names."""
+    if not any(parameter.name == "color" for parameter in command.params):
+        command.params.append(colour_option())
+    for parameter in command.params:
+        if parameter.metavar in FILE_METAVARS and parameter.type is click.STRING:
+            parameter.type = FileName()
+    for one in command.commands.values() if isinstance(command, click.Group) else ():
+        _add_shared_options(one)
 
 
 def colour_option() -> click.Option:
@@ -144,5 +151,5 @@ def write_usage_error(job: str | None, problem: click.UsageError, targets: list[
     from bylaw.report.diagnostics import write_bad_input
 
     words = click.get_current_context().command_path.split()
-    diagnostic = Diagnostic(code="usage", message=problem.format_message(), file=" ".join(words))
+    diagnostic = Diagnostic(code="usage-error", message=problem.format_message(), file=" ".join(words))
     write_bad_input(job or words[1], [diagnostic], targets)

@@ -70,12 +70,12 @@ def _rule_lines(rule: Rule, outcome: Outcome) -> Iterator[str]:
     place = f" · {rule.span.file}:{rule.span.line}" if rule.span else ""
     about = f"{rule.kind} · {rule.severity.value}{printable(place)}"
     title = f"{mark} {printable(rule.id)}"
-    head = f"{click.style(title, fg=colour, bold=True)}  {outcome.value}"
+    styled = click.style(title, fg=colour, bold=True)
     if len(title) + len(outcome.value) + len(about) + 4 <= terminal_width():
-        yield f"{head}  {click.style(about, dim=True)}"
+        yield f"{styled}  {outcome.value}  {click.style(about, dim=True)}"
     else:
-        yield head
-        yield from (click.style(line, dim=True) for line in wrap(about, indent="    "))
+        yield styled
+        yield from (click.style(line, dim=True) for line in wrap(f"{outcome.value} · {about}", indent="    "))
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:

@@ -60,7 +60,7 @@ def _axes(report: DiffReport) -> list[str]:
     ]
     for row in sorted(report.axes, key=lambda row: -row.severity.rank):
         before, after = (wording.figure(row.axis, value) for value in (row.baseline, row.candidate))
-        flags = f" ({escape_markdown(wording.flags(row))})" if wording.flags(row) else ""
+        flags = f" ({', '.join(wording.flags(row))})" if wording.flags(row) else ""
         cells = (row.axis, before, after, wording.interval(row), wording.changed(row), str(row.n), row.severity + flags)
         lines.append(f"| {' | '.join(cells)} |")
     notes = [f"{escape_markdown(line)}  " for line in wording.axis_notes(report)]

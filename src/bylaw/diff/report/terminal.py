@@ -76,10 +76,8 @@ def _row(cells: dict[str, str], widths: dict[str, int]) -> str:
 
 
 def _flags(rows: Sequence[AxisRow]) -> Iterator[str]:
-    yield from (f"{row.axis}: {wording.flags(row)}" for row in rows if row.n and wording.flags(row))
-    missing = [row.axis for row in rows if not row.n]
-    if missing:
-        yield f"not recorded: {', '.join(missing)}"
+    flags = dict.fromkeys(flag for row in rows for flag in wording.flags(row))
+    yield from (f"{flag}: {', '.join(row.axis for row in rows if flag in wording.flags(row))}" for flag in flags)
 
 
 def _divergences(report: DiffReport) -> Iterator[str]:

@@ -112,8 +112,8 @@ def changed(row: AxisRow) -> str:
     return "–" if row.share_changed is None else f"{row.share_changed:.0%}"
 
 
-def flags(row: AxisRow) -> str:
-    return ", ".join(flag.replace("_", " ") for flag in row.flags if flag != "no_repeats")
+def flags(row: AxisRow) -> list[str]:
+    return [flag.replace("_", " ") for flag in row.flags if flag != "no_repeats"]
 
 
 def sessions_line(report: DiffReport) -> str:

@@ -1,0 +1,109 @@
+"""Reports and help fit the terminal: 80 columns by default, broken between words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from bylaw.check.api import check
+from bylaw.check.report.terminal import render_check, render_finding
+from bylaw.cli import cli
+from bylaw.diff.api import compare_versions
+from bylaw.diff.report.terminal import render_diff
+from bylaw.model.diagnostic import Diagnostic, Related
+from bylaw.model.source import Span
+from bylaw.report.diagnostics import render_diagnostic
+from bylaw.report.text import terminal_width, wrap
+from bylaw.rules import load_rules
+from tests.support.build import trace
+
+LONG = "every answer has to mention the order number and the amount, " * 4
+RULES = [
+    {
+        "id": "a-rule-with-a-long-name-that-says-everything",
+        "kind": "forbidden_text",
+        "params": {"text": "secret"},
+    },
+    {"id": "described", "kind": "no_call", "params": {"tool": "delete"}, "description": LONG},
+    {"id": "budget", "kind": "max_total_tokens", "params": {"n": 1}},
+    *({"id": f"never-triggered-{i}", "kind": "no_call", "params": {"tool": "x"}} for i in range(20)),
+]
+BASELINE = [{"text": f"{LONG} {i}", "calls": ["look_up"], "tokens": [9, 90_000], "latency": 12_345.0} for i in range(6)]
+CANDIDATE = [
+    {"text": f"secret {LONG} {i}", "calls": [{"name": "delete", "args": {"why": LONG}}], "tokens": [9, 1_000_000]}
+    for i in range(8)
+]
+
+
+def _reports() -> Iterator[str]:
+    rules = load_rules(RULES).rules
+    report = check([trace(CANDIDATE, name=f"run-{i}.jsonl") for i in range(3)], rules)
+    yield render_check(report)
+    yield from (render_finding(finding) for finding in report.findings)
+    yield render_diff(compare_versions([trace(BASELINE, name="v1")], [trace(CANDIDATE, name="v2")], rules))
+    span = Span("rules.yaml", 12, 150, 12, 160)
+    yield render_diagnostic(
+        Diagnostic(
+            code="unknown-key",
+            message=LONG,
+            file="rules.yaml",
+            span=span,
+            excerpt="x" * 149 + "misspelled" + "y" * 100,
+            help=LONG,
+            related=(Related(span, LONG),),
+        )
+    )
+
+
+@pytest.mark.parametrize("columns", [None, "60", "100"])
+def test_reports_fit(columns: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
+    limit = int(columns or 80)
+    assert terminal_width() == limit
+    reports = list(_reports())
+    assert len(reports) > 4
+    too_long = [line for report in reports for line in click.unstyle(report).splitlines() if len(line) > limit]
+    assert too_long == []
+
+
+def test_a_cut_source_line_still_shows_the_spot() -> None:
+    *_, report = _reports()
+    lines = click.unstyle(report).splitlines()
+    source = next(line for line in lines if "misspelled" in line)
+    caret = lines[lines.index(source) + 1]
+    assert caret.index("^") == source.index("misspelled")
+    assert caret.count("^") == len("misspelled")
+
+
+def test_words_that_are_too_long_are_not_broken() -> None:
+    path = "/a/very/long/path/" * 10
+    assert wrap(f"see {path} for more", columns=40) == ["see", path, "for more"]
+    assert wrap("", indent="  ") == [""]
+    assert wrap("one two", indent="- ", hanging="  ", columns=6) == ["- one", "  two"]
+
+
+def _help_pages(command: click.Command, path: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    settings = {} if parent else command.context_settings
+    context = click.Context(command, info_name=path.rsplit(maxsplit=1)[-1], parent=parent, **settings)
+    yield path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None
+            yield from _help_pages(child, f"{path} {name}", context)
+
+
+def test_every_help_page_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    pages = dict(_help_pages(cli, "bylaw"))
+    assert len(pages) > 20
+    too_long = [(path, line) for path, page in pages.items() for line in page.splitlines() if len(line) > 80]
+    assert too_long == []
+
+
+def test_every_command_has_the_colour_flags() -> None:
+    assert [path for path, page in _help_pages(cli, "bylaw") if "--color / --no-color" not in page] == []
