@@ -134,3 +134,44 @@ def test_reader_and_schema_refuse(params: dict[str, Any]) -> None:
 def test_a_warning_is_given_once() -> None:
     rules = "- {id: a, kind: temporal, params: {never: {text: '\\\\d', regex: true}}}"
     assert [d.code for d in parse_rules(rules).diagnostics] == ["doubled-backslash"]
+
+
+SENTENCES = [
+    ("{before: a, require: b}", "every call of `a` needs an earlier call of `b`"),
+    (
+        "{before: a, require: {result: b}, same: id, within: 10m}",
+        "every call of `a` needs an earlier result of `b` within 10m with the same `id`",
+    ),
+    (
+        "{before: a, require: b, seen: true}",
+        "every call of `a` needs an earlier call of `b` whose result the model had seen",
+    ),
+    ("{after: a, require: [b, c]}", "every call of `a` needs a later call of `b` or `c`"),
+    ("{never: {tool: a, args: {n: {'>': 3}}}}", "no call of `a` with `n > 3` is allowed"),
+    ("{never: a, unless: b}", "no call of `a` is allowed without an earlier call of `b`"),
+    (
+        "{never: a, after: {user: stop}}",
+        "no call of `a` is allowed after a response to a user message with the text `stop`",
+    ),
+    ("{never: a, until: {text: ok}}", "no call of `a` is allowed until a response with the text `ok`"),
+    ("{at_most: 2, of: a}", "at most 2 calls of `a` are allowed"),
+    ("{pattern: existence, p: {stop_reason: end_turn}}", "there must be a response with stop reason `end_turn`"),
+    (
+        "{pattern: chain_response, p: a, s: b, t: c, scope: {between: [q, r]}}",
+        "every call of `a` needs a later call of `b` and then a call of `c`,"
+        " between a call of `q` and the next call of `r`",
+    ),
+]
+
+
+@pytest.mark.parametrize(("params", "sentence"), SENTENCES)
+def test_a_rule_in_words_has_a_sentence_for_messages(params: str, sentence: str) -> None:
+    demand = parse_rules(f"- {{id: a, kind: temporal, params: {params}}}").rules[0].demand
+    assert isinstance(demand, Temporal)
+    assert demand.words == sentence
+
+
+def test_a_formula_has_no_sentence() -> None:
+    demand = parse_rules("- {id: a, kind: temporal, params: {formula: 'G !tool(a)'}}").rules[0].demand
+    assert isinstance(demand, Temporal)
+    assert demand.words == ""

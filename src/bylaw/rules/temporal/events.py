@@ -75,6 +75,11 @@ class Event(Struct, frozen=True):
         noun = "call" if self.sort == "tool" else "result"
         return f"{noun} of {listing(self.names, last='or')}{f' with {tests}' if tests else ''}"
 
+    @property
+    def plural(self) -> str:
+        noun, _, rest = self.words.partition(" ")
+        return f"{noun}s {rest}"
+
     def meets(self, other: Event) -> bool:
         """Whether one position can be both."""
         if self.sort != other.sort:

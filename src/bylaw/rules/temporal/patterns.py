@@ -140,28 +140,27 @@ def write_pattern_formula(pattern: str, scope: str, events: Mapping[str, Event],
 
 
 _SENTENCES = {
-    "absence": "no {p} is allowed",
-    "existence": "there must be a {p}",
-    "universality": "nothing but a {p} is allowed",
-    "precedence": "every {p} needs an earlier {s}",
-    "response": "every {p} needs a later {s}",
-    "chain_precedence": "every {p} needs an earlier {s} and then a {t}",
-    "chain_response": "every {p} needs a later {s} and then a {t}",
-    "bounded_count": "no more than {n} times is a {p} allowed",
+    "absence": "no {p.words} is allowed",
+    "existence": "there must be a {p.words}",
+    "universality": "only {p.plural} are allowed",
+    "precedence": "every {p.words} needs an earlier {s.words}",
+    "response": "every {p.words} needs a later {s.words}",
+    "chain_precedence": "every {p.words} needs an earlier {s.words} and then a {t.words}",
+    "chain_response": "every {p.words} needs a later {s.words} and then a {t.words}",
+    "bounded_count": "at most {n} {p.plural} are allowed",
 }
 _SCOPE_WORDS = {
     "global": "",
-    "before": ", before the first {r}",
-    "after": ", after the first {q}",
-    "between": ", between a {q} and the next {r}",
-    "after-until": ", after a {q} and until the next {r}",
+    "before": ", before the first {r.words}",
+    "after": ", after the first {q.words}",
+    "between": ", between a {q.words} and the next {r.words}",
+    "after-until": ", after a {q.words} and until the next {r.words}",
 }
 
 
 def write_pattern_sentence(pattern: str, scope: str, events: Mapping[str, Event], *, count: int = 0) -> str:
     """The pattern as a sentence, for messages."""
-    words = {letter: event.words for letter, event in events.items()}
-    return (_SENTENCES[pattern] + _SCOPE_WORDS[scope]).format(n=count, **words)
+    return (_SENTENCES[pattern] + _SCOPE_WORDS[scope]).format(n=count, **events)
 
 
 def _more_than(count: int) -> str:

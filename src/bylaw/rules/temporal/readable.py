@@ -185,21 +185,21 @@ def write_formula(form: Form, values: Values, node: MapNode, context: Context) -
 
 def write_sentence(form: Form, values: Values) -> str:
     """The same rule as a sentence, for messages."""
-    words = {key: values[key].words for key in form.needs if isinstance(values[key], Event)}
+    events = {key: values[key] for key in form.needs if isinstance(values[key], Event)}
     within = f" within {values['within'].given}" if "within" in values else ""
     same = f" with the same {listing(values['same'])}" if "same" in values else ""
     seen = " whose result the model had seen" if values.get("seen") else ""
-    return _SENTENCES[form.needs].format(n=values.get("at_most"), **words) + seen + within + same
+    return _SENTENCES[form.needs].format(n=values.get("at_most"), **events) + seen + within + same
 
 
 _SENTENCES = {
-    ("before", "require"): "every {before} needs an earlier {require}",
-    ("after", "require"): "every {after} needs a later {require}",
-    ("never",): "no {never} is allowed",
-    ("never", "unless"): "no {never} is allowed without an earlier {unless}",
-    ("never", "after"): "no {never} is allowed after a {after}",
-    ("never", "until"): "no {never} is allowed until a {until}",
-    ("at_most", "of"): "no more than {n} times is a {of} allowed",
+    ("before", "require"): "every {before.words} needs an earlier {require.words}",
+    ("after", "require"): "every {after.words} needs a later {require.words}",
+    ("never",): "no {never.words} is allowed",
+    ("never", "unless"): "no {never.words} is allowed without an earlier {unless.words}",
+    ("never", "after"): "no {never.words} is allowed after a {after.words}",
+    ("never", "until"): "no {never.words} is allowed until a {until.words}",
+    ("at_most", "of"): "at most {n} {of.plural} are allowed",
 }
 
 
