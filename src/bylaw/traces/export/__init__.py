@@ -1,7 +1,7 @@
-"""Traces out: in Bylaw's own format, or in one that other tools read. What is written is read back as it was.
+"""Writes traces, in Bylaw's own format or in one that other tools read. What is written is read back as it was.
 
-Each event is a line of Bylaw JSONL (`lines`, `to_lines`). In another format that line is carried along, less what the
-format's own places hold (`slot`); `importers/formats/restored` puts both together again.
+Each event becomes a line of Bylaw JSONL (`lines`). Other formats carry that line in a slot, without the parts that the
+format stores itself; `formats/roundtrip` reads both together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
 from bylaw.model.trace import Trace
 from bylaw.traces.export.conversion import EXPORTS, Conversion, format_for
-from bylaw.traces.export.destination import appearing
+from bylaw.traces.export.destination import open_destination
 
 if TYPE_CHECKING:
     from bylaw.traces.export.bylaw import TraceWriter
@@ -28,10 +28,10 @@ class Writer(Protocol):
 
     def write(self, event: Event) -> None: ...
     def finish(self, end: TraceEndLine) -> None:
-        """Write what has waited, and what only the end can tell."""
+        """Write what has waited, and what is known only at the end."""
 
     def remarks(self) -> list[str]:
-        """What the user should know of what was written."""
+        """What the user should know about what was written."""
 
 
 def export_trace(
@@ -42,10 +42,10 @@ def export_trace(
     overwrite: bool = False,
     like: str | None = None,
 ) -> Conversion:
-    """Write a trace in a format of `EXPORTS`, by default the one that the name asks for. `-` is standard output.
+    """Write a trace in a format of `EXPORTS`, by default the one that the file name implies. `-` is standard output.
 
-    The file appears when it is whole; without events there is none. A trace that streams is not held in memory (in
-    `atif`: a session at a time). `like`: the file of the trace; whoever may not read it may not read this one either.
+    The file appears when it is complete; without events there is none. A trace that streams is not held in memory
+    (in `atif`: a session at a time). `like`: the file of the trace; its permissions apply to the new file.
     Raises InputError, FileExistsError, OSError.
     """
     path = os.fspath(path)
@@ -53,19 +53,26 @@ def export_trace(
     events = iter(trace)
     first = next(events, None)
     if first is None:
-        return _conversion(trace, path, format, _Counts(), [])
-    counts, header = _Counts(), _header(trace)
-    with appearing(path, overwrite=overwrite, like=like) as file:
+        return _conversion(trace, path, format)
+    header = _header(trace)
+    event_count = turns = 0
+    sessions: set[int] = set()  # hashes, because a file may hold millions of sessions
+    latest = ""
+    with open_destination(path, overwrite=overwrite, like=like) as file:
         writer = _writer(format, path, file, trace)
         for event in chain((first,), events):
-            counts.add(event)
+            event_count += 1
+            turns += event.kind == "response"
+            if event.origin.session is not latest:
+                latest = event.origin.session
+                sessions.add(hash(latest))
             writer.write(event)
         writer.finish(_end(trace, header))
-    return _conversion(trace, path, format, counts, writer.remarks())
+    return _conversion(trace, path, format, event_count, turns, len(sessions), writer.remarks())
 
 
 def known_format(to: str | None, path: str) -> str:
-    """Raises ValueError where there is no such format, or the name asks for none."""
+    """Raises ValueError if there is no such format, or the file name implies none."""
     found = format_for(path) if to is None else to
     if found is None:
         raise ValueError(f"path={path!r} does not say which format: give to= one of {', '.join(EXPORTS)}")
@@ -75,7 +82,7 @@ def known_format(to: str | None, path: str) -> str:
 
 
 def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
-    """Write a trace as Bylaw JSONL; `.gz` and `.zst` compress it. One that streams is never held in memory."""
+    """Write a trace as Bylaw JSONL; `.gz` and `.zst` compress it. A trace that streams is not held in memory."""
     from bylaw.traces.export.bylaw import TraceWriter
 
     complete: bool | Literal["marked"] = trace.complete if isinstance(trace, Trace) else "marked"
@@ -86,7 +93,7 @@ def write_trace(trace: TraceSource, path: str | os.PathLike[str]) -> None:
 
 
 def _end(trace: TraceSource, header: dict[str, Any]) -> TraceEndLine:
-    """`header`: as it was at the beginning; one that was known only when all was read is told again."""
+    """`header`: as it was at the beginning. If it is known only now, the end line repeats it."""
     from bylaw.traces.formats.bylaw.lines import TraceEndLine
 
     return TraceEndLine(
@@ -98,49 +105,42 @@ def _end(trace: TraceSource, header: dict[str, Any]) -> TraceEndLine:
     )
 
 
-class _Counts:
-    def __init__(self) -> None:
-        self.events = self.turns = 0
-        self._sessions: set[int] = set()
-        """hashes: a file may hold millions of sessions"""
-        self._latest = ""
-
-    @property
-    def sessions(self) -> int:
-        return len(self._sessions)
-
-    def add(self, event: Event) -> None:
-        self.events += 1
-        self.turns += event.kind == "response"
-        session = event.origin.session
-        if session is not self._latest:
-            self._sessions.add(hash(session))
-            self._latest = session
-
-
 def _writer(format: str, path: str, file: IO[bytes], trace: TraceSource) -> Writer:
+    from bylaw.traces.formats.bylaw.lines import VERSION, Header
+
     if format == "bylaw":
         from bylaw.traces.export.bylaw import TraceWriter
 
         return TraceWriter(path, name=trace.name, format=trace.format, header=_header(trace), file=file)
+    header = Header(
+        VERSION, name=trace.name, format=trace.format, complete="marked", resolved=True, header=_header(trace)
+    )
     if format == "atif":
         from bylaw.traces.export.atif import AtifWriter
 
-        return AtifWriter(file, name=trace.name, format=trace.format, header=_header(trace))
+        return AtifWriter(file, header)
     from bylaw.traces.export.otlp import OtlpWriter
 
-    return OtlpWriter(file, name=trace.name, format=trace.format, header=_header(trace))
+    return OtlpWriter(file, header)
 
 
-def _conversion(trace: TraceSource, path: str, format: str, counts: _Counts, remarks: list[str]) -> Conversion:
+def _conversion(
+    trace: TraceSource,
+    path: str,
+    format: str,
+    events: int = 0,
+    turns: int = 0,
+    sessions: int = 0,
+    remarks: list[str] | None = None,
+) -> Conversion:
     return Conversion(
         path=path,
         format=format,
-        events=counts.events,
-        turns=counts.turns,
-        sessions=counts.sessions,
+        events=events,
+        turns=turns,
+        sessions=sessions,
         complete=trace.complete,
-        notes=(*trace.notes, *remarks),
+        notes=(*trace.notes, *(remarks or ())),
         problems=tuple(trace.problems),
         skipped=trace.skipped,
     )

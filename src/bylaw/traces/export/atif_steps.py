@@ -1,10 +1,4 @@
-"""The steps of a trajectory, and what events become in them.
-
-Which messages of a request are new, and the steps that they become.
-
-What the agent itself said and was told has steps already, unless the trajectory begins in the middle of a conversation:
-then that is copied context.
-"""
+"""The steps of an ATIF trajectory, made from events and from the messages of requests."""
 
 from __future__ import annotations
 
@@ -17,8 +11,12 @@ from msgspec import Struct
 
 from bylaw.model.events import Response, ToolCall, ToolResult, Usage
 from bylaw.traces.assembly.content import read_arguments, read_content
+from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.lines import same
 from bylaw.traces.formats.roundtrip.lines import Slot
+
+_OWN_ROLES = ("assistant", "tool", "function")
+_SYSTEM_ROLES = ("system", "developer")
 
 
 class Extra(Struct):
@@ -66,13 +64,20 @@ def put(place: Step | Call | Result, slot: Slot) -> None:
     place.extra.bylaw.append(slot)
 
 
+# From events
+
+
 def agent_step(response: Response) -> Step:
+    thoughts = [
+        block for block in response.content or () if isinstance(block, dict) and block.get("type") == "thinking"
+    ]
+    texts = [text for block in thoughts if isinstance(text := block.get("text", block.get("thinking")), str)]
     return Step(
         timestamp=timestamp(response.at),
         source="agent",
         model_name=response.model,
         message=response.text or "",
-        reasoning_content=_reasoning(response.content),
+        reasoning_content="\n".join(texts) if texts else None,
         tool_calls=[call_of(call) for call in response.tool_calls] or None,
         metrics=None if response.usage is None else _metrics(response.usage),
         llm_call_count=1,
@@ -80,15 +85,10 @@ def agent_step(response: Response) -> Step:
 
 
 def call_of(call: ToolCall) -> Call:
-    return Call(tool_call_id=call.call_id, function_name=call.name, arguments=arguments_of(call))
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """ATIF knows only objects: anything else stands in one, as its `value`."""
-    if isinstance(call.arguments, dict):
-        return call.arguments
-    given = call.raw_arguments if call.arguments is None else call.arguments
-    return {} if given is None else {"value": given}
+    """ATIF allows only objects as arguments: anything else is put into one, as its `value`."""
+    given = given_arguments(call)
+    arguments = given if isinstance(call.arguments, dict) else {} if given is None else {"value": given}
+    return Call(tool_call_id=call.call_id, function_name=call.name, arguments=arguments)
 
 
 def result_of(result: ToolResult) -> tuple[Result, str]:
@@ -101,8 +101,16 @@ def result_of(result: ToolResult) -> tuple[Result, str]:
     return Result(source_call_id=result.call_id, content=content), form
 
 
+def _is_texts(content: Any) -> bool:
+    """Whether ATIF can express a list: if it holds only texts."""
+    return isinstance(content, list) and all(
+        isinstance(one, dict) and one.keys() == {"type", "text"} and one["type"] == "text" and type(one["text"]) is str
+        for one in content
+    )
+
+
 def text_of(content: Any) -> str:
-    """What a message says, as text; JSON where that is not its nature."""
+    """The text of a message; JSON if it has none."""
     if isinstance(content, (str, list)):
         found = read_content(content)[1]
         if found:
@@ -111,7 +119,7 @@ def text_of(content: Any) -> str:
 
 
 def timestamp(at: str | float | None) -> str | None:
-    """In ISO 8601, or None where it is no such time."""
+    """A time in ISO 8601, or None if it is not a valid time."""
     try:
         if isinstance(at, str):
             datetime.fromisoformat(at.replace("Z", "+00:00"))
@@ -119,12 +127,6 @@ def timestamp(at: str | float | None) -> str | None:
         return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def _reasoning(content: list[Any] | None) -> str | None:
-    blocks = [block for block in content or () if isinstance(block, dict) and block.get("type") == "thinking"]
-    told = [text for block in blocks if isinstance(text := block.get("text", block.get("thinking")), str)]
-    return "\n".join(told) if told else None
 
 
 def _metrics(usage: Usage) -> dict[str, Any] | None:
@@ -139,66 +141,58 @@ def _metrics(usage: Usage) -> dict[str, Any] | None:
     return {**found, **({"extra": extra} if extra else {})} or None
 
 
-def _is_texts(content: Any) -> bool:
-    """A list that ATIF has too: nothing but texts."""
-    return isinstance(content, list) and all(
-        isinstance(one, dict) and one.keys() == {"type", "text"} and one["type"] == "text" and type(one["text"]) is str
-        for one in content
-    )
-
-
-_OWN = ("assistant", "tool", "function")
-_SYSTEM = ("system", "developer")
+# From messages
 
 
 class History:
-    """The messages of the latest request of one agent."""
+    """The messages of an agent's latest request, to find out which messages of the next one are new.
+
+    The agent's own messages and results have steps already, unless the trajectory begins in the middle of a
+    conversation: then they are copied context.
+    """
 
     def __init__(self) -> None:
         self._messages: list[Any] = []
-        self._begun = False
+        self._has_begun = False
 
     def next(self, messages: list[Any]) -> tuple[int, list[Any], list[Step]]:
-        """How many messages the next request shares with the one before, the others, and the steps of those."""
-        kept = 0
+        """How many messages the next request shares with the previous one, the new messages, and their steps."""
+        shared = 0
         for old, new in zip(self._messages, messages, strict=False):
             if not same(old, new):
                 break
-            kept += 1
-        new = messages[kept:]
-        steps = list(_steps(new, copied=not self._begun))
-        self._messages, self._begun = messages, True
-        return kept, new, steps
+            shared += 1
+        added = messages[shared:]
+        steps = list(_steps(added, is_copied=not self._has_begun))
+        self._messages, self._has_begun = messages, True
+        return shared, added, steps
 
 
-def _steps(messages: list[Any], *, copied: bool) -> Iterator[Step]:
+def _steps(messages: list[Any], *, is_copied: bool) -> Iterator[Step]:
     latest: Step | None = None
     for message in messages:
         fields = message if isinstance(message, dict) else {"content": message}
-        role = fields.get("role")
-        if role not in _OWN:
-            content = fields.get("content")
-            if _is_told(content):
-                continue
-            yield Step(source="system" if role in _SYSTEM else "user", message=text_of(content))
-        elif copied and role == "assistant":
-            latest = Step(
-                source="agent",
-                message=text_of(_said(fields.get("content"))),
-                tool_calls=list(_calls(fields)) or None,
-                is_copied_context=True,
-            )
+        role, content = fields.get("role"), fields.get("content")
+        if role not in _OWN_ROLES:
+            if not _holds_only_results(content):
+                yield Step(source="system" if role in _SYSTEM_ROLES else "user", message=text_of(content))
+        elif is_copied and role == "assistant":
+            blocks = content
+            if isinstance(content, list):
+                blocks = [
+                    block for block in content if not (isinstance(block, dict) and block.get("type") == "tool_use")
+                ]
+            calls = list(_calls(fields)) or None
+            latest = Step(source="agent", message=text_of(blocks), tool_calls=calls, is_copied_context=True)
             yield latest
-        elif copied and latest is not None:
+        elif is_copied and latest is not None:
             known = {call.tool_call_id for call in latest.tool_calls or ()}
             call_id = fields.get("tool_call_id")
-            latest.observe(
-                Result(source_call_id=call_id if call_id in known else None, content=text_of(fields.get("content")))
-            )
+            latest.observe(Result(source_call_id=call_id if call_id in known else None, content=text_of(content)))
 
 
-def _is_told(content: Any) -> bool:
-    """A message of the user that only brings results has no step: the results have."""
+def _holds_only_results(content: Any) -> bool:
+    """A user's message that holds only results gets no step, because the results have."""
     return (
         isinstance(content, list)
         and bool(content)
@@ -206,25 +200,18 @@ def _is_told(content: Any) -> bool:
     )
 
 
-def _said(content: Any) -> Any:
-    if not isinstance(content, list):
-        return content
-    return [block for block in content if not (isinstance(block, dict) and block.get("type") == "tool_use")]
-
-
 def _calls(fields: dict[str, Any]) -> Iterator[Call]:
-    """The calls of an assistant's message, as OpenAI or Anthropic writes them; those without a name are left."""
+    """The calls of an assistant's message, in OpenAI's or Anthropic's shape; calls without a name are left out."""
     content, calls = fields.get("content"), fields.get("tool_calls")
+    found: list[tuple[Any, Any, Any]] = []
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_use":
-            yield from _call(block.get("id"), block.get("name"), block.get("input"))
+            found.append((block.get("id"), block.get("name"), block.get("input")))
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            yield from _call(call.get("id"), function.get("name"), read_arguments(function.get("arguments"))[0])
-
-
-def _call(call_id: Any, name: Any, arguments: Any) -> Iterator[Call]:
-    if isinstance(name, str):
-        found = arguments if isinstance(arguments, dict) else {}
-        yield Call(tool_call_id=call_id if isinstance(call_id, str) else "", function_name=name, arguments=found)
+            found.append((call.get("id"), function.get("name"), read_arguments(function.get("arguments"))[0]))
+    for call_id, name, given in found:
+        if isinstance(name, str):
+            id = call_id if isinstance(call_id, str) else ""
+            yield Call(tool_call_id=id, function_name=name, arguments=given if isinstance(given, dict) else {})

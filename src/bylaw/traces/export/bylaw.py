@@ -1,4 +1,4 @@
-"""Writes Bylaw JSONL, an event at a time. What is read back is what was written, sources and all."""
+"""Writes Bylaw JSONL, one event at a time. Events are read back as they were written, with their sources."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from bylaw.model.events import Event
-from bylaw.traces.export.destination import open_packed
-from bylaw.traces.export.lines import Lines
-from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, TraceEndLine
+from bylaw.traces.export.destination import open_compressed
+from bylaw.traces.export.lines import LineBuilder
+from bylaw.traces.formats.bylaw.lines import VERSION, Header, TraceEndLine
 
 
 class TraceWriter:
-    """A trace that is written while it happens. Its last line says that it is whole, so one cut short shows it is.
+    """Writes a trace while it happens. The last line marks it as complete, so a file that was cut short is noticed.
 
     with TraceWriter("run.jsonl.zst") as writer:
         writer.write(event)
@@ -33,13 +33,13 @@ class TraceWriter:
         complete: bool | Literal["marked"] = "marked",
         file: IO[bytes] | None = None,
     ) -> None:
-        """`file`: where the bytes go, if what is written is to stand at `path` only later. It is left open."""
+        """`file`: where to write, if the file at `path` is to appear only later. It is not closed."""
         self.path = os.fspath(path)
-        self._file = open_packed(self.path) if file is None else file
+        self._file = open_compressed(self.path) if file is None else file
         self._is_own = file is None
         self._closed = False
         self._marked = complete == "marked"
-        self._lines = Lines(self.path, self._event)
+        self._lines = LineBuilder(self.path, lambda number, line, event: self._put(line))
         self._put(Header(VERSION, name=name, format=format, complete=complete, resolved=True, header=header or {}))
 
     def __enter__(self) -> TraceWriter:
@@ -58,7 +58,7 @@ class TraceWriter:
             self.write(event)
 
     def flush(self) -> None:
-        """Put everything written so far where a crash of this process cannot reach it."""
+        """Hand everything written so far to the operating system, so that it survives a crash of this process."""
         self._lines.release()
         self._file.flush()
 
@@ -66,7 +66,7 @@ class TraceWriter:
         self.finish(TraceEndLine(complete=complete))
 
     def finish(self, end: TraceEndLine) -> None:
-        """Close it, with all that only the end can tell. Once: closing it again does nothing."""
+        """Close the file, with what is known only at the end. Closing it again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -77,10 +77,7 @@ class TraceWriter:
             self._file.close()
 
     def remarks(self) -> list[str]:
-        return []  # there is nothing that this format cannot say
-
-    def _event(self, number: int, line: Line, event: Event) -> None:
-        self._put(line)
+        return []  # this format can express everything
 
     def _put(self, line: object) -> None:
         self._file.write(msgspec.json.encode(line) + b"\n")

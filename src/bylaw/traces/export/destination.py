@@ -1,4 +1,4 @@
-"""Where a written trace goes: a file that appears whole or not at all, a pipe, standard output; packed by its name."""
+"""Where a trace is written: a file that appears when it is complete, a pipe, or standard output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STDOUT = "-"
 _OWNERS, _ANYBODYS = 0o600, 0o666
 
 
-def open_packed(path: str) -> IO[bytes]:
+def open_compressed(path: str) -> IO[bytes]:
     """A file to write to, compressed where its name ends in `.gz` or `.zst`."""
     if path.endswith(".gz"):
         return cast(IO[bytes], gzip.open(path, "wb"))
@@ -27,11 +27,11 @@ def open_packed(path: str) -> IO[bytes]:
 
 
 @contextmanager
-def appearing(path: str, *, overwrite: bool, like: str | None = None) -> Iterator[IO[bytes]]:
-    """What is written stands at `path` when all went well, and else nothing does. Raises FileExistsError, OSError.
+def open_destination(path: str, *, overwrite: bool, like: str | None = None) -> Iterator[IO[bytes]]:
+    """The file appears at `path` if no exception is raised, and not at all otherwise. Raises FileExistsError, OSError.
 
-    Only a plain file is replaced: a device or a pipe is written through, and a link keeps pointing where it does.
-    `like`: what it is made from; whoever may not read that may not read this either.
+    Only a plain file is replaced: a device or a pipe is written to, and the target of a link is replaced, not the link.
+    `like`: the source file; the new file gets at most its read permissions.
     """
     if path == STDOUT:
         yield sys.stdout.buffer
@@ -45,7 +45,7 @@ def appearing(path: str, *, overwrite: bool, like: str | None = None) -> Iterato
         return
     draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
     try:
-        with _created(draft, path, _mode(like)) as file, _packing(file, path) as out:
+        with _created(draft, path, _mode(like)) as file, _compressed(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
         os.replace(draft, final)
@@ -67,7 +67,7 @@ def is_special(path: str) -> bool:
 
 
 def _mode(like: str | None) -> int:
-    """Before the umask. Our own it stays in any case."""
+    """Permissions, before the umask. The owner may always read and write."""
     if like is None or not os.path.exists(like):
         return _ANYBODYS
     return _OWNERS | (_ANYBODYS & os.stat(like).st_mode)
@@ -76,14 +76,14 @@ def _mode(like: str | None) -> int:
 def _created(draft: str, path: str, mode: int) -> IO[bytes]:
     try:
         return open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode))
-    except OSError as problem:  # the user knows of no draft
+    except OSError as problem:  # name the path that the user gave
         raise OSError(problem.errno, problem.strerror, path) from None
 
 
 @contextmanager
-def _packing(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
+def _compressed(file: IO[bytes], path: str) -> Iterator[IO[bytes]]:
     if path.endswith(".gz"):
-        # without a time and a name in it, the same trace gives the same bytes
+        # without a time and a name, the same trace gives the same bytes
         with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
             yield cast(IO[bytes], packed)
     elif path.endswith(".zst"):

@@ -1,11 +1,7 @@
-"""Whether two values are the same to the letter.
+"""Turns events into numbered lines of Bylaw JSONL, with their links. Every format carries these lines in some form.
 
-Events become lines, field by field; the links of a response are the writer's to make.
-
-Events become numbered lines of Bylaw JSONL, with their links made. Every format carries these in some form.
-
-A response names its request and its calls. Which of them stand on lines of their own decides how, so a response waits
-until that shows.
+A response names its request and its calls. How it does depends on which of them have a line of their own, so a response
+waits until that is known.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from bylaw.model.events import (
     SessionStart,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
@@ -46,84 +41,46 @@ from bylaw.traces.formats.bylaw.lines import (
 )
 from bylaw.traces.records.jsontext import decode_list
 
-
-def same(left: Any, right: Any) -> bool:
-    """For `==`, 1 and true are the same."""
-    return left is right or (bool(left == right) and msgspec.json.encode(left) == msgspec.json.encode(right))
+_COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
+    Request: (RequestLine, ("model", "params", "metadata")),
+    Response: (ResponseLine, ("model", "content", "stop_reason", "latency_ms")),
+    ToolCall: (ToolCallLine, ("name", "namespace", "call_id", "arguments", "raw_arguments", "group")),
+    ToolResult: (ToolResultLine, ("call_id", "name", "content", "is_error", "latency_ms")),
+    Message: (MessageLine, ("role", "content")),
+    Annotation: (AnnotationLine, ("label", "data")),
+    SessionStart: (SessionStartLine, ("metadata",)),
+    SessionEnd: (SessionEndLine, ("complete",)),
+}
+"""the line of each kind of event, and the fields that are copied to it"""
 
 
 def line_of(event: Event, here: Locator | None) -> Line:
-    """The line of an event that will stand at `here`; None where a line does not say where it stands."""
-    line = _fields_of(event)
+    """The line of an event that will stand at `here`; None if lines do not record where they stand.
+
+    The links of a response are left to the writer.
+    """
+    if type(event) not in _COPIED:
+        raise TypeError(f"an event of kind `{event.kind}` cannot be written")
+    kind, fields = _COPIED[type(event)]
+    line = kind(**{field: getattr(event, field) for field in fields})
+    if isinstance(event, Request):
+        request = cast(RequestLine, line)
+        request.messages, request.tools = _raw(event.held_messages), _raw(event.held_tools)
+    elif isinstance(event, Response):
+        response = cast(ResponseLine, line)
+        response.text = UNSET if event.text == read_content(event.content)[1] else event.text
+        response.usage = None if event.usage is None else UsageLine(*_values(event.usage))
     origin, source = event.origin, event.source
     line.session, line.run, line.parent_run = origin.session, origin.run, origin.parent_run
     line.agent, line.parent_agent = origin.agent, origin.parent_agent
     line.turn, line.at = event.turn, event.at
     if here is None or source != here:
-        line.source = None if source is None else LocatorLine(source.file, source.line, source.item)
+        line.source = None if source is None else LocatorLine(*_values(source))
     return line
 
 
-def _fields_of(event: Event) -> Line:
-    match event:
-        case Request():
-            return RequestLine(
-                model=event.model,
-                messages=_raw(event.held_messages),
-                params=event.params,
-                tools=_raw(event.held_tools),
-                metadata=event.metadata,
-            )
-        case Response():
-            return _response(event)
-        case ToolCall():
-            return ToolCallLine(
-                name=event.name,
-                namespace=event.namespace,
-                call_id=event.call_id,
-                arguments=event.arguments,
-                raw_arguments=event.raw_arguments,
-                group=event.group,
-            )
-        case ToolResult():
-            return ToolResultLine(
-                call_id=event.call_id,
-                name=event.name,
-                content=event.content,
-                is_error=event.is_error,
-                latency_ms=event.latency_ms,
-            )
-        case Message():
-            return MessageLine(role=event.role, content=event.content)
-        case Annotation():
-            return AnnotationLine(label=event.label, data=event.data)
-        case SessionStart():
-            return SessionStartLine(metadata=event.metadata)
-        case SessionEnd():
-            return SessionEndLine(complete=event.complete)
-    raise TypeError(f"an event of kind `{event.kind}` cannot be written")
-
-
-def _response(event: Response) -> ResponseLine:
-    return ResponseLine(
-        model=event.model,
-        content=event.content,
-        text=UNSET if event.text == read_content(event.content)[1] else event.text,
-        stop_reason=event.stop_reason,
-        latency_ms=event.latency_ms,
-        usage=None if event.usage is None else _usage(event.usage),
-    )
-
-
-def _usage(usage: Usage) -> UsageLine:
-    return UsageLine(
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cached_input_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.recorded,
-    )
+def _values(found: msgspec.Struct) -> tuple[Any, ...]:
+    return msgspec.structs.astuple(found)
 
 
 def _raw(held: list[Any] | Deferred | None) -> Raw | UnsetType:
@@ -137,34 +94,43 @@ def _raw(held: list[Any] | Deferred | None) -> Raw | UnsetType:
 
 
 def undeferred(held: list[Any] | Deferred | None) -> list[Any] | None:
-    """Messages or tools. What is not decoded yet is decoded for this only, not to be kept."""
+    """Messages or tools. If they are not decoded yet, the decoded form is not kept in the event."""
     if isinstance(held, Deferred) and held.decode is not None:
         found: list[Any] | None = held.decode() if held.held is UNSET else held.decode(held.held)
         return found
     return held.get() if isinstance(held, Deferred) else held
 
 
-class Put(Protocol):
-    """Takes a line, with its number and the event it tells of."""
+def same(left: Any, right: Any) -> bool:
+    """Strict equality: for `==` alone, 1 and true are equal."""
+    return left is right or (bool(left == right) and encodes_same(left, right))
+
+
+def encodes_same(left: Any, right: Any) -> bool:
+    return msgspec.json.encode(left) == msgspec.json.encode(right)
+
+
+class PutLine(Protocol):
+    """Takes a line, with its number and its event."""
 
     def __call__(self, number: int, line: Line, event: Event, /) -> None: ...
 
 
-class Lines:
-    def __init__(self, file: str | None, put: Put) -> None:
-        """`file`: where the lines will stand, each on the line of its number; None where they stand otherwise."""
+class LineBuilder:
+    def __init__(self, file: str | None, put: PutLine) -> None:
+        """`file`: the file in which each line stands at its number; None if lines are stored otherwise."""
         self._file = file
         self._put = put
         self.number = 1
-        """of the latest line; the first one is the header"""
+        """the number of the latest line; the first one is the header"""
         self._previous: Request | None = None
         """the request on the line before"""
         self._unlinked: dict[int, tuple[int, Request]] = {}
-        """by identity: requests that a response can be linked to by the number of their line, and that number"""
+        """by identity: requests that a response can link to by line number, and that number"""
         self._held: Response | None = None
         """a response whose calls have not all been written yet"""
         self._calls: list[ToolCall] = []
-        """those that have"""
+        """the calls that have been written"""
 
     def write(self, event: Event) -> None:
         held = self._held
@@ -178,10 +144,10 @@ class Lines:
         if isinstance(event, Response) and event.tool_calls:
             self._held = event  # which of its calls follow decides how they are written
         else:
-            self._event(event)
+            self._write(event)
 
     def release(self) -> None:
-        """Write the response that was held, then the calls that followed it; the others are part of its line."""
+        """Write the held response, then the calls that followed it; its other calls are part of its line."""
         held, calls = self._held, self._calls
         if held is None:
             return
@@ -191,21 +157,20 @@ class Lines:
         line.request = self._link(held)
         inline = [cast(ToolCallLine, line_of(call, here)) for call in held.tool_calls[len(calls) :]]
         line.calls = [*(call.call_id for call in calls), *inline]
-        self._leave_previous()
-        self._next(line, held)
+        self._put_next(line, held)
         for call in calls:
-            self._event(call)
+            self._write(call)
 
-    def _event(self, event: Event) -> None:
+    def _write(self, event: Event) -> None:
         line = line_of(event, self._here)
         if isinstance(event, Response):
             cast(ResponseLine, line).request = self._link(event)
-        self._leave_previous()
-        self._next(line, event)
+        self._put_next(line, event)
         if isinstance(event, Request):
             self._previous = event
 
-    def _next(self, line: Line, event: Event) -> None:
+    def _put_next(self, line: Line, event: Event) -> None:
+        self._leave_previous()
         self.number += 1
         self._put(self.number, line, event)
 
@@ -213,7 +178,7 @@ class Lines:
     def _here(self) -> Locator | None:
         return None if self._file is None else Locator(self._file, self.number + 1)
 
-    # Links to requests, which the reader follows in the same steps
+    # Links to requests; the reader follows them in the same steps
 
     def _link(self, response: Response) -> int | RequestLine | UnsetType | None:
         request, previous = response.request, self._previous

@@ -1,120 +1,46 @@
-"""Writes OpenTelemetry's spans: OTLP as JSON lines, in the vocabulary for generative AI.
-
-The spans of agents: each is around all that its agent did, so it is written when that is over.
-
-INVARIANT: bounded. Of very many agents at work at once, the one that was silent longest is written; should it go on,
-its span is written again, under the same id.
-
-Writes OTLP JSON, one span a line: an agent's span around those of its models and its tools.
+"""Writes OTLP JSON, one span a line: an agent's span contains those of its models and its tools.
 
 A request and its response are one span, and so are a call and its result. The first half waits for the second, but not
-for long: whatever is too far behind is written as it is, so that neither writing nor reading holds more than a little.
-Calls that ran in parallel have the same parent.
+for long: if it is too far behind, it is written alone, so that writing and reading take little memory. Calls that ran in
+parallel have the same parent.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import IO, Any
 
 import msgspec
 from msgspec import Struct
 
 from bylaw.model.events import Annotation, Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
-from bylaw.traces.export.lines import Lines
+from bylaw.traces.export.lines import LineBuilder
 from bylaw.traces.export.otlp_spans import (
     CLIENT,
     INTERNAL,
-    Draft,
-    about_line,
-    of_call,
-    of_request,
-    of_response,
-    of_result,
-    span_fields,
+    PendingSpan,
+    describe_call,
+    describe_request,
+    describe_response,
+    describe_result,
+    resource_line,
     span_line,
     time_of,
 )
-from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, TraceEndLine
+from bylaw.traces.formats.bylaw.lines import Header, Line, TraceEndLine
 from bylaw.traces.formats.roundtrip.lines import END, HEADER, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 
 MOST_RUNS = 1024
+"""agents that may be active at the same time"""
+MOST_BEHIND = 1024
+"""lines that may follow the first half of a span …"""
+MOST_BYTES = 16 << 20
+"""… and bytes"""
+_RunKey = tuple[str, str | None, str | None]
 
 
-class Run(Struct, eq=False):
-    origin: Origin
-    trace: str
-    id: str
-    parent: str = ""
-    start: float | None = None
-    end: float | None = None
-
-    def saw(self, *times: float | None) -> None:
-        for time in times:
-            if time is not None:
-                self.start = time if self.start is None else min(self.start, time)
-                self.end = time if self.end is None else max(self.end, time)
-
-    def line(self) -> bytes:
-        name = f"invoke_agent {self.origin.agent}" if self.origin.agent else "invoke_agent"
-        told = {"gen_ai.operation.name": "invoke_agent", **origin_attributes(self.origin)}
-        ids = {"traceId": self.trace, "spanId": self.id, "parentSpanId": self.parent}
-        return span_line(ids | span_fields(name, INTERNAL, self.start, self.end, told))
-
-
-class Runs:
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._runs: dict[tuple[str, str | None, str | None], Run] = {}
-        self._over: list[Run] = []
-
-    def trace(self, session: str) -> str:
-        """The id of the trace that a session is."""
-        return self._id(session, size=16)
-
-    def known(self, origin: Origin) -> Run | None:
-        return self._runs.get((origin.session, origin.run, origin.agent))
-
-    def of(self, origin: Origin) -> Run:
-        key = (origin.session, origin.run, origin.agent)
-        run = self._runs.pop(key, None)
-        if run is None:
-            run = Run(origin, self.trace(origin.session), self._id(*key))
-        self._runs[key] = run
-        if not run.parent:
-            run.parent = self._parent(origin, key)
-        if len(self._runs) > MOST_RUNS:
-            self._over.append(self._runs.pop(next(iter(self._runs))))
-        return run
-
-    def ended(self, session: str) -> None:
-        over = [key for key in self._runs if key[0] == session]
-        self._over += [self._runs.pop(key) for key in over]
-
-    def over(self) -> Iterator[Run]:
-        over, self._over = self._over, []
-        return iter(over)
-
-    def rest(self) -> Iterator[Run]:
-        runs, self._runs = self._runs, {}
-        return iter(runs.values())
-
-    def _parent(self, origin: Origin, key: tuple[str, str | None, str | None]) -> str:
-        above = (origin.session, origin.parent_run, origin.parent_agent)
-        if above == key or (origin.parent_run is None and origin.parent_agent is None):
-            return ""
-        if above not in self._runs:  # an agent that did nothing but call others
-            self._runs[above] = Run(Origin(*above[:2], agent=above[2]), self.trace(above[0]), self._id(*above))
-        return self._runs[above].id
-
-    def _id(self, *parts: str | None, size: int = 8) -> str:
-        told = "\0".join("\1" if part is None else part for part in (self._name, *parts))
-        return hashlib.sha256(told.encode()).hexdigest()[: 2 * size]
-
-
-def origin_attributes(origin: Origin) -> dict[str, Any]:
+def _origin_attributes(origin: Origin) -> dict[str, Any]:
     return {
         "gen_ai.conversation.id": origin.session,
         "gen_ai.agent.name": origin.agent,
@@ -122,92 +48,160 @@ def origin_attributes(origin: Origin) -> dict[str, Any]:
     }
 
 
-MOST_BEHIND = 1024
-"""lines that may follow on the first half of a span …"""
-MOST_BYTES = 16 << 20
-"""… and bytes"""
+class _Run(Struct, eq=False):
+    """The span of an agent's run."""
+
+    origin: Origin
+    trace: str
+    id: str
+    parent: str = ""
+    start: float | None = None
+    end: float | None = None
+
+    def cover(self, *times: float | None) -> None:
+        known = [time for time in (*times, self.start, self.end) if time is not None]
+        if known:
+            self.start, self.end = min(known), max(known)
+
+    def line(self) -> bytes:
+        name = f"invoke_agent {self.origin.agent}" if self.origin.agent else "invoke_agent"
+        attributes = {"gen_ai.operation.name": "invoke_agent", **_origin_attributes(self.origin)}
+        ids = {"traceId": self.trace, "spanId": self.id, "parentSpanId": self.parent}
+        return span_line(ids, name, INTERNAL, self.start, self.end, attributes)
+
+
+class _Runs:
+    """The spans of agents. Each contains all that its agent did, so it is written when the session ends.
+
+    INVARIANT: bounded. If too many agents are active, the least recently used one is written; if it continues, its span
+    is written again with the same id.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._active: dict[_RunKey, _Run] = {}
+        self._ended: list[_Run] = []
+
+    def trace(self, session: str) -> str:
+        """The trace id of a session."""
+        return self._id(session, size=16)
+
+    def find(self, origin: Origin) -> _Run | None:
+        return self._active.get((origin.session, origin.run, origin.agent))
+
+    def of(self, origin: Origin) -> _Run:
+        key = (origin.session, origin.run, origin.agent)
+        run = self._active.pop(key, None)
+        if run is None:
+            run = _Run(origin, self.trace(origin.session), self._id(*key))
+        self._active[key] = run
+        if not run.parent:
+            run.parent = self._parent(origin, key)
+        if len(self._active) > MOST_RUNS:
+            self._ended.append(self._active.pop(next(iter(self._active))))
+        return run
+
+    def end_session(self, session: str) -> None:
+        ended = [key for key in self._active if key[0] == session]
+        self._ended += [self._active.pop(key) for key in ended]
+
+    def take_ended(self) -> list[_Run]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    def take_all(self) -> list[_Run]:
+        runs, self._active = self._active, {}
+        return [*self.take_ended(), *runs.values()]
+
+    def _parent(self, origin: Origin, key: _RunKey) -> str:
+        above = (origin.session, origin.parent_run, origin.parent_agent)
+        if above == key or (origin.parent_run is None and origin.parent_agent is None):
+            return ""
+        if above not in self._active:  # an agent that only called other agents
+            self._active[above] = _Run(Origin(*above[:2], agent=above[2]), self.trace(above[0]), self._id(*above))
+        return self._active[above].id
+
+    def _id(self, *parts: str | None, size: int = 8) -> str:
+        text = "\0".join("\1" if part is None else part for part in (self._name, *parts))
+        return hashlib.sha256(text.encode()).hexdigest()[: 2 * size]
 
 
 class OtlpWriter:
-    def __init__(self, file: IO[bytes], *, name: str, format: str | None, header: dict[str, Any]) -> None:
+    def __init__(self, file: IO[bytes], header: Header) -> None:
         self._file = file
-        self._runs = Runs(name)
-        self._lines = Lines(None, self._take)
-        self._open: dict[int, Draft] = {}
-        """by the identity of the request or call that began them"""
-        self._size = self._undated = self._too_long = 0
-        about = Header(VERSION, name=name, format=format, complete="marked", resolved=True, header=header)
-        self._put(about_line({HEADER: msgspec.json.encode(about).decode()}))
+        self._runs = _Runs(header.name or "")
+        self._lines = LineBuilder(None, self._add)
+        self._open: dict[int, PendingSpan] = {}
+        """by the identity of the request or call that they began with"""
+        self._size = self._without_time = self._too_long = 0
+        self._put(resource_line({HEADER: msgspec.json.encode(header).decode()}, {}))
 
     def write(self, event: Event) -> None:
         self._lines.write(event)
 
     def finish(self, end: TraceEndLine) -> None:
         self._lines.release()
-        for draft in self._open.values():
-            self._end(draft)
-        for run in (*self._runs.over(), *self._runs.rest()):
+        for span in self._open.values():
+            self._end(span)
+        for run in self._runs.take_all():
             self._put(run.line())
         slot = slot_of(self._lines.number + 1, end, {})
-        self._put(about_line({END: msgspec.json.encode([slot]).decode()}))
+        self._put(resource_line({END: msgspec.json.encode([slot]).decode()}, {}))
 
     def remarks(self) -> list[str]:
         found = []
-        if self._undated:
-            found.append(
-                f"{self._undated:,} span{' has' if self._undated == 1 else 's have'} no time: none was recorded"
-            )
+        if self._without_time:
+            have = "span has" if self._without_time == 1 else "spans have"
+            found.append(f"{self._without_time:,} {have} no time: none was recorded")
         if self._too_long:
             found.append(f"{self._too_long:,} spans are longer than the {MAX_RECORD >> 20} MiB that Bylaw reads")
         return found
 
     # From events to spans
 
-    def _take(self, number: int, line: Line, event: Event) -> None:
+    def _add(self, number: int, line: Line, event: Event) -> None:
         if isinstance(event, Request):
-            self._begin(self._chat(number, event.model, event), *of_request(event), line)
+            self._begin(self._chat_span(number, event.model, event), *describe_request(event), line)
         elif isinstance(event, Response):
-            self._answer(number, line, event)
+            self._add_response(number, line, event)
         elif isinstance(event, ToolCall):
-            self._begin(self._tool(number, event.name, event), *of_call(event), line)
+            self._begin(self._tool_span(number, event.name, event), *describe_call(event), line)
         elif isinstance(event, ToolResult):
-            self._return(number, line, event)
-        elif not (isinstance(event, Annotation) and self._fail(number, line, event)):
-            self._mark(number, line, event)
+            self._add_result(number, line, event)
+        elif not (isinstance(event, Annotation) and self._add_error(number, line, event)):
+            self._add_other(number, line, event)
         if isinstance(event, SessionEnd):
-            self._runs.ended(event.origin.session)
-        self._let_go(number)
-        for over in self._runs.over():
-            self._put(over.line())
+            self._runs.end_session(event.origin.session)
+        self._write_overdue(number)
+        for run in self._runs.take_ended():
+            self._put(run.line())
 
-    def _answer(self, number: int, line: Line, event: Response) -> None:
-        asked = event.request
-        draft = self._open.pop(id(asked), None) if asked is not None else None
-        if draft is None:
-            draft = self._chat(number, event.model, event)
-            draft.attributes |= {} if asked is None else of_request(asked)[0]
-        told, held = of_response(event)
-        draft.add(told, slot_of(number, line, held))
-        latency = None if event.latency_ms is None else event.latency_ms / 1000
-        self._date(draft, time_of(asked), time_of(event), latency)
-        self._end(draft)
+    def _add_response(self, number: int, line: Line, event: Response) -> None:
+        request = event.request
+        span = self._open.pop(id(request), None) if request is not None else None
+        if span is None:
+            span = self._chat_span(number, event.model, event)
+            span.attributes |= {} if request is None else describe_request(request)[0]
+        attributes, held = describe_response(event)
+        span.add(attributes, slot_of(number, line, held))
+        _set_times(span, time_of(request), time_of(event), event.latency_ms)
+        self._end(span)
 
-    def _return(self, number: int, line: Line, event: ToolResult) -> None:
+    def _add_result(self, number: int, line: Line, event: ToolResult) -> None:
         call = event.call
-        draft = self._open.pop(id(call), None) if call is not None else None
-        if draft is None:
+        span = self._open.pop(id(call), None) if call is not None else None
+        if span is None:
             name = event.name or (None if call is None else call.name)
-            draft = self._tool(number, name, event)
-            draft.attributes |= {"gen_ai.tool.name": name, "gen_ai.tool.call.id": event.call_id}
-        told, held = of_result(event)
-        draft.add(told, slot_of(number, line, held))
-        draft.problem = "the tool reported an error" if event.is_error else None
-        latency = None if event.latency_ms is None else event.latency_ms / 1000
-        self._date(draft, time_of(call), time_of(event), latency)
-        self._end(draft)
+            span = self._tool_span(number, name, event)
+            span.attributes |= {"gen_ai.tool.name": name, "gen_ai.tool.call.id": event.call_id}
+        attributes, held = describe_result(event)
+        span.add(attributes, slot_of(number, line, held))
+        span.problem = "the tool reported an error" if event.is_error else None
+        _set_times(span, time_of(call), time_of(event), event.latency_ms)
+        self._end(span)
 
-    def _fail(self, number: int, line: Line, event: Annotation) -> bool:
-        """An error right behind a request that nothing answered is that request's."""
+    def _add_error(self, number: int, line: Line, event: Annotation) -> bool:
+        """An error directly after an unanswered request belongs to that request."""
         last = next(reversed(self._open.values()), None)
         if event.label != "error" or last is None or not isinstance(last.event, Request):
             return False
@@ -220,60 +214,49 @@ class OtlpWriter:
         self._end(last)
         return True
 
-    def _mark(self, number: int, line: Line, event: Event) -> None:
-        """Anything else is a span of no length, below its agent where that is at work."""
+    def _add_other(self, number: int, line: Line, event: Event) -> None:
+        """Any other event is a span without duration, below its agent if that is active."""
         name = f"annotation {event.label}" if isinstance(event, Annotation) else event.kind
-        run = self._runs.known(event.origin)
-        draft = self._draft(number, f"bylaw {name}", INTERNAL, event, "" if run is None else run.id)
-        draft.slots.append(slot_of(number, line, {}))
-        draft.end = draft.start
-        self._end(draft)
+        run = self._runs.find(event.origin)
+        span = self._span(number, f"bylaw {name}", INTERNAL, event, "" if run is None else run.id)
+        span.slots.append(slot_of(number, line, {}))
+        span.end = span.start
+        self._end(span)
 
     # Spans
 
-    def _chat(self, number: int, model: str | None, event: Event) -> Draft:
-        draft = self._draft(number, f"chat {model}" if model else "chat", CLIENT, event, self._run(event))
-        draft.attributes["gen_ai.operation.name"] = "chat"
-        return draft
+    def _chat_span(self, number: int, model: str | None, event: Event) -> PendingSpan:
+        return self._operation(number, "chat", model, CLIENT, event)
 
-    def _tool(self, number: int, tool: str | None, event: Event) -> Draft:
-        draft = self._draft(
-            number, f"execute_tool {tool}" if tool else "execute_tool", INTERNAL, event, self._run(event)
-        )
-        draft.attributes["gen_ai.operation.name"] = "execute_tool"
-        return draft
+    def _tool_span(self, number: int, tool: str | None, event: Event) -> PendingSpan:
+        return self._operation(number, "execute_tool", tool, INTERNAL, event)
 
-    def _run(self, event: Event) -> str:
-        return self._runs.of(event.origin).id
+    def _operation(self, number: int, operation: str, what: str | None, kind: int, event: Event) -> PendingSpan:
+        name = f"{operation} {what}" if what else operation
+        span = self._span(number, name, kind, event, self._runs.of(event.origin).id)
+        span.attributes["gen_ai.operation.name"] = operation
+        return span
 
-    def _draft(self, number: int, name: str, kind: int, event: Event, parent: str) -> Draft:
-        trace, told = self._runs.trace(event.origin.session), origin_attributes(event.origin)
-        return Draft(number, self._size, trace, parent, name, kind, told, [], event, start=time_of(event))
+    def _span(self, number: int, name: str, kind: int, event: Event, parent: str) -> PendingSpan:
+        trace, attributes = self._runs.trace(event.origin.session), _origin_attributes(event.origin)
+        return PendingSpan(number, self._size, trace, parent, name, kind, attributes, [], event, start=time_of(event))
 
-    def _begin(self, draft: Draft, told: dict[str, Any], held: dict[str, Any], line: Line) -> None:
-        draft.add(told, slot_of(draft.number, line, held))
-        self._size += sum(len(value) for value in draft.attributes.values() if isinstance(value, str))
-        again = self._open.pop(id(draft.event), None)
-        if again is not None:  # the very same event stands in the trace twice
+    def _begin(self, span: PendingSpan, attributes: dict[str, Any], held: dict[str, Any], line: Line) -> None:
+        span.add(attributes, slot_of(span.number, line, held))
+        self._size += sum(len(value) for value in span.attributes.values() if isinstance(value, str))
+        again = self._open.pop(id(span.event), None)
+        if again is not None:  # the trace holds the same event object twice
             self._end(again)
-        self._open[id(draft.event)] = draft
+        self._open[id(span.event)] = span
 
-    def _date(self, draft: Draft, began: float | None, ended: float | None, latency: float | None) -> None:
-        """Where only the end is known, its latency says when it began; where both are the same, when it ended."""
-        if began is None and ended is not None and latency is not None:
-            began = ended - latency
-        draft.start = ended if began is None else began
-        draft.end = ended
-        if latency is not None and draft.start is not None and (ended is None or ended <= draft.start):
-            draft.end = draft.start + latency
-
-    def _end(self, draft: Draft) -> None:
-        run = self._runs.known(draft.event.origin)
+    def _end(self, span: PendingSpan) -> None:
+        run = self._runs.find(span.event.origin)
         if run is not None:
-            run.saw(draft.start, draft.end)
-        self._write(draft)
+            run.cover(span.start, span.end)
+        self._without_time += not span.has_time
+        self._put(span.line())
 
-    def _let_go(self, number: int) -> None:
+    def _write_overdue(self, number: int) -> None:
         while self._open:
             oldest = next(iter(self._open.values()))
             if number - oldest.number < MOST_BEHIND and self._size - oldest.size < MOST_BYTES:
@@ -281,11 +264,18 @@ class OtlpWriter:
             del self._open[id(oldest.event)]
             self._end(oldest)
 
-    def _write(self, draft: Draft) -> None:
-        self._undated += not draft.is_dated
-        self._put(draft.line())
-
     def _put(self, line: bytes) -> None:
         self._too_long += len(line) > MAX_RECORD
         self._size += len(line)
         self._file.write(line)
+
+
+def _set_times(span: PendingSpan, began: float | None, ended: float | None, latency_ms: float | None) -> None:
+    """If only the end is known, the latency gives the start; if both are equal, it gives the end."""
+    latency = None if latency_ms is None else latency_ms / 1000
+    if began is None and ended is not None and latency is not None:
+        began = ended - latency
+    span.start = ended if began is None else began
+    span.end = ended
+    if latency is not None and span.start is not None and (ended is None or ended <= span.start):
+        span.end = span.start + latency

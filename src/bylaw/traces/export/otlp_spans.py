@@ -1,8 +1,6 @@
-"""Messages, content and tools in OpenTelemetry's shapes. What would not come back as it was carries itself along.
+"""OTLP spans: what events become in OpenTelemetry's vocabulary, and how a span is written as a line of JSON.
 
-What spans say of requests, responses, calls and results, in OpenTelemetry's words, and which fields that holds.
-
-A span while it is put together, and as a line of OTLP JSON.
+What OpenTelemetry's shapes would not give back is carried along as `bylaw.recorded`.
 """
 
 from __future__ import annotations
@@ -13,8 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, Usage, seconds
-from bylaw.traces.assembly.content import read_arguments
+from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, seconds
+from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
+from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.lines import same, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION
 from bylaw.traces.formats.roundtrip.lines import EVENTS, RECORDED, SHAPE, TRACE, Slot
@@ -31,22 +30,109 @@ from bylaw.traces.formats.roundtrip.otlp import (
     recorded_tool,
 )
 
-_CALL_BLOCKS = ("tool_use", "server_tool_use", "mcp_tool_use")
+INTERNAL, CLIENT = 1, 3
+ERROR = 2
+_MOST_SECONDS = 2**63 / 1e9
+_LARGEST = 2**63 - 1
+_FLOATS = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
+_INTEGERS = ("max_tokens", "seed")
+
+Described = tuple[dict[str, Any], dict[str, Any]]
+"""attributes of a span, and the fields of the event that they hold, with their form"""
 
 
-def asked(messages: list[Any]) -> tuple[list[Any] | None, list[Any]]:
-    """System instructions, where that is all the first message is, and the rest of the messages."""
-    found = [otel_message(message) for message in messages]
-    if found and found[0].keys() == {"role", "parts"} and found[0]["role"] == "system" and found[0]["parts"]:
-        return found[0]["parts"], found[1:]
-    return None, found
+# Attributes of requests, responses, calls and results
 
 
-def otel_message(message: Any) -> dict[str, Any]:
+def describe_request(request: Request) -> Described:
+    attributes: dict[str, Any] = {"gen_ai.request.model": request.model, **_params(request.params or {})}
+    held: dict[str, Any] = {}
+    messages, tools = undeferred(request.held_messages), undeferred(request.held_tools)
+    if isinstance(messages, list):
+        found = [_otel_message(message) for message in messages]
+        first = found[0] if found else {}
+        if first.keys() == {"role", "parts"} and first["role"] == "system" and first["parts"]:
+            attributes[SYSTEM] = _json(found.pop(0)["parts"])
+        attributes[INPUT] = _json(found)
+        held["messages"] = "messages"
+    if isinstance(tools, list):
+        attributes[TOOLS] = _json([_otel_tool(tool) for tool in tools])
+        held["tools"] = "tools"
+    return attributes, held
+
+
+def _params(params: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key in _FLOATS:
+        value = params.get(key)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
+            found[key] = float(value)
+    found |= {key: params[key] for key in _INTEGERS if type(params.get(key)) is int}
+    stops = params.get("stop_sequences", params.get("stop"))
+    if isinstance(stops, (str, list)):
+        found["stop_sequences"] = [stops] if isinstance(stops, str) else stops
+    return {f"gen_ai.request.{key}": value for key, value in found.items()}
+
+
+def describe_response(response: Response) -> Described:
+    attributes: dict[str, Any] = {
+        "gen_ai.response.model": response.model,
+        "gen_ai.response.finish_reasons": None if response.stop_reason is None else [response.stop_reason],
+    }
+    if (usage := response.usage) is not None:
+        attributes |= {
+            "gen_ai.usage.input_tokens": usage.input_tokens,
+            "gen_ai.usage.output_tokens": usage.output_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_input_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
+            "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
+        }
+    if response.content is None and not response.tool_calls:
+        return attributes, {}
+    message: dict[str, Any] = {"role": "assistant", "parts": _output_parts(response.content, response.tool_calls)}
+    if response.stop_reason is not None:
+        message["finish_reason"] = response.stop_reason
+    attributes[OUTPUT] = _json([message])
+    return attributes, {} if response.content is None else {"content": "parts"}
+
+
+def describe_call(call: ToolCall) -> Described:
+    attributes: dict[str, Any] = {
+        "gen_ai.tool.name": call.name,
+        "gen_ai.tool.call.id": call.call_id,
+        "mcp.server.name": call.namespace,
+    }
+    if call.raw_arguments is not None:
+        attributes[ARGUMENTS] = call.raw_arguments
+        is_parsed = same(read_arguments(call.raw_arguments)[0], call.arguments)
+        return attributes, {"raw_arguments": "text", **({"arguments": "json"} if is_parsed else {})}
+    if call.arguments is None:
+        return attributes, {}
+    attributes[ARGUMENTS] = _json(call.arguments)
+    return attributes, {"arguments": "json"}
+
+
+def describe_result(result: ToolResult) -> Described:
+    attributes: dict[str, Any] = {"error.type": "tool_error" if result.is_error else None}
+    if result.content is None:
+        return attributes, {}
+    is_text = isinstance(result.content, str)
+    attributes[RESULT] = result.content if is_text else _json(result.content)
+    return attributes, {"content": "text" if is_text else "json"}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# Messages, parts and tools
+
+
+def _otel_message(message: Any) -> dict[str, Any]:
     fields = message if isinstance(message, dict) else {}
     role = fields.get("role")
     role = role if isinstance(role, str) else "user"
-    found: dict[str, Any] = {"role": role, "parts": _parts(fields, role)}
+    found: dict[str, Any] = {"role": role, "parts": _message_parts(fields, role)}
     if isinstance(fields.get("name"), str):
         found["name"] = fields["name"]
     if recorded_message(found) != message:
@@ -54,86 +140,68 @@ def otel_message(message: Any) -> dict[str, Any]:
     return found
 
 
-def _parts(fields: dict[str, Any], role: str) -> list[Any]:
+def _message_parts(fields: dict[str, Any], role: str) -> list[Any]:
     content, calls = fields.get("content"), fields.get("tool_calls")
     if role in ("tool", "function"):
         return [{"type": "tool_call_response", "id": fields.get("tool_call_id"), "response": content}]
-    parts = parts_of(content) if isinstance(content, list) else []
+    parts = [_part(block) for block in content] if isinstance(content, list) else []
     if isinstance(content, str):
         parts = [{"type": "text", "content": content}]
-    return [*parts, *(part for call in calls if (part := _openai_call(call)))] if isinstance(calls, list) else parts
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            arguments, raw = read_arguments(function.get("arguments"))
+            parts.append(_call_part(call.get("id"), function.get("name"), raw if arguments is None else arguments))
+    return parts
 
 
-def _openai_call(call: Any) -> dict[str, Any] | None:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        return None
-    arguments, raw = read_arguments(function.get("arguments"))
-    given = raw if arguments is None else arguments
-    return {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": given}
+def _call_part(id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "id": id, "name": name, "arguments": arguments}
 
 
-def answered(content: list[Any] | None, calls: Iterable[ToolCall], stop_reason: str | None) -> list[Any]:
-    """The one output message, with the ids that calls were given, and the calls that were recorded beside it."""
-    parts = parts_of(content or [])
+def _output_parts(content: list[Any] | None, calls: Iterable[ToolCall]) -> list[Any]:
+    """The parts of the output message, with the ids that calls were given, and calls that were recorded separately."""
+    parts = [_part(block) for block in content or ()]
     uses = [part for part in parts if part["type"] == "tool_call"]
-    told = {part.get("id") for part in uses if isinstance(part.get("id"), str) and part.get("id")}
-    nameless = [part for part in uses if not part.get("id")]
+    known = {part.get("id") for part in uses if isinstance(part.get("id"), str) and part.get("id")}
+    without_id = [part for part in uses if not part.get("id")]
     for call in calls:
-        if call.call_id in told:
+        if call.call_id in known:
             continue
-        same = next((part for part in nameless if part.get("name") == call.name), None)
-        if same is None:
-            parts.append(_added(call))
+        match = next((part for part in without_id if part.get("name") == call.name), None)
+        if match is None:
+            parts.append({**_call_part(call.call_id, call.name, given_arguments(call)), ADDED: True})
         else:
-            nameless.remove(same)
-            same.setdefault(RECORDED, recorded_block(dict(same)))
-            same["id"] = call.call_id
-    message: dict[str, Any] = {"role": "assistant", "parts": parts}
-    if stop_reason is not None:
-        message["finish_reason"] = stop_reason
-    return [message]
-
-
-def _added(call: ToolCall) -> dict[str, Any]:
-    given = call.raw_arguments if call.arguments is None else call.arguments
-    return {"type": "tool_call", "id": call.call_id, "name": call.name, "arguments": given, ADDED: True}
-
-
-def parts_of(content: list[Any]) -> list[Any]:
-    return [_part(block) for block in content]
+            without_id.remove(match)
+            match.setdefault(RECORDED, recorded_block(dict(match)))
+            match["id"] = call.call_id
+    return parts
 
 
 def _part(block: Any) -> dict[str, Any]:
-    fields = block if isinstance(block, dict) else {}
-    part = {key: value for key, value in _shaped(fields, block).items() if key != ADDED}
+    part = {key: value for key, value in _otel_part(block).items() if key != ADDED}
     if recorded_block(part) != block:
         part[RECORDED] = block
     return part
 
 
-def _shaped(fields: dict[str, Any], block: Any) -> dict[str, Any]:
+def _otel_part(block: Any) -> dict[str, Any]:
+    if isinstance(block, str):
+        return {"type": "text", "content": block}
+    fields = block if isinstance(block, dict) else {}
     kind = fields.get("type")
-    if kind in ("text", "output_text", "input_text") or isinstance(block, str):
-        return {"type": "text", "content": block if isinstance(block, str) else fields.get("text")}
+    if kind in ("text", "output_text", "input_text"):
+        return {"type": "text", "content": fields.get("text")}
     if kind == "thinking":
         return {"type": "reasoning", "content": fields.get("text", fields.get("thinking"))}
-    if kind in _CALL_BLOCKS:
-        given = fields.get("input")
-        return {"type": "tool_call", "id": fields.get("id"), "name": fields.get("name"), "arguments": given}
+    if isinstance(kind, str) and kind in CALL_BLOCKS:
+        return _call_part(fields.get("id"), fields.get("name"), fields.get("input"))
     if isinstance(kind, str) and kind.endswith("tool_result"):
         return {"type": "tool_call_response", "id": fields.get("tool_use_id"), "response": fields.get("content")}
     return fields if isinstance(kind, str) else {"type": "generic"}
 
 
-# Tools
-
-
-def otel_tools(tools: list[Any]) -> list[Any]:
-    return [_tool(tool) for tool in tools]
-
-
-def _tool(tool: Any) -> Any:
+def _otel_tool(tool: Any) -> Any:
     fields = tool if isinstance(tool, dict) else {}
     function = fields.get("function")
     name = function.get("name") if isinstance(function, dict) else fields.get("name")
@@ -148,98 +216,11 @@ def _tool(tool: Any) -> Any:
     return found if recorded_tool(found) == tool else {**found, RECORDED: tool}
 
 
-def json_text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+# Spans
 
 
-Told = tuple[dict[str, Any], dict[str, Any]]
-"""attributes, and the fields that they hold with their form"""
-_NUMBERS = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
-_WHOLE = ("max_tokens", "seed")
-
-
-def of_request(request: Request) -> Told:
-    told: dict[str, Any] = {"gen_ai.request.model": request.model, **_params(request.params or {})}
-    held: dict[str, Any] = {}
-    messages, tools = undeferred(request.held_messages), undeferred(request.held_tools)
-    if isinstance(messages, list):
-        system, rest = asked(messages)
-        told |= {SYSTEM: None if system is None else json_text(system), INPUT: json_text(rest)}
-        held["messages"] = "messages"
-    if isinstance(tools, list):
-        told[TOOLS] = json_text(otel_tools(tools))
-        held["tools"] = "tools"
-    return told, held
-
-
-def _params(params: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {key: float(params[key]) for key in _NUMBERS if _is_number(params.get(key))}
-    found |= {key: params[key] for key in _WHOLE if type(params.get(key)) is int}
-    stops = params.get("stop_sequences", params.get("stop"))
-    if isinstance(stops, (str, list)):
-        found["stop_sequences"] = [stops] if isinstance(stops, str) else stops
-    return {f"gen_ai.request.{key}": value for key, value in found.items()}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300
-
-
-def of_response(response: Response) -> Told:
-    told: dict[str, Any] = {
-        "gen_ai.response.model": response.model,
-        "gen_ai.response.finish_reasons": None if response.stop_reason is None else [response.stop_reason],
-        **(_usage(response.usage) if response.usage is not None else {}),
-    }
-    if response.content is None and not response.tool_calls:
-        return told, {}
-    told[OUTPUT] = json_text(answered(response.content, response.tool_calls, response.stop_reason))
-    return told, {} if response.content is None else {"content": "parts"}
-
-
-def _usage(usage: Usage) -> dict[str, int | None]:
-    return {
-        "gen_ai.usage.input_tokens": usage.input_tokens,
-        "gen_ai.usage.output_tokens": usage.output_tokens,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached_input_tokens,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write_tokens,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens,
-    }
-
-
-def of_call(call: ToolCall) -> Told:
-    told: dict[str, Any] = {
-        "gen_ai.tool.name": call.name,
-        "gen_ai.tool.call.id": call.call_id,
-        "mcp.server.name": call.namespace,
-    }
-    if call.raw_arguments is not None:
-        told[ARGUMENTS] = call.raw_arguments
-        is_read = same(read_arguments(call.raw_arguments)[0], call.arguments)
-        return told, {"raw_arguments": "text", **({"arguments": "json"} if is_read else {})}
-    if call.arguments is None:
-        return told, {}
-    told[ARGUMENTS] = json_text(call.arguments)
-    return told, {"arguments": "json"}
-
-
-def of_result(result: ToolResult) -> Told:
-    told: dict[str, Any] = {"error.type": "tool_error" if result.is_error else None}
-    if result.content is None:
-        return told, {}
-    is_text = isinstance(result.content, str)
-    told[RESULT] = result.content if is_text else json_text(result.content)
-    return told, {"content": "text" if is_text else "json"}
-
-
-INTERNAL, CLIENT = 1, 3
-ERROR = 2
-_MOST_SECONDS = 2**63 / 1e9
-_LARGEST = 2**63 - 1
-
-
-class Draft(Struct, eq=False):
-    """A span that may still wait for its second half."""
+class PendingSpan(Struct, eq=False):
+    """A span that may wait for its second half."""
 
     number: int
     """of the first of its lines"""
@@ -252,7 +233,7 @@ class Draft(Struct, eq=False):
     attributes: dict[str, Any]
     slots: list[Slot]
     event: Event
-    """the one it began with; kept, for later ones are told to belong to it by identity"""
+    """the event it began with; stored, because later events refer to it by identity"""
     start: float | None = None
     end: float | None = None
     problem: str | None = None
@@ -262,60 +243,50 @@ class Draft(Struct, eq=False):
         self.slots.append(slot)
 
     @property
-    def is_dated(self) -> bool:
+    def has_time(self) -> bool:
         return _nanoseconds(self.start) is not None
 
     def line(self) -> bytes:
-        found: dict[str, Any] = {"traceId": self.trace, "spanId": f"{self.number:016x}", "parentSpanId": self.parent}
-        return span_line(found | self._rest())
-
-    def _rest(self) -> dict[str, Any]:
-        told = {**self.attributes, EVENTS: msgspec.json.encode(self.slots).decode()}
-        return span_fields(self.name, self.kind, self.start, self.end, told, self.problem)
+        ids = {"traceId": self.trace, "spanId": f"{self.number:016x}", "parentSpanId": self.parent}
+        attributes = {**self.attributes, EVENTS: _json(self.slots)}
+        return span_line(ids, self.name, self.kind, self.start, self.end, attributes, self.problem)
 
 
-def span_fields(
-    name: str, kind: int, start: float | None, end: float | None, told: dict[str, Any], problem: str | None = None
-) -> dict[str, Any]:
-    """All of a span but its ids. A time that is not known is left out, not made up: what never ended has no end."""
-    fields: dict[str, Any] = {"name": name, "kind": kind}
+def span_line(
+    ids: dict[str, str],
+    name: str,
+    kind: int,
+    start: float | None,
+    end: float | None,
+    attributes: dict[str, Any],
+    problem: str | None = None,
+) -> bytes:
+    """A span as a line of OTLP. An unknown time is left out."""
+    span: dict[str, Any] = {**ids, "name": name, "kind": kind}
     began, ended = _nanoseconds(start), _nanoseconds(end)
     if began is not None:
-        fields["startTimeUnixNano"] = str(began)
+        span["startTimeUnixNano"] = str(began)
     if began is not None and ended is not None:
-        fields["endTimeUnixNano"] = str(max(began, ended))
-    fields["attributes"] = attributes(told)
+        span["endTimeUnixNano"] = str(max(began, ended))
+    span["attributes"] = _attributes(attributes)
     if problem is not None:
-        fields["status"] = {"code": ERROR, "message": problem}
-    return fields
+        span["status"] = {"code": ERROR, "message": problem}
+    return resource_line({}, {"scopeSpans": [{"scope": {"name": "bylaw"}, "spans": [span]}]})
 
 
-_SCOPE = {"name": "bylaw"}
-_ABOUT = {"service.name": "bylaw", TRACE: VERSION}
-
-
-def span_line(span: dict[str, Any]) -> bytes:
-    return _line({"scopeSpans": [{"scope": _SCOPE, "spans": [span]}]}, {})
-
-
-def about_line(about: dict[str, str]) -> bytes:
-    """What is said of the trace as a whole, and no span."""
-    return _line({}, about)
-
-
-def _line(rest: dict[str, Any], about: dict[str, str]) -> bytes:
-    resource = {"attributes": attributes({**_ABOUT, **about})}
+def resource_line(attributes: dict[str, str], rest: dict[str, Any]) -> bytes:
+    """A resource as a line of OTLP; `attributes` describe the trace as a whole."""
+    resource = {"attributes": _attributes({"service.name": "bylaw", TRACE: VERSION, **attributes})}
     return msgspec.json.encode({"resourceSpans": [{"resource": resource, **rest}]}) + b"\n"
 
 
-def attributes(told: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those that are known; None is not."""
-    found = ((key, _any_value(value)) for key, value in told.items() if value is not None)
+def _attributes(values: dict[str, Any]) -> list[dict[str, Any]]:
+    found = ((key, _any_value(value)) for key, value in values.items() if value is not None)
     return [{"key": key, "value": value} for key, value in found if value is not None]
 
 
 def _any_value(value: Any) -> dict[str, Any] | None:
-    """64-bit numbers are text in OTLP's JSON; larger ones have no place there."""
+    """OTLP's JSON writes 64-bit numbers as text; larger ones cannot be expressed."""
     if isinstance(value, str):
         return {"stringValue": value}
     if isinstance(value, bool):
@@ -330,7 +301,7 @@ def _any_value(value: Any) -> dict[str, Any] | None:
 
 
 def _nanoseconds(time: float | None) -> int | None:
-    """As exact as microseconds, which is what a float of this size still tells."""
+    """Rounded to microseconds, the precision of a float of this size."""
     return round(time * 1e6) * 1000 if time is not None and 0 < time < _MOST_SECONDS else None
 
 
