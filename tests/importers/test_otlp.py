@@ -10,7 +10,7 @@ import pytest
 
 from bylaw.errors import InputError
 from bylaw.traces import load_trace
-from bylaw.traces.formats.spans import tree as forest
+from bylaw.traces.formats.spans import reader as spans_reader
 from tests.importers.support import calls, export, lines, log, read, requests, responses, results, span, story
 
 CHAT = {"gen_ai.operation.name": "chat"}
@@ -300,7 +300,7 @@ def test_parents_in_a_circle_and_unknown_ones_are_no_harm() -> None:
 
 
 def test_too_much_at_once_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "MOST_HELD", 2000)
+    monkeypatch.setattr(spans_reader, "MOST_HELD", 2000)
     many = [export(chat("a", n, None, text("assistant", str(n)), trace=f"t{n % 5}")) for n in range(40)]
     for number, one in enumerate(many):
         one["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["spanId"] = str(number)

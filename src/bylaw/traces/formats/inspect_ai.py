@@ -25,9 +25,9 @@ from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.messages import merged
+from bylaw.traces.formats.spans.reader import Tree
 from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
-from bylaw.traces.formats.spans.tree import Tree
 from bylaw.traces.records.archive import entry_names
 from bylaw.traces.records.layout import Layout
 from bylaw.traces.records.lines import Block

@@ -1,3 +1,5 @@
-"""Recordings made of spans: a tree of timed operations, in any order. A vocabulary says what a span is about, `forest`
-puts the spans of a session in order, and `telling` makes turns of them.
+"""Recordings made of spans: a tree of timed operations, in any order.
+
+A vocabulary (`genai`, `openinference`, `vercel`) interprets each span, `reader` collects the spans of a trace and finds
+their agents, and `session` builds the events of a session from them.
 """

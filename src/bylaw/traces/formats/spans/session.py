@@ -1,76 +1,181 @@
-"""Tells the assembler what the spans of a session are about, in the order in which it happened."""
+"""Builds the events of one session from its spans, in the order in which they happened.
+
+Recorders differ in where they record a call: in the answer that issued it, in the span of the tool, or in both. What one
+place leaves out is filled in from the other, by the id of the call; a tool's span without an id is the next call of that
+name.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
-from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
+from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer, same_value
 from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
-from bylaw.traces.formats.spans.calls import Run, Turn, join
 from bylaw.traces.formats.spans.messages import RecordedInput
 from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.problems import Problems
 
-_RESULT, _ANSWER, _CALL, _REST, _LATE = range(5)
-"""what comes first of what happened at the same moment"""
+_RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
+"""the order of what happened at the same moment"""
+
+
+class _Turn(Struct, eq=False):
+    """A model's span, with the content of its answer."""
+
+    span: Span
+    when: float
+    call: ModelCall
+    answer: AssistantContent | None
+    origin: Origin
+
+
+class _Run(Struct, eq=False):
+    """A tool's span."""
+
+    span: Span
+    when: float
+    tool: ToolRun
+    origin: Origin
+    turn: _Turn | None = None
+    """the turn whose answer holds the call too; None if only the span does"""
+    has_result: bool = False
+    """the result was emitted"""
+
+
+# Which answer issued the call that a tool's span recorded
+
+
+class _IssuedCall(Struct, eq=False):
+    """A call in an answer."""
+
+    turn: _Turn
+    number: int
+    taken: bool = False
+
+    @property
+    def answer(self) -> AssistantContent:
+        assert self.turn.answer is not None
+        return self.turn.answer
+
+
+class _IssuedCalls:
+    """The calls in answers that no tool's span has claimed."""
+
+    def __init__(self, turns: list[_Turn]) -> None:
+        self._by_id: dict[str, list[_IssuedCall]] = {}
+        self._by_name: dict[tuple[Origin, str], list[_IssuedCall]] = {}
+        self._by_turn: dict[tuple[str, str], list[_IssuedCall]] = {}
+        for turn in turns:
+            for number, use in enumerate(turn.answer.uses if turn.answer is not None else ()):
+                call = _IssuedCall(turn, number)
+                self._by_name.setdefault((turn.origin, str(use["name"])), []).append(call)
+                self._by_turn.setdefault((turn.span.id, str(use["name"])), []).append(call)
+                if isinstance(use.get("id"), str) and use["id"]:
+                    self._by_id.setdefault(use["id"], []).append(call)
+
+    def claim(self, run: _Run) -> bool:
+        """Find the turn of a run, and let both fill in what the other lacks. False if their arguments disagree."""
+        call = self._find(run)
+        if call is None:
+            return True
+        call.taken = True
+        run.turn = call.turn
+        tool, answer, number = run.tool, call.answer, call.number
+        use = answer.uses[number]
+        if not use.get("id"):
+            use["id"] = tool.call_id or run.span.id
+        tool.call_id = str(use["id"])
+        given, raw = answer.arguments[number]
+        if given is None and raw is None:
+            answer.arguments[number] = (tool.arguments, tool.raw_arguments)
+            use["input"] = tool.arguments
+            return True
+        both = isinstance(given, dict) and isinstance(tool.arguments, dict)
+        return not both or same_value(given, tool.arguments)
+
+    def _find(self, run: _Run) -> _IssuedCall | None:
+        tool = run.tool
+        if tool.call_id is not None:
+            return _latest(self._by_id.get(tool.call_id, []), run.when)
+        latest = _latest(self._by_name.get((run.origin, tool.name), []), run.when)
+        if latest is None:
+            return None
+        open_calls = [call for call in self._by_turn[latest.turn.span.id, tool.name] if not call.taken]
+        same = (call for call in open_calls if same_value(tool.arguments, call.answer.arguments[call.number][0]))
+        return next(same, latest)
+
+
+def _latest(calls: list[_IssuedCall], when: float) -> _IssuedCall | None:
+    """The last call that was issued by then; clocks differ, so the first one if none was."""
+    end = bisect_right(calls, when, key=lambda call: call.turn.when)
+    earlier = (calls[at] for at in range(end - 1, -1, -1) if not calls[at].taken)
+    return next(earlier, None) or next((call for call in calls if not call.taken), None)
 
 
 class SessionSpans:
-    """One session."""
+    """The spans of one session."""
 
     def __init__(self, assembler: Assembler, problems: Problems) -> None:
         self._assembler = assembler
         self._problems = problems
-        self._turns: list[Turn] = []
-        self._runs: list[Run] = []
-        self._runs_by_id: dict[str, list[Run]] = {}
-        self._told: set[str] = set()
-        """model's spans, by their ids"""
+        self._turns: list[_Turn] = []
+        self._runs: list[_Run] = []
+        self._runs_by_id: dict[str, list[_Run]] = {}
+        self._emitted: set[str] = set()
+        """ids of models' spans"""
         self._latest: dict[Origin, str] = {}
         """each agent's latest of these"""
-        self._early: dict[str, list[Run]] = {}
-        """runs that ended before the answer that issued them began: their clock is another"""
-        self._heard: dict[str, Result] | None = None
-        """what models were told of calls, by the id of the call"""
+        self._early: dict[str, list[_Run]] = {}
+        """runs that ended before the answer that issued them began, because their clocks differ"""
+        self._inputs: dict[str, Result] | None = None
+        """results in the inputs of models, by the id of the call"""
 
     def assemble(self, spans: list[tuple[Span, Origin]]) -> None:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
             if type(about) is ModelCall:
-                turn = Turn(span, when, about, self._said(span, about), origin)
+                turn = _Turn(span, when, about, self._read_answer(span, about), origin)
                 self._turns.append(turn)
-                steps.append((when, _ANSWER, number, self._answer, turn))
+                steps.append((when, _ANSWER, number, self._add_turn, turn))
             elif type(about) is ToolRun:
-                run = Run(span, when, about, origin)
+                run = _Run(span, when, about, origin)
                 self._runs.append(run)
                 ended = when if span.end is None else max(span.end, when)
-                steps.append((when, _CALL, number, self._call, run))
-                steps.append((ended, _RESULT if ended > when else _LATE, number, self._result, run))
+                steps.append((when, _CALL, number, self._add_call, run))
+                steps.append((ended, _RESULT if ended > when else _LATE, number, self._add_result, run))
             else:
-                steps.append((when, _REST, number, self._rest, (span, origin)))
-        for run in join(self._turns, self._runs):
-            message = f"call `{run.tool.call_id}` is recorded twice, with different arguments"
-            self._warn(run.span, "disagreeing-call", message, help="those of the model's answer are used")
-        for run in self._runs:
-            if run.tool.call_id is not None:
-                self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
+                steps.append((when, _OTHER, number, self._add_other, (span, origin)))
+        self._join()
         steps.sort()  # no two are equal in their first three parts
         for _, _, _, step, what in steps:
             step(what)
 
+    def _join(self) -> None:
+        """Find the turn of each run. Those with ids first, so that none without takes another's call."""
+        issued = _IssuedCalls(self._turns) if self._runs else None
+        by_id = [run for run in self._runs if run.tool.call_id is not None]
+        for run in (*by_id, *(run for run in self._runs if run.tool.call_id is None)):
+            if issued is not None and not issued.claim(run):
+                message = f"call `{run.tool.call_id}` is recorded twice, with different arguments"
+                self._warn(run.span, "disagreeing-call", message, help="those of the model's answer are used")
+        for run in self._runs:
+            if run.tool.call_id is not None:
+                self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
+
     # A model's span
 
-    def _said(self, span: Span, call: ModelCall) -> AssistantContent | None:
+    def _read_answer(self, span: Span, call: ModelCall) -> AssistantContent | None:
         if call.answer is None:
             return None
         try:
@@ -79,10 +184,10 @@ class SessionSpans:
             self._warn(span, "wrong-type", f"the answer of this span is not read: {error.message}")
             return None
 
-    def _answer(self, turn: Turn) -> None:
+    def _add_turn(self, turn: _Turn) -> None:
         span, call, assembler = turn.span, turn.call, self._assembler
         buffer = assembler.buffer_for(turn.origin)
-        self._results_in(call.messages, buffer, span)
+        self._add_input_results(call.messages, buffer, span)
         request = Request(
             origin=turn.origin,
             turn=assembler.turns,
@@ -93,33 +198,33 @@ class SessionSpans:
             params=call.params,
             held_tools=call.tools,
         )
-        self._told.add(span.id)
-        if turn.said is None and span.error is not None:
+        self._emitted.add(span.id)
+        if turn.answer is None and span.error is not None:
             assembler.add(request)
             assembler.unanswered += 1
-            self._error(span, turn.origin)
+            self._add_error(span, turn.origin)
             return
         assembler.request(buffer, span.id, request)
         assembler.response(buffer, span.id, self._response(turn, assembler.answered(buffer, span.id)))
         self._latest[turn.origin] = span.id
         for run in self._early.pop(span.id, ()):
-            self._tell_result(run)
+            self._emit_result(run)
 
-    def _response(self, turn: Turn, request: Request | None) -> Response:
-        span, told, at = turn.span, turn.said, self._assembler.turns
+    def _response(self, turn: _Turn, request: Request | None) -> Response:
+        span, answer, number = turn.span, turn.answer, self._assembler.turns
         calls: tuple[ToolCall, ...] = ()
         content: list[Any] | None = None
         text: str | None = None
-        if told is not None:
-            calls, shared = calls_in(told.uses, turn.origin, at, span.at, span.source, told.arguments)
-            content, text, _ = read_content(told.blocks)
+        if answer is not None:
+            calls, shared = calls_in(answer.uses, turn.origin, number, span.at, span.source, answer.arguments)
+            content, text, _ = read_content(answer.blocks)
             for call_id in shared:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
             for kind in unread_kinds(content):
                 self._warn(span, "unread-content", UNREAD_BLOCK.format(kind))
         return Response(
             origin=turn.origin,
-            turn=at,
+            turn=number,
             at=span.at,
             source=span.source,
             request=request,
@@ -132,40 +237,36 @@ class SessionSpans:
             usage=turn.call.usage,
         )
 
-    def _results_in(self, asked: RecordedInput | None, buffer: SessionBuffer, span: Span) -> None:
-        """What the model is told of calls that nothing has told of yet."""
+    def _add_input_results(self, messages: RecordedInput | None, buffer: SessionBuffer, span: Span) -> None:
+        """Add the results in a model's input of calls that have no result yet."""
         wanted = {call_id for call_id, known in buffer.calls.items() if not known.answered} if buffer.calls else None
-        if not wanted or asked is None:
+        if not wanted or messages is None:
             return
-        found, nameless = asked.results(wanted)
-        for result in found:
-            self._tell_message(result, buffer, span)
-        for result in nameless:
-            if buffer.find_call(None, result.name) is not None:
-                self._tell_message(result, buffer, span)
-
-    def _tell_message(self, result: Result, buffer: SessionBuffer, span: Span) -> None:
-        waiting = [run for run in self._runs_by_id.get(result.call_id or "", ()) if not run.told]
-        if waiting:
-            self._tell_result(waiting[0])
-            return
-        self._assembler.result(
-            buffer,
-            ToolResult(
-                origin=buffer.origin,
-                at=span.at,
-                source=span.source,
-                call_id=result.call_id,
-                name=result.name,
-                content=result.content,
-                is_error=result.is_error,
-            ),
-        )
+        found, without_id = messages.results(wanted)
+        for result in (*found, *without_id):
+            if result.call_id is None and buffer.find_call(None, result.name) is None:
+                continue
+            waiting = [run for run in self._runs_by_id.get(result.call_id or "", ()) if not run.has_result]
+            if waiting:
+                self._emit_result(waiting[0])
+                continue
+            self._assembler.result(
+                buffer,
+                ToolResult(
+                    origin=buffer.origin,
+                    at=span.at,
+                    source=span.source,
+                    call_id=result.call_id,
+                    name=result.name,
+                    content=result.content,
+                    is_error=result.is_error,
+                ),
+            )
 
     # A tool's span
 
-    def _call(self, run: Run) -> None:
-        """A call that no answer tells of belongs to the agent's latest answer before it."""
+    def _add_call(self, run: _Run) -> None:
+        """A call that no answer holds belongs to the agent's latest answer before it."""
         if run.turn is not None:
             return
         span, tool = run.span, run.tool
@@ -182,20 +283,20 @@ class SessionSpans:
         )
         self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
-    def _result(self, run: Run) -> None:
+    def _add_result(self, run: _Run) -> None:
         tool = run.tool
-        if run.told or (run.span.end is None and tool.result is UNSET and not tool.is_error):
-            return  # told already, or the recording stopped before the tool did
-        if run.turn is not None and run.turn.span.id not in self._told:
+        if run.has_result or (run.span.end is None and tool.result is UNSET and not tool.is_error):
+            return  # emitted already, or the recording stopped before the tool did
+        if run.turn is not None and run.turn.span.id not in self._emitted:
             self._early.setdefault(run.turn.span.id, []).append(run)
             return
-        self._tell_result(run)
+        self._emit_result(run)
 
-    def _tell_result(self, run: Run) -> None:
-        run.told = True
+    def _emit_result(self, run: _Run) -> None:
+        run.has_result = True
         span, tool = run.span, run.tool
-        heard = self._heard_of(tool.call_id) if tool.result is UNSET else None
-        content = tool.result if heard is None else heard.content
+        shown = self._result_in_inputs(tool.call_id) if tool.result is UNSET else None
+        content = tool.result if shown is None else shown.content
         origin = run.origin if run.turn is None else run.turn.origin
         self._assembler.result(
             self._assembler.buffer_for(origin),
@@ -206,34 +307,34 @@ class SessionSpans:
                 call_id=tool.call_id,
                 name=tool.name,
                 content=span.error if content is UNSET else content,
-                is_error=heard.is_error if heard is not None and tool.is_error is None else tool.is_error,
+                is_error=shown.is_error if shown is not None and tool.is_error is None else tool.is_error,
                 latency_ms=span.latency_ms,
             ),
         )
 
-    def _heard_of(self, call_id: str | None) -> Result | None:
-        if self._heard is None:
-            asked = [turn.call.messages for turn in self._turns if turn.call.messages is not None]
-            told = (message for one in asked for message in one.messages() or ())
-            found = (result for message in told for result in results_in(message))
-            self._heard = {result.call_id: result for result in found if result.call_id is not None}
-        return None if call_id is None else self._heard.get(call_id)
+    def _result_in_inputs(self, call_id: str | None) -> Result | None:
+        """The result that some model was shown, for a tool's span without one."""
+        if self._inputs is None:
+            inputs = [turn.call.messages for turn in self._turns if turn.call.messages is not None]
+            messages = (message for one in inputs for message in one.messages() or ())
+            found = (result for message in messages for result in results_in(message))
+            self._inputs = {result.call_id: result for result in found if result.call_id is not None}
+        return None if call_id is None else self._inputs.get(call_id)
 
     # Any other
 
-    def _rest(self, what: tuple[Span, Origin]) -> None:
+    def _add_other(self, what: tuple[Span, Origin]) -> None:
         span, origin = what
-        if isinstance(span.about, Mark):
-            mark = span.about
-            self._assembler.add(
-                Annotation(origin=origin, at=span.at, source=span.source, label=mark.label, data=mark.data)
-            )
+        if isinstance(mark := span.about, Mark):
+            self._annotate(span, origin, mark.label, mark.data)
         if span.error is not None:
-            self._error(span, origin)
+            self._add_error(span, origin)
 
-    def _error(self, span: Span, origin: Origin) -> None:
-        data = {"span": span.name, "message": span.error}
-        self._assembler.add(Annotation(origin=origin, at=span.at, source=span.source, label="error", data=data))
+    def _add_error(self, span: Span, origin: Origin) -> None:
+        self._annotate(span, origin, "error", {"span": span.name, "message": span.error})
+
+    def _annotate(self, span: Span, origin: Origin, label: str, data: Any) -> None:
+        self._assembler.add(Annotation(origin=origin, at=span.at, source=span.source, label=label, data=data))
 
     def _warn(self, span: Span, code: str, message: str, help: str | None = None) -> None:
         file, line = span.source.file, span.source.line or 1
@@ -242,7 +343,7 @@ class SessionSpans:
 
 
 def _dated(spans: list[tuple[Span, Origin]]) -> list[tuple[float, Span, Origin]]:
-    """Each span with its time, in its order; one without a time happened when the one recorded before it did."""
+    """Each span with its time, in order; a span without a time gets that of the span recorded before it."""
     last = min((span.start for span, _ in spans if span.start is not None), default=0.0)
     found = []
     for span, origin in spans:

@@ -1,4 +1,4 @@
-"""A span, and what it can be about. What a recorder left out is None, or UNSET where null could be recorded too."""
+"""A span, and what it can be about. What a recorder left out is None, or UNSET if null could be recorded too."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from msgspec import UNSET, Struct, UnsetType
 
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
+from bylaw.traces.formats.spans.attributes import latency_ms
 from bylaw.traces.formats.spans.messages import RecordedInput
 
 
 class ModelCall(Struct, kw_only=True):
-    """A model was asked, and mostly answered."""
+    """A request to a model, usually with its answer."""
 
     model: str | None = None
     messages: RecordedInput | None = None
-    """what it was asked"""
+    """the input"""
     params: dict[str, Any] | None = None
     tools: list[Any] | None = None
     answer: dict[str, Any] | None = None
-    """what it answered, as an assistant's chat message"""
+    """the output, as an assistant's chat message"""
     stop_reason: str | None = None
     usage: Usage | None = None
 
 
 class ToolRun(Struct, kw_only=True):
-    """A tool was run."""
+    """The execution of a tool."""
 
     name: str
     namespace: str | None = None
@@ -36,21 +37,17 @@ class ToolRun(Struct, kw_only=True):
     result: Any | UnsetType = UNSET
     is_error: bool | None = None
 
-    @property
-    def has_arguments(self) -> bool:
-        return self.arguments is not None or self.raw_arguments is not None
-
 
 class AgentRun(Struct, kw_only=True):
-    """An agent was at work: whatever stands below is its own."""
+    """The run of an agent: all spans below belong to it."""
 
     name: str | None = None
     whole: ModelCall | None = None
-    """what went in and came out, for recordings that hold nothing finer"""
+    """its input and output, for recordings without spans of models"""
 
 
 class Mark(Struct, kw_only=True):
-    """Something else worth keeping: a hand-off, a guardrail's answer."""
+    """Anything else that becomes an annotation: a hand-off, the answer of a guardrail."""
 
     label: str
     data: Any = None
@@ -63,7 +60,7 @@ class Span(Struct, kw_only=True, eq=False):
     name: str = ""
     session: str | None = None
     agent: str | None = None
-    """the agent it names as its own, where no span of an agent stands above it"""
+    """the agent that the span names, used if no agent's span is above it"""
     start: float | None = None
     """seconds since 1970 …"""
     end: float | None = None
@@ -73,13 +70,11 @@ class Span(Struct, kw_only=True, eq=False):
     """… and the end"""
     attributes: dict[str, Any] = {}
     events: list[tuple[str, dict[str, Any]]] = []
-    """what was recorded along the way, by name"""
+    """the span's events, by name"""
     error: str | None = None
     source: Locator
     about: ModelCall | ToolRun | AgentRun | Mark | None = None
 
     @property
     def latency_ms(self) -> float | None:
-        if self.start is None or self.end is None or self.end < self.start:
-            return None
-        return round((self.end - self.start) * 1000, 3)
+        return latency_ms(self.start, self.end)
