@@ -11,7 +11,7 @@ next to nothing.
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -19,8 +19,7 @@ from typing import Any
 
 def _read_homes() -> dict[str, str]:
     """Public name → the module that defines it, from the lines `from MODULE import NAME as NAME` of the stub."""
-    stub = pkgutil.get_data(__name__, "__init__.pyi")
-    assert stub is not None
+    stub = __loader__.get_data(os.path.join(__path__[0], "__init__.pyi"))  # type: ignore[name-defined]
     lines = (line.split() for line in stub.decode().splitlines())
     return {words[3]: words[1] for words in lines if len(words) == 6 and words[0] == "from"}
 

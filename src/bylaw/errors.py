@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
-from typing import Any
-from urllib.error import URLError
 
 from bylaw.model.diagnostic import Diagnostic
 
@@ -57,20 +55,6 @@ class InputError(BylawError):
 
 class FeatureNotEnabledError(BylawError, RuntimeError):
     """Something that is off by default was asked for. Raised before anything is sent anywhere."""
-
-
-class JudgeUnreachable(BylawError, URLError):
-    """The judge did not answer, or refused to."""
-
-    exit_code = ExitCode.OUT_OF_REACH
-
-    def __init__(self, reason: str, *, result: Any = None) -> None:
-        URLError.__init__(self, reason)
-        self.result = result
-        """what was decided without the judge"""
-
-    def __str__(self) -> str:
-        return str(self.reason)
 
 
 def _one_line(diagnostic: Diagnostic) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -13,6 +16,8 @@ from bylaw.cli import cli
 from bylaw.lint.pages import codes
 from bylaw.rules.kinds import KINDS
 from bylaw.traces.formats.catalogue import FORMATS
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "completion.md"
 
 
 def complete(line: str) -> list[str]:
@@ -74,3 +79,16 @@ def test_a_completion_reaches_the_shell() -> None:
     done = run(_BYLAW_COMPLETE="fish_complete", COMP_WORDS="bylaw explain", COMP_CWORD="no_c")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no_call" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_the_line_for_bash_works() -> None:
+    """The line that docs/completion.md shows, in a real bash."""
+    line = re.search(r"`~/\.bashrc` \| `(.*)` \|", PAGE.read_text("utf-8"))
+    assert line is not None
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = (
+        f"{line[1]}\nCOMP_WORDS=(bylaw explain no_ca); COMP_CWORD=2; _bylaw_completion bylaw; echo ${{COMPREPLY[@]}}"
+    )
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("no_call\n", "")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TextIO, get_args
 
 import click
@@ -59,7 +59,7 @@ def command(
 
     if show_all and any(target.format not in ("terminal", "json") for target in targets):
         raise click.UsageError("--all works only with the formats terminal and json")
-    if not policies and not Path(DEFAULT_POLICY).is_file():
+    if not policies and not os.path.isfile(DEFAULT_POLICY):
         raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
     try:
         rules = load_rules(list(policies) or [DEFAULT_POLICY])

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
+from urllib.error import URLError
 
 from msgspec import Struct
 
+from bylaw.errors import BylawError, ExitCode
 from bylaw.model.rule import Rule
+
+
+class JudgeUnreachable(BylawError, URLError):
+    """The judge did not answer, or refused to."""
+
+    exit_code = ExitCode.OUT_OF_REACH
+
+    def __init__(self, reason: str, *, result: Any = None) -> None:
+        URLError.__init__(self, reason)
+        self.result = result
+        """what was decided without the judge"""
+
+    def __str__(self) -> str:
+        return str(self.reason)
 
 
 class Tier(StrEnum):

@@ -6,9 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TextIO
 
 import click
@@ -77,9 +75,9 @@ def _check_file(file: str | None) -> None:
     """Fail before the work is done rather than after it."""
     if file is None:
         return
-    if not Path(file).absolute().parent.is_dir():
+    if not os.path.isdir(os.path.dirname(os.path.abspath(file))):
         raise click.UsageError(f"the folder of `{file}` does not exist")
-    if Path(file).is_dir():
+    if os.path.isdir(file):
         raise click.UsageError(f"`{file}` is a folder")
 
 
@@ -89,23 +87,27 @@ def open_target(target: Target) -> Iterator[TextIO]:
     if target.file is None:
         yield sys.stdout
         return
-    final = Path(target.file)
-    if final.is_symlink() or (final.exists() and not final.is_file()):
+    file = target.file
+    if os.path.islink(file) or (os.path.exists(file) and not os.path.isfile(file)):
         # only a plain file is replaced; a device, a pipe or a link is written to
-        with final.open("w", encoding="utf-8") as out:
+        with open(file, "w", encoding="utf-8") as out:
             yield out
         return
+    import tempfile
+
     try:
-        handle, draft = tempfile.mkstemp(dir=final.absolute().parent, prefix=f".{final.name}.")
+        folder, name = os.path.split(os.path.abspath(file))
+        handle, draft = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
     except OSError as problem:
-        raise OSError(problem.errno, problem.strerror, target.file) from None
+        raise OSError(problem.errno, problem.strerror, file) from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             yield out
-        Path(draft).chmod(0o644)
-        Path(draft).replace(final)
+        os.chmod(draft, 0o644)
+        os.replace(draft, file)
     except BaseException:
-        Path(draft).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
         raise
 
 

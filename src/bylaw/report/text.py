@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import sys
 import textwrap
 
@@ -24,9 +24,12 @@ def printable(text: str) -> str:
 
 def terminal_width() -> int:
     """The columns of a report: those of the terminal or of COLUMNS, and 80 where the output is not a terminal."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS")
-    columns = shutil.get_terminal_size().columns if known else 80
-    return min(max(columns, NARROWEST), WIDEST)
+    columns = os.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() else 0
+    if not width and sys.stdout.isatty():
+        with contextlib.suppress(OSError, ValueError):  # shutil.get_terminal_size, without the import of shutil
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+    return min(max(width or 80, NARROWEST), WIDEST)
 
 
 def wrap(text: str, *, indent: str = "", hanging: str | None = None, columns: int | None = None) -> list[str]:

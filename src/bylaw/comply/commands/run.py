@@ -11,8 +11,9 @@ import click
 from msgspec.structs import replace
 
 from bylaw.comply.commands import alias_option, prompt_option, tools_option
+from bylaw.comply.model import JudgeUnreachable
 from bylaw.comply.report import RENDERERS
-from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError, JudgeUnreachable
+from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, open_target, write_reports

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bylaw.errors import FeatureNotEnabledError, JudgeUnreachable
+from bylaw.comply.model import JudgeUnreachable
+from bylaw.errors import FeatureNotEnabledError
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage
 

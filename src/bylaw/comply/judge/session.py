@@ -26,8 +26,7 @@ from bylaw.comply.judge.exchange import (
     transcript_of,
 )
 from bylaw.comply.judge.providers import BadReply, Judge
-from bylaw.comply.model import BehavioralRule, ComplianceResult, State, Tier, Violation
-from bylaw.errors import JudgeUnreachable
+from bylaw.comply.model import BehavioralRule, ComplianceResult, JudgeUnreachable, State, Tier, Violation
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Usage
 from bylaw.model.trace import Trace
