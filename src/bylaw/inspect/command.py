@@ -48,7 +48,8 @@ def _parse_ranges(
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; globs work too.")
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only this agent; globs work too.")
 @click.option("--full", is_flag=True, help="Show whole texts, arguments and results.")
-@click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS", help="Default: as wide as the terminal.")
+@click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS",
+              help="Width of the output (default: the terminal's, else 80).")  # fmt: skip
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True,
@@ -86,7 +87,7 @@ def command(
         if trace == other == "-":
             raise click.UsageError("standard input can be read only once")
         with open_target(target) as out:
-            screen = _Screen(target, out, width or terminal_width(), full)
+            screen = _Screen(target, out, width or terminal_width(widest=1000), full)
             try:
                 source = _open(trace, trace_format, skip_bad)
                 if other is None:

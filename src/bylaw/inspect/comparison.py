@@ -6,7 +6,7 @@ traces are held in memory, since any two turns may be counterparts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -123,7 +123,7 @@ def _pair_recordings(
 def _pair_session(
     b: Recording | None, c: Recording | None, before: _Side, after: _Side, lexicon: Lexicon
 ) -> SessionPair:
-    steps: Sequence[tuple[Step | None, Step | None]]
+    steps: Iterable[tuple[Step | None, Step | None]]
     if b is not None and c is not None:
         steps = Comparison(b, c, lexicon).sides
     else:
@@ -198,7 +198,8 @@ def differences(b: TurnEntry | None, c: TurnEntry | None, pairs: tuple[CallPair,
         names = ", ".join(called.call.name for called in one.calls) if one else ""
         what = ("a turn is missing" if c is None else "a turn was added") + (f" that calls {names}" if names else "")
         return (Difference(aspect="turn", what=what),)
-    found, results = [], []
+    found: list[Difference] = []
+    results: list[Difference] = []
     for place, (left, right) in enumerate(pairs):
         before = None if left is None else b.calls[left]
         after = None if right is None else c.calls[right]

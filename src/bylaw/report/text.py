@@ -10,7 +10,7 @@ import textwrap
 COMMENT_LIMIT = 65_536
 """characters that a comment on a pull request may have"""
 NARROWEST, WIDEST = 40, 120
-"""limits of the width of a report; longer lines are hard to read"""
+"""limits of the width of a report; longer lines of prose are hard to read"""
 
 
 def count(number: int, noun: str) -> str:
@@ -22,14 +22,14 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def terminal_width() -> int:
+def terminal_width(widest: int = WIDEST) -> int:
     """The columns of a report: those of the terminal or of COLUMNS, and 80 where the output is not a terminal."""
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() else 0
     if not width and sys.stdout.isatty():
         with contextlib.suppress(OSError, ValueError):  # shutil.get_terminal_size, without the import of shutil
             width = os.get_terminal_size(sys.stdout.fileno()).columns
-    return min(max(width or 80, NARROWEST), WIDEST)
+    return min(max(width or 80, NARROWEST), widest)
 
 
 def wrap(text: str, *, indent: str = "", hanging: str | None = None, columns: int | None = None) -> list[str]:

@@ -29,9 +29,9 @@ from bylaw.inspect.report.layout import (
     text_of,
     width,
 )
-from bylaw.inspect.report.terminal import NARROWEST, note_lines
+from bylaw.inspect.report.terminal import note_lines
 from bylaw.inspect.report.turns import View, turn_blocks
-from bylaw.report.text import count
+from bylaw.report.text import NARROWEST, count
 
 _QUOTED = 40
 """characters of a value that a line quotes"""
