@@ -18,12 +18,12 @@ PROVIDERS = ("openai", "openai_responses", "anthropic")
 MODEL = "some-model"
 
 
-def openai_client(url: str, *, retries: int = 0, timeout: float = 20) -> openai.OpenAI:
+def openai_client(url: str, *, retries: int = 0, timeout: float = 300) -> openai.OpenAI:
     http = httpx2.Client(verify=False, timeout=timeout)
     return openai.OpenAI(base_url=f"{url}/v1", api_key="sk-1", max_retries=retries, timeout=timeout, http_client=http)
 
 
-def anthropic_client(url: str, *, retries: int = 0, timeout: float = 20) -> anthropic.Anthropic:
+def anthropic_client(url: str, *, retries: int = 0, timeout: float = 300) -> anthropic.Anthropic:
     http = httpx2.Client(verify=False, timeout=timeout)
     return anthropic.Anthropic(base_url=url, api_key="sk-1", max_retries=retries, timeout=timeout, http_client=http)
 
@@ -52,7 +52,7 @@ def ask(url: str, provider: str, prompt: str, *, streamed: bool = False, **how: 
 
 async def ask_async(url: str, provider: str, prompt: str, *, streamed: bool = False) -> str:
     messages: Any = [{"role": "user", "content": prompt}]
-    http = httpx2.AsyncClient(verify=False, timeout=20)
+    http = httpx2.AsyncClient(verify=False, timeout=300)
     if provider == "anthropic":
         async with anthropic.AsyncAnthropic(base_url=url, api_key="sk-1", max_retries=0, http_client=http) as client:
             if streamed:

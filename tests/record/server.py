@@ -1,8 +1,8 @@
-"""A server on loopback that speaks as both providers do, streaming included, and does what a prompt tells it.
+"""A server on loopback with the APIs of both providers, streaming included, which does what a prompt says.
 
-The last message of a request may ask for: `use the tool` and `use two tools` (calls), `status N` (an error, N times
-`for N` of the first requests of its text), `hang` (no answer), `cut` (breaks off in the middle), `slow` (a pause before
-each event), `packed` (gzip), `secret` (an answer with a card and a key); else it answers TEXT.
+The last message of a request may ask for: `use the tool` and `use two tools` (calls), `status N` (an error; `for N`
+limits it to the first N requests with that text), `hang` (no answer), `cut` (breaks off in the middle), `wait` (waits
+in the middle until a GET of `/go`), `packed` (gzip), `secret` (an answer with a card and a key); else it answers TEXT.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import re
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +30,8 @@ CALLS = (
     Call("find_order", {"order": "4711"}),
     Call("find_customer", {"mail": "jane@example.com"}),
 )
-PAUSE = 0.05
+PATIENCE = 300
+"""seconds that a waiting request waits at most"""
 
 
 class Server(ThreadingHTTPServer):
@@ -44,7 +44,7 @@ class Server(ThreadingHTTPServer):
         self.headers: list[dict[str, str]] = []
         self.seen: Counter[str] = Counter()
         self.goes_on = threading.Event()
-        """hanging requests end when it is set"""
+        """requests that hang or wait continue when it is set"""
 
     @property
     def url(self) -> str:
@@ -76,6 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.path.endswith("/go"):
+            self.server.goes_on.set()
         self._whole(200, b'{"object": "list", "data": []}')
 
     def do_POST(self) -> None:
@@ -97,7 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._whole(error.status, error.body, {**error.headers, "retry-after-ms": "1", "retry-after": "0"})
             return
         if "hang" in prompt:
-            self.server.goes_on.wait(30)
+            self.server.goes_on.wait(PATIENCE)
             self.close_connection = True
             return
         reply = provider_reply(wire.name, _scripted(prompt), asked)
@@ -128,8 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
-            if "slow" in prompt:
-                time.sleep(PAUSE)
+            if "wait" in prompt and number == len(events) // 2:
+                assert self.server.goes_on.wait(PATIENCE)
             for piece in (event[: len(event) // 2], event[len(event) // 2 :]):  # no event comes in one piece
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                 self.wfile.flush()
@@ -150,7 +152,7 @@ def _scripted(prompt: str) -> ScriptedReply:
     return ScriptedReply(text=f"Your card {CARD} and your key {KEY}." if "secret" in prompt else TEXT)
 
 
-if __name__ == "__main__":  # for programs in other languages: tells its address and serves until its input ends
+if __name__ == "__main__":  # for programs in other languages: prints its address and serves until its input ends
     with serving() as started:
         print(started.url, flush=True)
         sys.stdin.read()

@@ -73,7 +73,7 @@ async def _head(session: aiohttp.ClientSession, url: str) -> Any:
 async def _socket(session: aiohttp.ClientSession, url: str) -> Any:
     async with session.ws_connect(f"{url}/socket") as talk:
         await talk.send_str("x")
-        return (await talk.receive(timeout=5)).data
+        return (await talk.receive(timeout=300)).data
 
 
 async def _still_packed(_session: aiohttp.ClientSession, url: str) -> Any:
@@ -82,7 +82,7 @@ async def _still_packed(_session: aiohttp.ClientSession, url: str) -> Any:
 
 
 async def _head_first(session: aiohttp.ClientSession, url: str) -> Any:
-    patience = aiohttp.ClientTimeout(total=5)
+    patience = aiohttp.ClientTimeout(total=300)
     async with session.get(f"{url}/begun", timeout=patience) as reply, session.get(f"{url}/go"):
         return await reply.read(), reply.content_length
 
@@ -120,7 +120,7 @@ def test_aiohttp(tmp_path: Path, others: OtherServer, asking: Callable[..., Coro
 
 
 def _through_http_client(url: str, body: Any, path: str = "/echo") -> Any:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=300)
     connection.request("POST", path, body=body)
     reply = connection.getresponse().read()
     connection.close()
@@ -131,9 +131,9 @@ SYNC: dict[str, Callable[[str], Any]] = {
     "http.client text": lambda url: _through_http_client(url, "é"),
     "http.client text where a model may be": lambda url: _through_http_client(url, '"é"', CHAT),
     "http.client pieces": lambda url: _through_http_client(url, iter([b"a", b"b"])),
-    "requests pieces": lambda url: requests.post(f"{url}/echo", data=iter([b"a", b"b"]), timeout=5).text,
+    "requests pieces": lambda url: requests.post(f"{url}/echo", data=iter([b"a", b"b"]), timeout=300).text,
     "httpx pieces": lambda url: httpx.post(f"{url}/echo", content=iter([b"a", b"b"])).text,
-    "urllib": lambda url: urllib.request.urlopen(f"{url}/moved", timeout=5).url,
+    "urllib": lambda url: urllib.request.urlopen(f"{url}/moved", timeout=300).url,
 }
 
 
@@ -264,7 +264,7 @@ def _no_collector() -> Iterator[None]:
 
 @contextmanager
 def _posting(url: str) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=5)
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=300)
     connection.request("POST", CHAT, body=json.dumps({**ASKED, "stream": True}))
     with closing(connection):
         yield connection

@@ -10,7 +10,6 @@ from typing import Any
 
 import openai
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from bylaw.text.redaction.secrets import SECRETS
 from tests.record.asking import MODEL, PROVIDERS, ask, openai_client
 from tests.record.server import CARD, KEY, Server
 from tests.support.command import run_bylaw
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
 FOUND = {
@@ -30,7 +30,7 @@ FOUND = {
     "phone": "phone number",
     "ssn": "social security number",
 }
-PII = yaml.safe_load((HERE.parent / "contract" / "pii.yaml").read_text("utf-8"))
+PII = load_yaml((HERE.parent / "contract" / "pii.yaml").read_text("utf-8"))
 HIDDEN = [
     ("card", "4111 1111 1111 1111"),
     ("card", "4111-1111-1111-1111"),

@@ -162,15 +162,16 @@ def _answer(call: ModelCall) -> Answer:
 
 
 def _of_items(reply: Json) -> Answer:
-    given, results, problem = AssistantContent(), [], None
+    blocks: list[Any] = []
+    content, results, problem = AssistantContent(blocks=blocks), [], None
     output = reply.get("output")
     for item in output if isinstance(output, list) else ():
         try:
             kind = kind_of(item)
             if not is_output(item, kind):
-                given.blocks.append(item)
+                blocks.append(item)
                 continue
-            add_output(item, kind, given)
+            add_output(item, kind, content)
             result = inline_result(item, kind)
         except MalformedRecord as error:
             problem = error.message
@@ -179,7 +180,7 @@ def _of_items(reply: Json) -> Answer:
             results.append(result)
     details = reply.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
-    return Answer(given.blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)
+    return Answer(blocks, reason if isinstance(reason, str) else text_field(reply, "status"), results, problem)
 
 
 # Notes

@@ -85,7 +85,7 @@ class Said:
     """of the calls, as the client gives them: text for OpenAI, values for Anthropic"""
 
 
-async def ask(url: str, provider: str, prompt: str, *, streamed: bool, timeout: float = 20) -> Said:
+async def ask(url: str, provider: str, prompt: str, *, streamed: bool, timeout: float = 300) -> Said:
     """One question through the provider's own client, which does not retry."""
     if provider == "anthropic":
         async with anthropic.AsyncAnthropic(

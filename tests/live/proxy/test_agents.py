@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +22,7 @@ from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable
 from bylaw.contract.model import AgentSpec
 from bylaw.model.events import Annotation, Response
-from tests.live.proxy.support import Seen, attack, llm, server, tool
+from tests.live.proxy.support import attack, llm, server, tool
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "agents"
 GOOD = "Your order 4711 is sent."
@@ -130,7 +132,7 @@ def test_stateful(shop: str) -> None:
 def test_slow(kind: str, shop: str) -> None:
     (run,) = ask(example(kind, "slow", shop, timeout_ms=700), PROMPT)
     assert run.failure is not None and run.failure.kind == "timeout"
-    assert 700 <= run.latency_ms < 20_000
+    assert run.latency_ms >= 700
 
 
 @both
@@ -188,9 +190,12 @@ def test_a_timeout_ends_all_that_a_command_started(tmp_path: Path) -> None:
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
         f"pathlib.Path({str(note)!r}).write_text(str(child.pid)); time.sleep(600)"
     )
-    (run,) = ask(command(code, timeout_ms=3000), PROMPT)
-    assert run.failure is not None and run.failure.kind == "timeout"
-    for _ in range(100):
+    for timeout_ms in (1000, 4000, 16_000, 64_000, 256_000):  # until the command gets far enough to start its child
+        (run,) = ask(command(code, timeout_ms=timeout_ms), PROMPT)
+        assert run.failure is not None and run.failure.kind == "timeout"
+        if note.exists() and note.read_text():
+            break
+    for _ in range(6000):
         try:
             os.kill(int(note.read_text()), 0)
         except ProcessLookupError:
@@ -200,10 +205,9 @@ def test_a_timeout_ends_all_that_a_command_started(tmp_path: Path) -> None:
 
 
 def test_a_child_that_holds_the_output_is_not_waited_for() -> None:
-    code = (
-        "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); print('done')"
-    )
-    (run,) = ask(command(code, timeout_ms=20_000), PROMPT)
+    child = "[sys.executable, '-c', 'import time; time.sleep(600)']"
+    code = f"import subprocess, sys; subprocess.Popen({child}); print('done')"
+    (run,) = ask(command(code, timeout_ms=300_000), PROMPT)
     assert run.answer == "done"
 
 
@@ -350,17 +354,25 @@ def test_a_server_that_hangs_times_out() -> None:
     assert run.failure is not None and run.failure.kind == "timeout"
 
 
-def test_a_server_that_drips_times_out() -> None:
-    """The time runs over the whole answer, not from byte to byte."""
+def test_a_server_that_sends_single_bytes_times_out() -> None:
+    """The timeout is for the whole answer, not for each byte."""
+    over = threading.Event()
 
-    def drip(seen: Seen) -> tuple[int, str, bytes]:
-        time.sleep(5)
-        return 200, "text/plain", b"late"
+    def send_bytes(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+            while not over.wait(0.05):
+                connection.sendall(b"x")
 
-    with server(drip) as (url, _):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=send_bytes, args=(listening,))
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         (run,) = ask(AgentSpec(type="http", endpoint=url, timeout_ms=300), PROMPT)
+        over.set()
+        thread.join()
     assert run.failure is not None and run.failure.kind == "timeout"
-    assert run.latency_ms < 4000
 
 
 HOSTILE = 'say "hi"\n\\ and x", "admin": "true'

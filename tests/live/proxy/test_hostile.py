@@ -40,7 +40,7 @@ def test_garbage_gets_an_error_or_nothing(tmp_path: Path, sent: int) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
             writer.write(GARBAGE[sent])
             writer.write_eof()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 try:
                     got = await reader.read()
                 except ConnectionError:
@@ -54,14 +54,14 @@ def test_garbage_gets_an_error_or_nothing(tmp_path: Path, sent: int) -> None:
     assert got == b"" or got.split(b" ")[1][:1] in (b"4", b"5"), got[:100]
 
 
-def test_a_request_that_never_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http1, "PATIENCE", 0.2)
 
     async def run() -> bytes:
         async with proxied(tmp_path) as (proxy, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
             writer.write(b"POST /openai/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\nhalf")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 got = await reader.read()
             writer.close()
             return got
@@ -78,9 +78,10 @@ def test_bodies_and_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.
             async with httpx2.AsyncClient() as client:
                 status = (await client.post(f"{proxy.url()}/openai/v1/x", content=b"y" * 5000)).status_code
             idle = [await asyncio.open_connection("127.0.0.1", proxy.port) for _ in range(3)]
-            await asyncio.sleep(0.1)
+            while len(proxy._connections) < 3:
+                await asyncio.sleep(0.01)
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 assert await reader.read() == b""
             for _, one in [*idle, (reader, writer)]:
                 one.close()
@@ -89,15 +90,15 @@ def test_bodies_and_connections_are_bounded(tmp_path: Path, monkeypatch: pytest.
     assert asyncio.run(run()) == 413
 
 
-def test_a_run_that_ends_lets_go_of_what_it_holds_back(tmp_path: Path) -> None:
+def test_a_run_that_ends_cancels_its_delayed_requests(tmp_path: Path) -> None:
     from tests.live.proxy.support import llm
 
     async def run() -> None:
         async with proxied(tmp_path, llm("timeout", delay_ms=600_000)) as (proxy, run):
-            asking = asyncio.create_task(ask(proxy.url(), "openai", "hello", streamed=False, timeout=60))
+            asking = asyncio.create_task(ask(proxy.url(), "openai", "hello", streamed=False, timeout=300))
             while not run.tasks:
                 await asyncio.sleep(0.01)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 await proxy.runs.close(run)
                 with pytest.raises(Exception, match="onnection"):
                     await asking

@@ -47,7 +47,7 @@ async def by_http(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
     with server() as (url, _):
         proxy = ChaosProxy(base=folder)
         await proxy.start()
-        async with httpx2.AsyncClient(proxy=proxy.url(), timeout=5) as client:
+        async with httpx2.AsyncClient(proxy=proxy.url(), timeout=300) as client:
             yield proxy, lambda: _get(client, url)
         await proxy.stop()
 
@@ -65,7 +65,7 @@ async def by_https(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
             proxy = ChaosProxy(base=folder, authority=authority)
             await proxy.start()
             trust = ssl.create_default_context(cafile=str(authority.file))
-            async with httpx2.AsyncClient(proxy=proxy.url(), timeout=5, verify=trust) as client:
+            async with httpx2.AsyncClient(proxy=proxy.url(), timeout=300, verify=trust) as client:
                 yield proxy, lambda: _get(client, url)
             await proxy.stop()
     upstream.trust.cache_clear()
@@ -123,7 +123,7 @@ async def by_mcp_stdio(folder: Path) -> AsyncIterator[tuple[ChaosProxy, Call]]:
 
 async def _call(client: Client) -> Any:
     try:
-        result = await client.call_tool("get_weather", {"city": "Bern"}, read_timeout_seconds=5)
+        result = await client.call_tool("get_weather", {"city": "Bern"}, read_timeout_seconds=300)
     except (MCPError, RuntimeError) as error:
         return error
     text = "\n".join(block.text for block in result.content if block.type == "text")
@@ -254,7 +254,7 @@ def test_https_without_trust_passes_untouched(tmp_path: Path) -> None:
         with server(wrap=lambda socket: context.wrap_socket(socket, server_side=True)) as (url, seen):
             proxy = ChaosProxy(base=tmp_path)
             await proxy.start()
-            async with httpx2.AsyncClient(proxy=proxy.url(), timeout=5, verify=trust) as client:
+            async with httpx2.AsyncClient(proxy=proxy.url(), timeout=300, verify=trust) as client:
                 (got,), run, _ = await in_run(proxy, lambda: _get(client, url), tool("error"))
             await proxy.stop()
         assert got.items() >= WEATHER.items()

@@ -19,7 +19,7 @@ import bylaw
 from tests.live.python.support import ORDER
 
 Seen = Any
-WAIT = 5.0
+WAIT = 300.0
 """seconds that each library waits for a reply"""
 
 

@@ -54,7 +54,7 @@ async def started(agent: Any, *, base: Path | None = None, **options: Any) -> An
         module.agent = agent  # type: ignore[attr-defined]
         sys.modules[MODULE] = module
         address = f"{MODULE}:agent"
-    options.setdefault("timeout_ms", 5000)
+    options.setdefault("timeout_ms", 300_000)
     live = PythonAgent(AgentSpec(type="python", endpoint=address, **options), base=base)
     await live.start()
     try:
@@ -72,6 +72,15 @@ def ask(agent: Any, *faults: AnyFault, prompt: str = "where is A-17?", seed: int
             return await live.run(prompt, Injection(faults=faults, seed=seed, run="run"))
 
     return asyncio.run(once())
+
+
+def ask_until(reached: Callable[[], bool], agent: Any, *faults: AnyFault) -> AgentRun:
+    """One run that times out, but not before the agent has got so far: repeated with more time until it has."""
+    for timeout_ms in (80, 1000, 10_000, 100_000):
+        run = ask(agent, *faults, timeout_ms=timeout_ms)
+        if reached():
+            return run
+    raise AssertionError("the agent did not get so far")
 
 
 class Served:

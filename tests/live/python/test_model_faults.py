@@ -41,7 +41,7 @@ class Asker:
         return "done"
 
     async def _httpx(self, body: Any) -> tuple[int, str]:
-        async with httpx.AsyncClient(timeout=5) as client, client.stream("POST", self._url, json=body) as reply:
+        async with httpx.AsyncClient(timeout=300) as client, client.stream("POST", self._url, json=body) as reply:
             got = b""
             try:
                 async for piece in reply.aiter_bytes():
@@ -51,7 +51,7 @@ class Asker:
             return reply.status_code, got.decode()
 
     async def _requests(self, body: Any) -> tuple[int, str]:
-        with requests.post(self._url, json=body, timeout=5, stream=True) as reply:
+        with requests.post(self._url, json=body, timeout=300, stream=True) as reply:
             got = b""
             try:
                 for piece in reply.iter_content(64):
@@ -72,7 +72,7 @@ class Asker:
 
     async def _http_client(self, body: Any) -> tuple[int, str]:
         asked = urllib.request.Request(self._url, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(asked, timeout=5) as reply:
+        with urllib.request.urlopen(asked, timeout=300) as reply:
             return reply.status, b"".join(iter(reply.readline, b"")).decode()
 
 

@@ -86,7 +86,7 @@ def test_an_exchange_is_met_once_although_libraries_use_each_other(library: str,
 def test_a_request_inside_a_named_tool_is_not_hit_twice(server: Served) -> None:
     @bylaw.tool
     def fetch() -> Any:
-        return requests.get(f"{server.url}/order", timeout=5).json()
+        return requests.get(f"{server.url}/order", timeout=300).json()
 
     assert ask(lambda _prompt: str(fetch()), tool_fault("slow", delay_ms=1)).fired == {"fault": 1}
     by_url = tool_fault("error", tool=None, match_url="*/order")
@@ -100,7 +100,7 @@ def test_retries_of_a_library_are_seen_to_retry(server: Served) -> None:
         retry = urllib3.Retry(2, backoff_factor=0, status_forcelist=[503])
         with requests.Session() as session:
             session.mount("http://", requests.adapters.HTTPAdapter(max_retries=retry))
-            return session.get(f"{server.url}/order", timeout=5).text
+            return session.get(f"{server.url}/order", timeout=300).text
 
     run = ask(agent, tool_fault("error", timing=nth(1, 2)))
     assert run.fired == {"fault": 2}
@@ -110,7 +110,7 @@ def test_retries_of_a_library_are_seen_to_retry(server: Served) -> None:
 def test_an_altered_reply_keeps_its_other_headers(server: Served) -> None:
     def agent(_prompt: str) -> str:
         ours = httpx.get(f"{server.url}/order").headers.get_list("set-cookie")
-        theirs = requests.get(f"{server.url}/order", timeout=5).cookies.get_dict()
+        theirs = requests.get(f"{server.url}/order", timeout=300).cookies.get_dict()
         return f"{ours} {sorted(theirs)}"
 
     assert ask(agent).answer == "['a=1', 'b=2'] ['a', 'b']"
@@ -124,8 +124,8 @@ def test_a_server_that_is_down_fails_as_it_does_without_patches() -> None:
         told = []
         for call in (
             lambda: httpx.get("http://127.0.0.1:1/"),
-            lambda: requests.get("http://127.0.0.1:1/", timeout=5),
-            lambda: urllib.request.urlopen("http://127.0.0.1:1/", timeout=5),
+            lambda: requests.get("http://127.0.0.1:1/", timeout=300),
+            lambda: urllib.request.urlopen("http://127.0.0.1:1/", timeout=300),
         ):
             try:
                 call()
@@ -240,7 +240,7 @@ def test_a_websocket_of_the_agents_is_left_alone() -> None:
             session.ws_connect(f"ws://127.0.0.1:{port}/socket") as talk,
         ):
             await talk.send_str("x")
-            return str((await talk.receive(timeout=5)).data)
+            return str((await talk.receive(timeout=300)).data)
 
     async def both() -> Any:
         runner, port = await serve()

@@ -194,9 +194,9 @@ def test_a_library_that_waits_less_than_the_fault_gives_up_itself(
 ) -> None:
     monkeypatch.setattr("tests.live.python.callers.WAIT", 0.1)
     agent = Watcher(caller, f"{server.url}/order")
-    run = ask(agent, tool_fault("slow", delay_ms=60_000))
+    run = ask(agent, tool_fault("slow", delay_ms=6_000_000))
     assert isinstance(agent.seen[0], TIMEOUTS[caller])
-    assert agent.took[0] < 30
+    assert agent.took[0] < 600
     assert run.fired == {"fault": 1}
 
 

@@ -24,7 +24,7 @@ class ResultPlace(Struct, frozen=True):
 
     call_id: str
     name: str | None
-    alter: Callable[[Change], None]
+    alter: Callable[[Change], object]
     """apply a change to its text, inside the request"""
 
 
