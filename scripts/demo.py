@@ -8,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 from bylaw.demo.command import STEPS
 
@@ -18,10 +17,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         run_bylaw("demo", folder, folder=folder, stdout=subprocess.DEVNULL)
         for number, step in enumerate(STEPS, 1):
-            print(f"\n{number}. {step.story}\n\n$ bylaw {step.command}", flush=True)
-            arguments, _, source = step.command.partition(" < ")
-            given = Path(folder, source).read_bytes() if source else b""
-            code = run_bylaw(*arguments.split(), colour, folder=folder, given=given)
+            print(f"\n{number}. {step.story}\n\n$ {step.command_line}", flush=True)
+            code = run_bylaw(*step.arguments.split(), colour, folder=folder, stdin=step.stdin)
             print(f"(exit code {code})")
             if code != step.exit_code:
                 print(f"the demo expected exit code {step.exit_code}", file=sys.stderr)
@@ -30,9 +27,11 @@ def main() -> int:
     return 0
 
 
-def run_bylaw(*arguments: str, folder: str, given: bytes = b"", stdout: int | None = None) -> int:
+def run_bylaw(*arguments: str, folder: str, stdin: str = "", stdout: int | None = None) -> int:
     command = [sys.executable, "-m", "bylaw", *arguments]
-    done = subprocess.run(command, cwd=folder, input=given, stdout=stdout, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run(
+        command, cwd=folder, input=stdin.encode(), stdout=stdout, stderr=subprocess.STDOUT, check=False
+    )
     return done.returncode
 
 

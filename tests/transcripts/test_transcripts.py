@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.support.command import run_bylaw
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
 DEMO = HERE.parent.parent / "src" / "bylaw" / "demo" / "files"
@@ -21,7 +21,7 @@ _KEYS = {"name", "about", "files", "run", "stdin", "exit", "stdout", "stderr", "
 def _transcripts() -> list[Any]:
     found = []
     for path in sorted(HERE.glob("*.yaml")):
-        for case in yaml.safe_load(path.read_text("utf-8")):
+        for case in load_yaml(path.read_text("utf-8")):
             found.append(pytest.param(case, id=f"{path.stem}/{case['name']}"))
     return found
 

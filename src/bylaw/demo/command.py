@@ -18,10 +18,20 @@ class Step(NamedTuple):
     """A command to try on the example."""
 
     story: str
-    command: str
-    """what follows `bylaw`; `< FILE` stands for standard input, as in a shell"""
+    arguments: str
+    """of `bylaw`"""
     exit_code: int
     """the code that the command exits with"""
+    stdin: str = ""
+
+    @property
+    def command_line(self) -> str:
+        """The command as one types it in a shell."""
+        command = f"bylaw {self.arguments}"
+        return f"echo '{self.stdin}' | {command}" if self.stdin else command
+
+
+ATTEMPT = '{"tool": "issue_refund", "arguments": {"amount": 199}}'
 
 
 STEPS = (
@@ -29,9 +39,7 @@ STEPS = (
     Step("Version 2 has a friendlier prompt. It lost a step.", "check v2.jsonl --policy bylaw.yaml", 1),
     Step("Both versions side by side.", "inspect v1.jsonl v2.jsonl --session ticket-1043", 0),
     Step("What changed, and which rule it broke.", "diff v1.jsonl v2.jsonl --policy bylaw.yaml", 1),
-    Step(
-        "The same rule before the call runs: the call is blocked.", "guard decide --policy guard.yaml < attempt.json", 1
-    ),
+    Step("The same rule before the call runs: it is blocked.", "guard decide --policy guard.yaml", 1, stdin=ATTEMPT),
     Step("A live agent whose tool fails: it makes up an answer.", "contract run -c contract.yaml", 1),
     Step("The rules that the agent's own prompt states.", "comply --prompt prompt.md v2.jsonl", 1),
     Step("A typo in a rule is an error.", "lint typo.yaml", 2),
@@ -55,5 +63,5 @@ def command(folder: Path, force: bool) -> ExitCode:
         (folder / source.name).write_bytes(source.read_bytes())
     click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(str(folder))}")
     for step in STEPS:
-        click.echo(f"\n  # {step.story}\n  bylaw {step.command}")
+        click.echo(f"\n  # {step.story}\n  {step.command_line}")
     return ExitCode.OK
