@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bylaw.errors import InputError
 from bylaw.model.events import Response, ToolResult
@@ -16,11 +15,12 @@ from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.records import files as compression
 from tests.fuzz.foreign import foreign_seeds, other_seeds
 from tests.importers.support import lines
+from tests.support.yaml_files import load_yaml
 
 FOREIGN = [name for name, format in CATALOGUE.items() if format.has_claims]
 CASES = sorted((Path(__file__).parents[1] / "cases/formats").glob("*.yaml"))
 SEEDS = [lines(*records) for records in foreign_seeds()] + [data for _, data in other_seeds()]
-SEEDS += [yaml.safe_load(path.read_text("utf-8"))[0]["file"].encode() for path in CASES]
+SEEDS += [load_yaml(path.read_text("utf-8"))[0]["file"].encode() for path in CASES]
 everyone = pytest.mark.parametrize("data", SEEDS, ids=range(len(SEEDS)))
 
 

@@ -1,7 +1,7 @@
-"""Traces in: many formats, plain or compressed, streamed in bounded memory.
+"""Reads, writes and compares traces: many formats, plain or compressed, streamed in bounded memory.
 
-The stages are folders. `records/` opens a file and divides it into records; `formats/` holds one reader a format, which
-says what a record means; `assembly/` makes events of that: sessions, turns, calls.
+`records/` opens a file and divides it into records; `formats/` holds one reader per format, which interprets records;
+`assembly/` builds events from that: sessions, turns, calls. `export/` writes traces, `comparison/` compares two.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def open_trace(
     verify_ids: bool = False,
     name: str | None = None,
 ) -> TraceStream:
-    """A trace that streams from a file, or from standard input where the path is `-`. Raises InputError.
+    """A trace that streams from a file, or from standard input if the path is `-`. Raises InputError.
 
-    `skip_bad`: pass over records that cannot be read, and count them. `verify_ids`: a content hash that does not match
-    makes a record bad. `name`: what the trace is called in reports.
+    `skip_bad`: skip and count records that cannot be read. `verify_ids`: a content hash that does not match makes a
+    record bad. `name`: the name of the trace in reports.
     """
     from bylaw.traces.records.files import open_path
     from bylaw.traces.source import TraceStream
@@ -47,7 +47,7 @@ def read_trace(
     verify_ids: bool = False,
     name: str = "trace",
 ) -> TraceStream:
-    """The same for what is at hand: bytes, an open binary file, or lists and dicts in the shapes that files have."""
+    """The same for bytes, an open binary file, or lists and dicts in the shapes that files have."""
     from bylaw.traces.records.files import open_bytes, open_stream
     from bylaw.traces.source import TraceStream, open_object
 
@@ -63,7 +63,7 @@ def read_trace(
 
 
 def load_trace(trace: Any, *, format: str | None = None, skip_bad: bool = False, verify_ids: bool = False) -> Trace:
-    """A trace in memory: from a path, or from anything `read_trace` takes. Raises InputError."""
+    """Read a whole trace into memory, from a path or anything that `read_trace` takes. Raises InputError."""
     reads = open_trace if isinstance(trace, (str, os.PathLike)) else read_trace
     stream = reads(trace, format=format, skip_bad=skip_bad, verify_ids=verify_ids)
     events = tuple(stream)

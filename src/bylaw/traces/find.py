@@ -1,7 +1,7 @@
-"""Which files are meant: names, folders, globs, and `-` for standard input.
+"""Finds trace files: names, folders, globs, and `-` for standard input.
 
-Some files are parts of others, which are read with these. INVARIANT: a file that is left out for that is one that the
-reader of another one reads, by the content of that one, and none that the user named.
+Some files are parts of others, and are read with these. INVARIANT: a file is left out only if the reader of another
+file reads it, going by the content of that file, and the user did not name it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.traces.formats.claude_code.files import parts_of
 from bylaw.traces.formats.detect import detect
-from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, told_by_others
+from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, sidecars_among
 from bylaw.traces.records.files import no_such_file, open_path
 from bylaw.traces.records.layout import sample, sniff
 
@@ -25,11 +25,11 @@ SUFFIXES = tuple(
 )
 
 _TABLES = (".csv", ".csv.gz", ".csv.zst")
-"""a folder may hold any: only those that are called what Langfuse calls them are meant"""
+"""only tables with Langfuse's names count, because a folder may hold any"""
 
 
 def find_traces(patterns: Sequence[str]) -> list[str]:
-    """Every trace file that is meant, each once, in the order given. Raises InputError where there is none."""
+    """Every trace file, each once, in the order given. Raises InputError if a pattern matches none."""
     found: dict[str, None] = {}
     problems: list[Diagnostic] = []
     for pattern in patterns:
@@ -44,10 +44,10 @@ def find_traces(patterns: Sequence[str]) -> list[str]:
 
 
 def _parts_among(names: Iterable[str]) -> set[str]:
-    """Those of these files that are read together with another one of them, by their absolute paths."""
+    """The absolute paths of those files that are read together with another one of them."""
     paths = {os.path.abspath(name) for name in names}
     look = cache(_sample)
-    found = told_by_others(paths, lambda path: detect(look(path)) == "langfuse")
+    found = sidecars_among(paths, lambda path: detect(look(path)) == "langfuse")
     found = {path for path in found if not any(map(holds_observations, look(path)))}
     for path in paths:
         parts = paths.intersection(parts_of(path))
@@ -58,12 +58,12 @@ def _parts_among(names: Iterable[str]) -> set[str]:
 
 def _sample(path: str) -> list[Any]:
     if not os.path.isfile(path):
-        return []  # what comes through a pipe could not be read again
+        return []  # a pipe cannot be read twice
     try:
         source = open_path(path)
         return list(sample(source, sniff(source)))
     except InputError:
-        return []  # told when it is read
+        return []  # reported when it is read
 
 
 def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
@@ -72,23 +72,18 @@ def _find(pattern: str) -> tuple[list[str], Diagnostic | None]:
     if os.path.isdir(pattern):
         names = _in_folder(pattern)
         return names, None if names else _no_traces(pattern, "folder")
-    # A file may be called `[1].jsonl`: what exists is meant, whatever it looks like.
+    # A file may be called `[1].jsonl`, so a path that exists is not a glob.
     if os.path.exists(pattern):
         return [pattern], None
     if not glob.has_magic(pattern):
         return [], no_such_file(pattern)
     matches = sorted(glob.glob(pattern, recursive=True))
-    names = [name for match in matches for name in _matched(match)]
+    names = [name for match in matches for name in (_in_folder(match) if os.path.isdir(match) else [match])]
     return names, None if names else _no_traces(pattern, "glob")
 
 
-def _matched(match: str) -> list[str]:
-    """A file that a glob names is meant, whatever its suffix; a folder stands for the traces in it."""
-    return _in_folder(match) if os.path.isdir(match) else [match]
-
-
 def _in_folder(folder: str) -> list[str]:
-    """Links are followed, each folder once. A folder that cannot be entered is an error: it may hold what matters."""
+    """The traces in a folder. Links are followed, each folder once. A folder that cannot be entered is an error."""
     found: list[str] = []
     entered: set[str] = set()
     for where, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):

@@ -42,7 +42,7 @@ class Assembler:
         self._taken = 0
         """number of events that `take` has returned"""
         self._recent: deque[tuple[SessionBuffer, str | None, int, int]] = deque(maxlen=MOST_HELD)
-        """the latest turns: buffer, id of the response's record, turn index, position of the response among all events"""
+        """the latest turns: buffer, id of the response's record, turn index, position of the response in all events"""
 
     def take(self) -> list[Event]:
         """The events that have become final since the last call."""

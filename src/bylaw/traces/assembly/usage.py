@@ -1,8 +1,8 @@
 """Token counts with one meaning: cached tokens are part of the input, reasoning tokens are part of the output.
 
-Providers differ. OpenAI counts cached tokens in its prompt and reasoning in its completion. Anthropic counts cache reads
-and writes in addition to its input. `.agentlog` writers do both, under names of their own, so there the numbers decide:
-a part that is larger than its whole was counted in addition to it.
+Providers differ. OpenAI counts cached tokens in its prompt and reasoning in its completion. Anthropic counts cache
+reads and writes in addition to its input. `.agentlog` writers do both, under names of their own, so there the numbers
+decide: a part that is larger than its whole was counted in addition to it.
 
 | recorded                                                        | means                                             |
 |-----------------------------------------------------------------|---------------------------------------------------|

@@ -1,4 +1,4 @@
-"""Which turn of the candidate answers to which turn of the baseline.
+"""Matches the turns of a candidate with those of a baseline.
 
 Global alignment with affine gaps (Gotoh), on integer costs so that the trace back is exact. Up to LARGEST cells it is
 optimal. Beyond, turns that are unique and equal on both sides anchor it, and only the stretches between anchors are
@@ -24,16 +24,16 @@ from bylaw.text.similarity import Lexicon
 from bylaw.traces.comparison.recording import Step
 
 Pair: TypeAlias = tuple[int | None, int | None]
-"""positions of a baseline and a candidate turn; None where one side has no counterpart"""
+"""positions of a baseline and a candidate turn; None if one side has no counterpart"""
 
 PAIR = 1_000
 OPEN = 620
 EXTEND = 520
 CALLS, VALUES, TEXT, STOP = 500, 120, 280, 100
-"""what a pair pays for other calls, other argument values, other words, another stop reason: together PAIR"""
+"""the cost of different calls, argument values, text and stop reason: together PAIR"""
 
 LARGEST = 4_000_000
-"""cells of one optimal alignment: 2,000 turns a side"""
+"""cells of one optimal alignment: 2,000 turns on each side"""
 
 _Costs: TypeAlias = NDArray[np.int32]
 
@@ -42,7 +42,7 @@ def align(baseline: Sequence[Step], candidate: Sequence[Step], lexicon: Lexicon)
     pairs: list[Pair] = []
     for (b0, b1), (c0, c1) in _stretches(baseline, candidate):
         if b1 - b0 == c1 - c0 == 1:
-            pairs.append((b0, c0))  # one turn each is always a pair, and anchors make most stretches so
+            pairs.append((b0, c0))  # one turn each is always a pair, which is the common case between anchors
             continue
         costs = pair_costs(baseline[b0:b1], candidate[c0:c1], lexicon)
         pairs += [(None if b is None else b + b0, None if c is None else c + c0) for b, c in align_costs(costs)]
@@ -50,7 +50,7 @@ def align(baseline: Sequence[Step], candidate: Sequence[Step], lexicon: Lexicon)
 
 
 def pair_costs(baseline: Sequence[Step], candidate: Sequence[Step], lexicon: Lexicon) -> _Costs:
-    """What it costs to match each baseline turn with each candidate turn."""
+    """The cost of matching each baseline turn with each candidate turn."""
     costs = CALLS * _call_distances(baseline, candidate)
     costs += VALUES * _differ([s.tokens for s in baseline], [s.tokens for s in candidate])
     costs += STOP * _differ([s.response.stop_reason for s in baseline], [s.response.stop_reason for s in candidate])
@@ -94,7 +94,7 @@ def align_costs(costs: _Costs) -> list[Pair]:
     best, lost, added = (np.zeros((rows + 1, columns + 1), dtype=np.int32) for _ in range(3))
     steps = EXTEND * np.arange(columns + 1, dtype=np.int32)
     best[0] = added[0] = np.where(steps > 0, steps - EXTEND + OPEN, 0)
-    lost[0] = added[0] + OPEN + EXTEND  # no row above: never the cheapest way here
+    lost[0] = added[0] + OPEN + EXTEND  # no row above, so never the cheapest
     for i in range(1, rows + 1):
         lost[i] = np.minimum(best[i - 1] + OPEN, lost[i - 1] + EXTEND)
         before = lost[i].copy()
@@ -108,7 +108,7 @@ def align_costs(costs: _Costs) -> list[Pair]:
 
 
 def _trace_back(costs: _Costs, best: _Costs, lost: _Costs, added: _Costs) -> list[Pair]:
-    """Walk home through the three matrices; a pair is preferred where costs tie."""
+    """Trace the path back through the three matrices; a pair is preferred if costs are equal."""
     i, j = costs.shape
     pairs: list[Pair] = []
     state = "best"
@@ -130,13 +130,13 @@ def _trace_back(costs: _Costs, best: _Costs, lost: _Costs, added: _Costs) -> lis
     return pairs[::-1]
 
 
-# -- long traces ------------------------------------------------------------------------------------------------------
+# Long traces
 
 Range: TypeAlias = tuple[int, int]
 
 
 def _stretches(baseline: Sequence[Step], candidate: Sequence[Step]) -> Iterator[tuple[Range, Range]]:
-    """Ranges to align one by one: the whole where that fits, else what lies between anchors."""
+    """Ranges to align one by one: everything if it fits, else the stretches between anchors."""
     if len(baseline) * len(candidate) <= LARGEST:
         yield (0, len(baseline)), (0, len(candidate))
         return
@@ -182,7 +182,7 @@ def _increasing(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _bounded(left: Range, right: Range) -> Iterator[tuple[Range, Range]]:
-    """A stretch without anchors that is still too large is cut evenly: near linear, no longer optimal."""
+    """Divide a stretch without anchors evenly if it is too large: near linear, no longer optimal."""
     rows, columns = left[1] - left[0], right[1] - right[0]
     if not rows and not columns:
         return

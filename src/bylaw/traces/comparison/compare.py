@@ -1,11 +1,8 @@
-"""Which sessions answer to which: by id, else by task, the rest in order. Trials of one task are pooled.
+"""Pairs the sessions of two sides, and compares two recordings of one task turn by turn.
 
-Ids that a reader made up (`1`, `2`, `3`, …) name nothing in another file and are not trusted. Sessions whose own ids
-match are compared with each other alone, whatever their task: "Hi" starts many conversations.
-
-Conformance: does the candidate answer in the shape the baseline answered in?
-
-Two recordings of one task, turn against turn. Every figure of every axis is read off here.
+Sessions are paired by id, else by task, the rest in order. Trials of one task are pooled. Ids that a reader made up
+(`1`, `2`, `3`, …) match nothing in another file and are ignored. Sessions with equal ids are compared only with each
+other, whatever their task: "Hi" starts many conversations.
 """
 
 from __future__ import annotations
@@ -27,17 +24,17 @@ from bylaw.traces.comparison.recording import Recording, Step, arguments
 
 
 class Group(Struct):
-    """Recordings that are trials of the same task: at least one on each side."""
+    """Trials of the same task: at least one recording on each side."""
 
     name: str
     baseline: list[Recording] = field(default_factory=list)
     candidate: list[Recording] = field(default_factory=list)
     comparisons: dict[tuple[int, int], Any] = field(default_factory=dict)
-    """alignments made so far, by the identity of the two recordings"""
+    """cached alignments, by the identity of the two recordings"""
 
     @property
     def has_repeats(self) -> bool:
-        """Whether the baseline shows its own run-to-run divergence."""
+        """Whether the baseline has several trials, which show its own run-to-run divergence."""
         return len(self.baseline) > 1
 
 
@@ -54,8 +51,8 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     candidate = [recording for recording in candidate if recording.steps]
     if len(baseline) == len(candidate) == 1:
         return Pairing([Group(baseline[0].session, [baseline[0]], [candidate[0]])])
-    made_up = _numbered(baseline) | _numbered(candidate)
-    by_id, baseline, candidate = _match(baseline, candidate, lambda r: None if r.trace in made_up else r.session)
+    numbered = _numbered(baseline) | _numbered(candidate)
+    by_id, baseline, candidate = _match(baseline, candidate, lambda r: None if r.trace in numbered else r.session)
     by_task, baseline, candidate = _match(baseline, candidate, lambda recording: recording.task)
     in_order = [Group(b.session, [b], [c]) for b, c in zip(baseline, candidate, strict=False)]
     matched = len(in_order)
@@ -63,7 +60,7 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
 
 
 def _numbered(recordings: Sequence[Recording]) -> set[str]:
-    """Traces whose sessions are called 1, 2, 3, …: names that a reader gave, which mean nothing in another file."""
+    """Traces whose sessions are named 1, 2, 3, …: a reader made these names, so they match nothing in another file."""
     names: dict[str, list[str]] = {}
     for recording in recordings:
         names.setdefault(recording.trace, []).append(recording.session)
@@ -92,7 +89,7 @@ def _match(
 
 
 def conforms(baseline: Response, candidate: Response | None) -> bool | None:
-    """Whether the baseline's shape was kept; None where the baseline has no structured output and no call.
+    """Whether the candidate has the baseline's shape; None if the baseline has no structured output and no call.
 
     Structured output keeps its shape if it is JSON of the same type and, for an object, with the same keys. Calls keep
     theirs if each baseline call has a candidate call of the same tool with the same argument keys.
@@ -157,14 +154,14 @@ class Comparison:
             )
 
     def semantic(self, texts: TextSimilarity | None = None) -> list[float]:
-        """How far each turn's text moved, by its words unless told otherwise: 0 the same, 1 nothing alike, or text
-        that has no counterpart.
+        """How much each turn's text changed, by its words unless `texts` is given: 0 the same, 1 nothing in common,
+        or no counterpart.
         """
         texts = texts or self._lexicon
         moved = []
         for b, c in self.sides:
             if b is None:
-                continue  # what was added took nothing away: an inserted greeting is a divergence, no lost meaning
+                continue  # an inserted turn is a divergence, but loses no meaning
             if b.text or (c and c.text):
                 moved.append(1.0 - texts.similarity(b.text, c.text) if c else 1.0)
         return moved
@@ -177,7 +174,7 @@ class Comparison:
         return [_calls_apart(b, c, lambda step: step.shape) for b, c in self.sides]
 
     def conformance(self) -> list[float]:
-        """For each baseline turn with structured output or calls: 0 if the candidate kept its shape, else 1."""
+        """For each baseline turn with structured output or calls: 0 if the candidate has the same shape, else 1."""
         kept = (conforms(b.response, c.response if c else None) for b, c in self.sides if b)
         return [0.0 if shape_kept else 1.0 for shape_kept in kept if shape_kept is not None]
 

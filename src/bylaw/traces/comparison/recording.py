@@ -1,7 +1,4 @@
-"""A turn as the differ sees it: what it called, what it said, what it cost. Computed once per turn.
-
-One side of a comparison: traces read into sessions of turns, and the rules' verdicts on them.
-"""
+"""One side of a comparison: traces read into sessions of turns, and the rules' verdicts on them."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ class Step:
 
     @cached_property
     def shape(self) -> tuple[str, ...]:
-        """One token a call: name and sorted argument keys."""
+        """One token per call: name and sorted argument keys."""
         return tuple(_shape(call) for call in self.response.tool_calls)
 
     @cached_property
@@ -46,7 +43,7 @@ class Step:
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:
-        """Equal signatures: the same turn, as far as the differ can tell."""
+        """Turns with equal signatures count as the same."""
         return (self.tokens, self.text, self.response.stop_reason)
 
 
@@ -66,7 +63,7 @@ class Recording(Struct):
     trace: str
     session: str
     task: str | None = None
-    """what sessions without shared ids are matched by"""
+    """matches sessions without shared ids"""
     steps: list[Step] = field(default_factory=list)
     complete: bool = True
 
@@ -84,7 +81,7 @@ class Side(Struct):
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """rule id → its worst outcome over the traces"""
     empty: list[str] = field(default_factory=list)
-    """traces that held no turn"""
+    """traces without a turn"""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -127,7 +124,7 @@ def _read_trace(side: Side, source: TraceSource, program: Program) -> None:
 
 
 def _task_of(event: Event) -> str | None:
-    """What the session is about: a task id where the format records one, else the first thing the user said."""
+    """The task of a session: a task id if the format records one, else the first message of the user."""
     if isinstance(event, SessionStart) and event.metadata and event.metadata.get("task_id") is not None:
         return f"task {event.metadata['task_id']}"
     return _first_user_text(event) if isinstance(event, Request) else None

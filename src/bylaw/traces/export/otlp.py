@@ -1,8 +1,8 @@
 """Writes OTLP JSON, one span a line: an agent's span contains those of its models and its tools.
 
 A request and its response are one span, and so are a call and its result. The first half waits for the second, but not
-for long: if it is too far behind, it is written alone, so that writing and reading take little memory. Calls that ran in
-parallel have the same parent.
+for long: if it is too far behind, it is written alone, so that writing and reading take little memory. Calls that ran
+in parallel have the same parent.
 """
 
 from __future__ import annotations

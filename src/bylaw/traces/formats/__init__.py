@@ -1,1 +1,1 @@
-"""One reader a format: what its records say, told to the assembler."""
+"""One reader per format: interprets records and passes what they say to the assembler. `catalogue` lists them."""

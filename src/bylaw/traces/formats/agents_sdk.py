@@ -1,6 +1,6 @@
-"""What OpenAI's Agents SDK exports: `trace` and `trace.span` objects, one a line or in batches.
+"""Exports of OpenAI's Agents SDK: `trace` and `trace.span` objects, one a line or in batches.
 
-Spans of functions carry no id of their call, so they are joined to answers by name. `group_id` is the session.
+Spans of functions have no call id, so they are matched to answers by name. `group_id` is the session.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Record, records_of, text_field, type_name
 from bylaw.traces.formats.responses_items import add_output, is_output, kind_of, messages_of
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
 
 _MARKS = ("handoff", "guardrail")
-_KEPT: Undecoded = {"span_data": frozenset(("input",))}
+_UNDECODED: Undecoded = {"span_data": frozenset(("input",))}
 
 
 def claims(value: Any) -> bool:
@@ -43,7 +43,7 @@ class AgentsSdkReader(SpanReader):
         self._groups: dict[str, str] = {}
 
     def read_block(self, block: Block) -> None:
-        for record in records_of(block, self._problems, _KEPT):
+        for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
             held = value.get("data") if isinstance(value, dict) and "object" not in value else value
             for part in held if isinstance(held, list) else [held]:
@@ -115,20 +115,20 @@ def _generation(data: dict[str, Any]) -> ModelCall:
         messages=None if data.get("input") is None else RecordedInput(data["input"]),
         params=config if isinstance(config, dict) and config else None,
         tools=tools if isinstance(tools, list) else None,
-        answer=merged(chat_messages(data.get("output"), "assistant")),
+        answer=first_answer(chat_messages(data.get("output"), "assistant")),
         usage=_usage(data.get("usage")),
     )
 
 
 def _response(data: dict[str, Any]) -> ModelCall:
-    """The export names the response by its id alone; processors of one's own may put in all of it."""
+    """The export holds only the id of the response; a custom processor may add all of it."""
     response = data.get("response")
     response = response if isinstance(response, dict) else {}
     output = response.get("output", data.get("output"))
-    asked = decode_whole(data.get("input", response.get("input")))
+    recorded = decode_whole(data.get("input", response.get("input")))
     return ModelCall(
         model=text_field(response, "model") or text_field(data, "model"),
-        messages=None if asked is None else RecordedInput(asked, read=messages_of),
+        messages=None if recorded is None else RecordedInput(recorded, read=messages_of),
         answer=_answer(output) if isinstance(output, list) else None,
         stop_reason=text_field(response, "status"),
         usage=_usage(response.get("usage", data.get("usage"))),

@@ -1,11 +1,7 @@
-"""inspect_ai's logs: samples as sessions, in an archive or in one JSON value, each sample whole or in chunks.
+"""inspect_ai's logs: `.eval`, an archive with a file per sample, or `.json`, one object with all of them.
 
-The events of one of inspect_ai's samples, as spans.
-
-inspect_ai's logs: `.eval`, an archive with a file a sample, or `.json`, one object with all of them.
-
-A sample is a session. Its events tell of models, tools and agents, and are told as spans are; a log without events
-still has each sample's messages. Calls of models inside of a scorer are the judge's and no turns of the agent.
+A sample is a session. Its events describe models, tools and agents, and are read as spans; a log without events still
+has each sample's messages. Calls of models inside a scorer belong to the judge and are no turns of the agent.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import merged
+from bylaw.traces.formats.spans.messages import first_answer
 from bylaw.traces.formats.spans.reader import Tree
 from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
@@ -39,13 +35,13 @@ _MOST_LEVELS = 50
 
 def spans_of(sample: Sample) -> list[Span]:
     spans: list[Span] = []
-    judging = _Judging()
+    scorer = _ScorerState()
     for item, event, outer in _flat(sample.events):
         kind = text_field(event, "event")
         if kind in ("step", "span_begin"):
-            judging.enter(event)
+            scorer.enter(event)
         span = _span(sample, event, item, outer)
-        if kind == "model" and not judging.now(event):
+        if kind == "model" and not scorer.now(event):
             span.error = error_text(event.get("error")) or ("no answer was recorded" if event.get("pending") else None)
             span.about = _model(sample, event, failed=span.error is not None)
         elif kind == "tool" and isinstance(event.get("function"), str):
@@ -67,7 +63,7 @@ def spans_of(sample: Sample) -> list[Span]:
 def _flat(
     events: list[Any], path: str = "events", outer: str | None = None, level: int = 0
 ) -> Iterator[tuple[str, dict[str, Any], str | None]]:
-    """Each event with its place; older logs hold those of tools and subtasks inside of these."""
+    """Each event with its place; older logs nest the events of tools and subtasks."""
     for number, event in enumerate(events):
         if not isinstance(event, dict):
             continue
@@ -85,8 +81,8 @@ def _id(event: dict[str, Any], item: str) -> str:
 _ENVELOPE = ("event", "timestamp", "working_start", "span_id", "uuid", "pending", "metadata")
 
 
-class _Judging:
-    """Whether a scorer is at work: by the span of an event, in older logs by the step it stands in."""
+class _ScorerState:
+    """Whether a scorer is running: by the span of an event, in older logs by its step."""
 
     def __init__(self) -> None:
         self._spans: set[str] = set()
@@ -129,9 +125,9 @@ def _model(sample: Sample, event: dict[str, Any], *, failed: bool) -> ModelCall:
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
     config, tools, stop = event.get("config"), event.get("tools"), choice.get("stop_reason")
     model = output.get("model") or event.get("model")
-    answer = merged(sample.messages([choice["message"]])) if isinstance(choice.get("message"), dict) else None
+    answer = first_answer(sample.messages([choice["message"]])) if isinstance(choice.get("message"), dict) else None
     if failed and answer is not None and not answer.get("content") and not answer.get("tool_calls"):
-        answer = None  # a call that fails leaves an empty answer behind
+        answer = None  # a failed call leaves an empty answer
     return ModelCall(
         model=model if isinstance(model, str) else None,
         messages=sample.asked(event),
@@ -148,9 +144,9 @@ def _usage(usage: Any) -> Any:
         return None
     whole, out = count_of(usage.get("input_tokens")), count_of(usage.get("output_tokens"))
     read, written = count_of(usage.get("input_tokens_cache_read")), count_of(usage.get("input_tokens_cache_write"))
-    beside = (read or 0) + (written or 0)
-    if whole is not None and beside and usage.get("total_tokens") == whole + (out or 0) + beside:
-        whole += beside  # the total tells that they are not inside
+    added = (read or 0) + (written or 0)
+    if whole is not None and added and usage.get("total_tokens") == whole + (out or 0) + added:
+        whole += added  # the total shows that they are not included
     reasoning = usage.get("reasoning_tokens")
     return usage_from_counts(usage, input=whole, output=out, read=read, written=written, reasoning=reasoning)
 
@@ -182,10 +178,10 @@ class InspectReader(ChatReader):
         self._chunks = Chunks(entry_names(opened.source) if opened.layout is Layout.ARCHIVE else ())
         self._last: Record | None = None
         self._ended = False
-        """the run came to an end, and wrote of it"""
+        """the log says that the run ended"""
 
     def read(self, block: Block) -> list[Event]:
-        # Scores and the like may be no numbers, and inspect_ai writes them so.
+        # Scores may be NaN, and inspect_ai writes that.
         for record in records_of(block, self._problems, constants=True):
             self._last = record
             self.read_record(record)
@@ -233,8 +229,8 @@ class InspectReader(ChatReader):
             return
         source = record.locator(_item(path))
         sample = Sample(value, source, partial(_warn, self._problems, record.place))
-        told = {"task_id": value["id"], "epoch": value.get("epoch"), "scores": value.get("scores")}
-        metadata = {key: item for key, item in told.items() if item is not None}
+        recorded = {"task_id": value["id"], "epoch": value.get("epoch"), "scores": value.get("scores")}
+        metadata = {key: item for key, item in recorded.items() if item is not None}
         spans = spans_of(sample)
         if not any(isinstance(span.about, (ModelCall, ToolRun)) for span in spans):
             self.read_list(record, sample.conversation, (*path, "messages"), sample.name, metadata=metadata)

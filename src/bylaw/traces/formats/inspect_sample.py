@@ -1,18 +1,13 @@
-"""Long texts of a sample, which are named `attachment://…` where they belong.
+"""A sample of an inspect_ai log, with its attachments and pooled messages put back in place.
 
-INVARIANT: bounded. A name is short and may stand in a file a million times: the texts that have such names in them are
-put together only up to a size in all, and left as they are beyond it.
+Long texts stand in `attachments` and are referred to as `attachment://…`. Newer logs hold each message once, in
+`events_data`, and refer to ranges of them in `input_refs`. A very large sample is a folder of the archive, with its
+events, messages and attachments in numbered pieces: `samples/<id>_epoch_<n>/sample.json` holds the rest of the sample,
+`events/1000.json` the events from 1000 on. Pieces may come in any order; a sample is complete with the last of the
+pieces that the archive lists.
 
-One of inspect_ai's samples, with what a log holds only once put back in its places.
-
-Long texts stand in `attachments` and are named `attachment://…` elsewhere. Newer logs hold each message once, in
-`events_data`, and name ranges of them in `input_refs`.
-
-Giant samples: a folder of the archive for each, with its events, messages and attachments in numbered pieces.
-
-`samples/<id>_epoch_<n>/sample.json` holds the rest of the sample, `events/1000.json` beside it the events from 1000 on.
-Attachments are named by their number. Pieces may come in any order; a sample is whole once the last of those that the
-archive lists has come. INVARIANT: bounded, however many samples are open at once.
+INVARIANT: bounded. A reference is short and may occur a million times, so attachments are inserted only up to a total
+size; and pieces of open samples are held only up to a total size.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages
 from bylaw.traces.records.problems import Place
 
 MOST = 256 << 20
-"""characters of all texts that are put together"""
+"""characters of all texts that are inserted"""
 _MOST_LEVELS = 50
 _SCHEME = "attachment://"
 _NAME = re.compile(_SCHEME + "([0-9a-fA-F]{1,64})")
@@ -38,34 +33,34 @@ _NAME = re.compile(_SCHEME + "([0-9a-fA-F]{1,64})")
 
 class Attachments:
     def __init__(self, texts: Any, warn: Callable[[], None], *, repeated: bool = False) -> None:
-        """`warn` is called once, when there is more than is put together. `repeated`: the same texts come again and
-        again, as those of requests do, hence are kept and count once."""
+        """`warn` is called once, if there is more than MOST. `repeated`: the same texts recur, as in requests, so they
+        are cached and count once."""
         self._texts: dict[str, Any] = texts if isinstance(texts, dict) else {}
         self._warn = warn
-        self._kept: dict[str, str] | None = {} if repeated else None
+        self._cached: dict[str, str] | None = {} if repeated else None
         self._left = MOST
         self._warned = False
 
-    def put_back(self, value: Any, level: int = 0) -> Any:
-        """A value with its attachments; what is nested absurdly is left as it is."""
+    def insert(self, value: Any, level: int = 0) -> Any:
+        """A value with its attachments inserted; what is nested too deeply is left as it is."""
         if not self._texts or level > _MOST_LEVELS:
             return value
         if isinstance(value, str):
             return self._text(value) if _SCHEME in value else value
         if isinstance(value, list):
-            return [self.put_back(item, level + 1) for item in value]
+            return [self.insert(item, level + 1) for item in value]
         if isinstance(value, dict):
-            return {key: self.put_back(item, level + 1) for key, item in value.items()}
+            return {key: self.insert(item, level + 1) for key, item in value.items()}
         return value
 
     def _text(self, text: str) -> str:
-        if self._kept is None:
-            return self._put_together(text)
-        if text not in self._kept:
-            self._kept[text] = self._put_together(text)
-        return self._kept[text]
+        if self._cached is None:
+            return self._insert_all(text)
+        if text not in self._cached:
+            self._cached[text] = self._insert_all(text)
+        return self._cached[text]
 
-    def _put_together(self, text: str) -> str:
+    def _insert_all(self, text: str) -> str:
         size = len(text) + sum(len(self._named(name)) - len(name[0]) for name in _NAME.finditer(text))
         if size <= self._left:
             self._left -= size
@@ -81,21 +76,21 @@ class Attachments:
 
 
 _MOST_REFERENCES = 1_000_000
-"""messages that one request may name: ranges are cheap to write"""
+"""messages that one request may refer to"""
 
 
 class Sample:
     def __init__(self, value: dict[str, Any], source: Locator, warn: Callable[[], None]) -> None:
-        """`warn` is called when it names more of its attachments than are put back."""
+        """`warn` is called if it refers to more attachments than are inserted."""
         self.value = value
         self.source = source
         data = value.get("events_data")
         texts = value.get("attachments")
-        self._told, self._asked = Attachments(texts, warn), Attachments(texts, warn, repeated=True)
+        self._texts_once, self._input_texts = Attachments(texts, warn), Attachments(texts, warn, repeated=True)
         pool = data.get("messages") if isinstance(data, dict) else value.get("message_pool")
         pooled = enumerate(pool) if isinstance(pool, list) else pool.items() if isinstance(pool, dict) else ()
         self._pool: dict[int, Any] = dict(pooled)
-        """by their index; one that could not be read is not there"""
+        """by their index; one that could not be read is missing"""
         self._end = max(self._pool, default=-1) + 1
         self._pooled: dict[int, list[dict[str, Any]]] = {}
 
@@ -110,15 +105,15 @@ class Sample:
 
     @property
     def conversation(self) -> list[dict[str, Any]]:
-        """Its messages at the end, for a log without events."""
+        """Its final messages, for a log without events."""
         refs = self.value.get("message_refs")
         return self._named(refs) if isinstance(refs, list) else self.messages(self.value.get("messages")) or []
 
     def messages(self, value: Any) -> list[dict[str, Any]] | None:
-        return _messages(value, self._told)
+        return _messages(value, self._texts_once)
 
     def asked(self, event: dict[str, Any]) -> RecordedInput | None:
-        """The input of a model, whether it stands there or in the pool."""
+        """The input of a model, from the event or from the pool."""
         given, refs = event.get("input"), event.get("input_refs")
         if given:
             return (
@@ -129,13 +124,13 @@ class Sample:
         return RecordedInput(refs, read=self._named if isinstance(refs, list) else self._input) if refs else None
 
     def resolved(self, value: Any) -> Any:
-        return self._told.put_back(value)
+        return self._texts_once.insert(value)
 
     def _repeated(self, message: dict[str, Any]) -> dict[str, Any]:
-        return _plain(self._asked.put_back(message))
+        return _plain(self._input_texts.insert(message))
 
     def _input(self, value: Any) -> list[dict[str, Any]] | None:
-        return _messages(value, self._asked)
+        return _messages(value, self._input_texts)
 
     def _named(self, refs: list[Any]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
@@ -158,7 +153,7 @@ class Sample:
 
 
 def _messages(value: Any, attachments: Attachments) -> list[dict[str, Any]] | None:
-    found = chat_messages(attachments.put_back(value)) if isinstance(value, (list, str)) else None
+    found = chat_messages(attachments.insert(value)) if isinstance(value, (list, str)) else None
     return None if found is None else [_plain(message) for message in found]
 
 
@@ -169,7 +164,7 @@ def error_text(error: Any) -> str | None:
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """inspect_ai's own words in a message, as others say them."""
+    """A message with inspect_ai's own keys renamed to the usual ones."""
     content, error = message.get("content"), message.get("error")
     changed: dict[str, Any] = {}
     if isinstance(content, list):
@@ -190,14 +185,14 @@ def _thought(block: Any) -> Any:
 
 _PIECE = re.compile(r"(samples/.+_epoch_\d+)/(?:(sample)|(events|messages|attachments)/(\d{1,12}))\.json")
 _OTHER = re.compile(r"samples/.+_epoch_\d+/(?:metadata|skeleton|events/(?:stats|uuids)|calls/\d+)\.json")
-"""what no rule looks at: `calls` are the providers' own requests"""
+"""entries that are not read: `calls` are the providers' own requests"""
 MOST_HELD = 1 << 30
-"""bytes of pieces that wait for the rest of their samples"""
+"""bytes of pieces that wait for the rest of their sample"""
 _UNUSED = ("call", "traceback", "traceback_ansi")
 
 
 class _Open(Struct, eq=False):
-    """A sample that is not whole yet."""
+    """A sample that is not complete yet."""
 
     pieces: dict[tuple[str, int], list[Any]] = {}
     rest: dict[str, Any] | None = None
@@ -241,7 +236,7 @@ class Chunks:
         return True
 
     def rest(self, record: Record) -> list[tuple[Record, dict[str, Any]]]:
-        """Samples of which some piece could not be read, as far as they go."""
+        """Samples with a piece that could not be read, as far as they go."""
         return [self._whole(sample, record) for sample in list(self._open)]
 
     def _whole(self, sample: str, record: Record) -> tuple[Record, dict[str, Any]]:
@@ -265,7 +260,7 @@ def _sorted(opened: _Open, kind: str) -> list[tuple[int, list[Any]]]:
 
 
 def _lean(event: Any) -> Any:
-    """An event without what providers were sent and sent back, which it tells in other words too."""
+    """An event without the provider's raw request and response, which it repeats in another form."""
     if not isinstance(event, dict) or event.get("event") != "model":
         return event
     return {key: value for key, value in event.items() if key not in _UNUSED}

@@ -1,10 +1,7 @@
 """Langfuse's observations: from its API (camelCase), or its blob export (snake_case, a trace's fields on each row).
 
-What an observation is about is its `type`: `generation`, `tool`, `agent` and so on.
-
-A plain `span` may have been a tool as well; nothing says so, hence it is none.
-
-Reads Langfuse's observations; the sessions of their traces, and scores, may stand in files beside them.
+The `type` of an observation says what it is about: `generation`, `tool`, `agent` and so on. A plain `span` may have
+been a tool as well, but nothing says so. The sessions of traces, and scores, may stand in sidecar files.
 """
 
 from __future__ import annotations
@@ -19,18 +16,18 @@ from msgspec import UNSET
 from bylaw.model.events import Event, Usage
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
-from bylaw.traces.formats.langfuse_tables import all_beside, beside
+from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
-_SCORED = ("name", "value", "string_value", "data_type", "comment", "source", "observation_id")
+_SCORE_FIELDS = ("name", "value", "string_value", "data_type", "comment", "source", "observation_id")
 
 
 def snake(value: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +73,7 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
 
 
 def score_of(row: dict[str, Any], record: Record) -> Span:
-    """A score, which is told beside what it is about."""
+    """A score, as a mark added what it is about."""
     start, at = moment(row.get("timestamp"))
     return Span(
         id=text_field(row, "id") or "",
@@ -86,7 +83,7 @@ def score_of(row: dict[str, Any], record: Record) -> Span:
         start=start,
         at=at,
         source=record.locator(),
-        about=Mark(label="score", data={key: row[key] for key in _SCORED if row.get(key) is not None}),
+        about=Mark(label="score", data={key: row[key] for key in _SCORE_FIELDS if row.get(key) is not None}),
     )
 
 
@@ -99,25 +96,25 @@ def _seconds(value: Any) -> float | None:
 
 
 def _model(row: dict[str, Any]) -> ModelCall:
-    asked, told = row.get("input"), parsed(row.get("output"))
-    if not isinstance(asked, str) or asked.lstrip()[:1] != "[":  # a list waits until somebody looks at it
-        asked = parsed(asked)
+    recorded, output = row.get("input"), parsed(row.get("output"))
+    if not isinstance(recorded, str) or recorded.lstrip()[:1] != "[":  # a list stays JSON until it is looked at
+        recorded = parsed(recorded)
     params = parsed(row.get("model_parameters"))
-    tools = asked.get("tools") if isinstance(asked, dict) else None
-    if isinstance(told, dict) and "role" not in told and "completion" in told:
-        told = told["completion"]
+    tools = recorded.get("tools") if isinstance(recorded, dict) else None
+    if isinstance(output, dict) and "role" not in output and "completion" in output:
+        output = output["completion"]
     return ModelCall(
         model=text_field(row, "model", "provided_model_name", "model_id"),
-        messages=None if asked is None else RecordedInput(asked),
+        messages=None if recorded is None else RecordedInput(recorded),
         params=params if isinstance(params, dict) and params else None,
         tools=tools if isinstance(tools, list) else None,
-        answer=merged(chat_messages(told, "assistant")),
+        answer=first_answer(chat_messages(output, "assistant")),
         usage=_usage(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
     )
 
 
 def _usage(usage: Any, cost: Any) -> Usage | None:
-    """Its kinds of tokens are beside each other where its own total says so."""
+    """Usage. If Langfuse's own total shows it, cached and reasoning tokens are counted in addition."""
     if not isinstance(usage, dict):
         return None
     recorded = {**usage, "cost_details": cost} if isinstance(cost, dict) and cost else usage
@@ -126,11 +123,11 @@ def _usage(usage: Any, cost: Any) -> Usage | None:
     out = _first(counts, "output", "completion_tokens", "completionTokens")
     read = _first(counts, "cache_read_input_tokens", "input_cached_tokens", "input_cache_read")
     written = _first(counts, "cache_creation_input_tokens", "input_cache_creation")
-    thought = _first(counts, "output_reasoning_tokens", "reasoning_tokens", "output_reasoning")
-    beside = (read or 0) + (written or 0)
-    if whole is not None and counts.get("total") == whole + (out or 0) + beside + (thought or 0):
-        whole, out = whole + beside, None if out is None else out + (thought or 0)
-    usages = usage_from_counts(recorded, input=whole, output=out, read=read, written=written, reasoning=thought)
+    reasoning = _first(counts, "output_reasoning_tokens", "reasoning_tokens", "output_reasoning")
+    added = (read or 0) + (written or 0)
+    if whole is not None and counts.get("total") == whole + (out or 0) + added + (reasoning or 0):
+        whole, out = whole + added, None if out is None else out + (reasoning or 0)
+    usages = usage_from_counts(recorded, input=whole, output=out, read=read, written=written, reasoning=reasoning)
     total = _first(counts, "total", "totalTokens")
     return Usage(recorded={**recorded, "total_tokens": total}) if usages is None and total is not None else usages
 
@@ -167,7 +164,7 @@ def claims(value: Any) -> bool:
 
 
 def _held(row: dict[str, Any]) -> Any:
-    """What a page of the API, or a trace, has with it. A trace in a list has the ids of its observations alone."""
+    """The observations of an API page or a trace. A trace in a list has only the ids of its observations."""
     held = row.get("data", row.get("observations"))
     return None if isinstance(held, list) and held and all(isinstance(one, str) for one in held) else held
 
@@ -182,7 +179,7 @@ def _is_row(value: Any, wanted: frozenset[str]) -> bool:
     return isinstance(value, dict) and "role" not in value and wanted <= snake(value).keys()
 
 
-_KEPT: Undecoded = {"input": None}
+_UNDECODED: Undecoded = {"input": None}
 
 
 class LangfuseReader(SpanReader):
@@ -190,13 +187,13 @@ class LangfuseReader(SpanReader):
         super().__init__(opened)
         self._path = opened.source.path
         self._sessions: dict[str, str | None] = {}
-        """of each trace that is told of somewhere"""
+        """the session of each trace that is described somewhere"""
         self._traces: set[str] = set()
-        """those that have observations"""
+        """traces that have observations"""
         self._others: Iterator[str] = iter(self._files())
 
     def read_block(self, block: Block) -> None:
-        for record in records_of(block, self._problems, _KEPT):
+        for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
             if isinstance(value, dict) and not _is_observation(value):
                 self._row(record, value)
@@ -205,7 +202,7 @@ class LangfuseReader(SpanReader):
             self._all(record, listed)
 
     def finish(self) -> list[Event]:
-        path = None if self._path is None else beside(self._path, "scores")
+        path = None if self._path is None else sidecar_of(self._path, "scores")
         for record in sidecar_records(path, self._problems) if path is not None and is_file(path) else ():
             row = snake(record.value) if isinstance(record.value, dict) else {}
             if text_field(row, "trace_id") in self._traces:
@@ -223,22 +220,22 @@ class LangfuseReader(SpanReader):
     # Traces in other files
 
     def _files(self) -> list[str]:
-        """Where the traces may stand, the likeliest first."""
-        first = None if self._path is None else beside(self._path, "traces")
+        """The files that may hold the traces, the likeliest first."""
+        first = None if self._path is None else sidecar_of(self._path, "traces")
         if self._path is None or first is None:
             return []
-        return [path for path in dict.fromkeys((first, *all_beside(self._path, "traces"))) if is_file(path)]
+        return [path for path in dict.fromkeys((first, *sidecars_of(self._path, "traces"))) if is_file(path)]
 
     def _session_of(self, trace: str) -> str | None:
         while trace not in self._sessions and (path := next(self._others, None)) is not None:
             for record in sidecar_records(path, self._problems):
                 if isinstance(record.value, dict):
-                    self._know(snake(record.value))
+                    self._add_trace(snake(record.value))
                 else:
                     record.bad("wrong-type", f"a trace is an object, not {type_name(record.value)}")
         return self._sessions.get(trace)
 
-    def _know(self, row: dict[str, Any]) -> None:
+    def _add_trace(self, row: dict[str, Any]) -> None:
         trace = text_field(row, "id")
         if trace is not None:
             self._sessions[trace] = text_field(row, "session_id") or self._sessions.get(trace)
@@ -246,13 +243,13 @@ class LangfuseReader(SpanReader):
     # Records
 
     def _row(self, record: Record, value: dict[str, Any]) -> None:
-        """A page of the API, a trace with its observations or without, or a score."""
+        """Read an API page, a trace with or without its observations, or a score."""
         row = snake(value)
         held = _held(row)
         if _is_row(row, _SCORE):
             self._forest.add(score_of(row, record), len(record.raw))
             return
-        self._know(row)
+        self._add_trace(row)
         if isinstance(held, list):
             self._all(record, held)
         elif text_field(row, "id") is None:

@@ -1,13 +1,13 @@
-"""Langfuse's blob export: a folder or a file for each table. `traces` and `scores` belong to `observations`.
+"""Langfuse's blob export: a folder or a file for each table. `traces` and `scores` are sidecars of `observations`.
 
-Only names are looked at here: what files hold is for the caller to tell. `observations_v2` holds what both `traces` and
+Only names are looked at here; the caller checks what files hold. `observations_v2` holds what both `traces` and
 `observations` do, and needs neither.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Set
 from typing import Any
 
 _TABLE, _WHOLE = "observations", "observations_v2"
@@ -16,18 +16,18 @@ SUFFIXES = tuple(suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".
 
 
 def is_table(path: str) -> bool:
-    """Whether a CSV file may be one of Langfuse's, by its name alone."""
+    """Whether a CSV file may be Langfuse's, by its name."""
     return _table_of(path) in (_TABLE, _WHOLE)
 
 
-def beside(path: str, table: str) -> str | None:
-    """The file of another table that was written with this one; it may not be there."""
+def sidecar_of(path: str, table: str) -> str | None:
+    """The file of another table that was written with this one; it may not exist."""
     return _other(path, table) if _table_of(path) == _TABLE else None
 
 
-def all_beside(path: str, table: str) -> list[str]:
-    """All files of another table. One trace may have been written in one file and its observations in another."""
-    other = beside(path, table)
+def sidecars_of(path: str, table: str) -> list[str]:
+    """All files of another table: a trace may stand in one file and its observations in another."""
+    other = sidecar_of(path, table)
     if other is None:
         return []
     folder = os.path.dirname(other)
@@ -36,29 +36,26 @@ def all_beside(path: str, table: str) -> list[str]:
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder))[:_MOST_FILES] if name.endswith(SUFFIXES)]
 
 
-def told_by_others(paths: Set[str], is_langfuse: Callable[[str], bool]) -> set[str]:
-    """Those of these files that are read together with another one of them, both being Langfuse's by their content."""
+def sidecars_among(paths: Set[str], is_langfuse: Callable[[str], bool]) -> set[str]:
+    """The files that are read as sidecars of another one of them, if both are Langfuse's by their content."""
     tables: dict[tuple[str, str | None], list[str]] = {}
     for path in paths:
         tables.setdefault((_place(path), _table_of(path)), []).append(path)
-    return {path for path in paths if any(map(is_langfuse, _tellers(path, paths, tables))) and is_langfuse(path)}
+    return {path for path in paths if any(map(is_langfuse, _owners(path, paths, tables))) and is_langfuse(path)}
 
 
 def holds_observations(value: Any) -> bool:
-    """Whether a row of `traces` has its observations with it: then no other file tells them."""
+    """Whether a row of `traces` holds its observations, not just their ids: then no other file does."""
     rows = value.get("data", [value]) if isinstance(value, dict) else value
     return any(
-        isinstance(row, dict) and isinstance(held := row.get("observations"), list) and any(map(_is_whole, held))
+        isinstance(row, dict)
+        and isinstance(held := row.get("observations"), list)
+        and any(isinstance(one, dict) for one in held)
         for row in (rows if isinstance(rows, list) else ())
     )
 
 
-def _is_whole(observation: Any) -> bool:
-    """And not only its id."""
-    return isinstance(observation, dict)
-
-
-def _tellers(path: str, paths: Set[str], tables: dict[tuple[str, str | None], list[str]]) -> list[str]:
+def _owners(path: str, paths: Set[str], tables: dict[tuple[str, str | None], list[str]]) -> list[str]:
     table, place = _table_of(path), _place(path)
     if table == _TABLE:
         return [whole] if (whole := _other(path, _WHOLE)) in paths else []
@@ -68,23 +65,19 @@ def _tellers(path: str, paths: Set[str], tables: dict[tuple[str, str | None], li
 
 
 def _parts(path: str) -> tuple[str, str, str]:
-    """The folder around, the name of the folder, and the name of the file."""
+    """The parent folder, the name of the folder, and the name of the file."""
     folder, name = os.path.split(path)
     return os.path.dirname(folder), os.path.basename(folder), name
 
 
 def _table_of(path: str) -> str | None:
     _, folder, name = _parts(path)
-    return next((word for word in _candidates(folder, name) if word in (_TABLE, _WHOLE, "traces", "scores")), None)
-
-
-def _candidates(folder: str, name: str) -> Iterator[str]:
-    yield name.partition(".")[0]
-    yield folder
+    candidates = (name.partition(".")[0], folder)
+    return next((word for word in candidates if word in (_TABLE, _WHOLE, "traces", "scores")), None)
 
 
 def _place(path: str) -> str:
-    """Where an export lies: around the folders of its tables, or around its files."""
+    """The folder of an export: the one that holds the folders of its tables, or its files."""
     outer, _, name = _parts(path)
     return os.path.dirname(path) if _table_of(name) is not None else outer
 

@@ -1,7 +1,7 @@
 """LangSmith's runs, one a line, in a list, or nested in `child_runs`.
 
 `dotted_order` says what is below what: a time and an id for each level. `session_id` is the project; the conversation
-is named in the metadata. Messages are mostly LangChain's own objects, serialised.
+is named in the metadata. Messages are usually LangChain's own objects, serialised.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
@@ -22,7 +22,7 @@ from bylaw.traces.records.lines import Block
 
 KINDS = frozenset(("tool", "chain", "llm", "retriever", "embedding", "prompt", "parser"))
 _THREAD = ("thread_id", "session_id", "conversation_id")
-_KEPT: Undecoded = {"inputs": frozenset(("messages",))}
+_UNDECODED: Undecoded = {"inputs": frozenset(("messages",))}
 _ID = 36
 """characters of an id at the end of each part of `dotted_order`"""
 
@@ -42,7 +42,7 @@ def _is_run(value: Any) -> bool:
 
 class LangSmithReader(SpanReader):
     def read_block(self, block: Block) -> None:
-        for record in records_of(block, self._problems, _KEPT):
+        for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
             runs = value.get("runs") if isinstance(value, dict) and "run_type" not in value else value
             listed = runs if isinstance(runs, list) else [runs]
@@ -110,20 +110,20 @@ def _metadata(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], metadata: dict[str, Any]) -> ModelCall:
-    told, generation = _output(outputs)
-    answer = merged(chat_messages(told, "assistant")) if told is not None else None
+    output, generation = _output(outputs)
+    answer = first_answer(chat_messages(output, "assistant")) if output is not None else None
     info = generation.get("generation_info")
-    said = (answer or {}).get("response_metadata")
-    held = [part for part in (info, said, generation) if isinstance(part, dict)]
+    response_metadata = (answer or {}).get("response_metadata")
+    held = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
     reasons = (text_field(part, "finish_reason", "stop_reason") for part in held)
     models = (text_field(part, "model_name", "model") for part in held)
     extra = parsed(run.get("extra"))
     params = extra.get("invocation_params") if isinstance(extra, dict) else None
     tools = params.get("tools") if isinstance(params, dict) else None
-    asked = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))
+    recorded = inputs.get("messages", inputs.get("prompts", inputs.get("prompt", inputs.get("input"))))
     return ModelCall(
         model=next(filter(None, models), None) or text_field(metadata, "ls_model_name"),
-        messages=None if asked is None else RecordedInput(asked),
+        messages=None if recorded is None else RecordedInput(recorded),
         params={key: item for key, item in params.items() if key != "tools"} if isinstance(params, dict) else None,
         tools=tools if isinstance(tools, list) else None,
         answer=answer,
@@ -133,7 +133,7 @@ def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any],
 
 
 def _output(outputs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The answer, and what was recorded around it: LangChain's generations, OpenAI's choices, or a bare message."""
+    """The answer and its wrapper: LangChain's generations, OpenAI's choices, or a bare message."""
     for key in ("generations", "choices"):
         first = outputs.get(key)
         while isinstance(first, list) and first:

@@ -224,7 +224,7 @@ class McpReader(AssemblingReader):
         )
 
     def _take(self, message: dict[str, Any], named: str | None) -> _Open | None:
-        """The request that is answered. Both sides number their own requests: if two share an id, the content decides."""
+        """The request that is answered. Both sides number their requests: if two share an id, the content decides."""
         id, result = str(message.get("id")), message.get("result")
         waiting = self._open.get(id, [])
         if len(waiting) == 1:

@@ -1,7 +1,7 @@
 """OTLP: spans and logs as OpenTelemetry collectors write them, as JSON lines or length-prefixed protobuf.
 
-Spans may use OpenTelemetry's vocabulary for generative AI, OpenInference's, or Vercel's. Content stands on the spans, in
-their events, or in log records that name their span; log records without spans are read too.
+Spans may use OpenTelemetry's vocabulary for generative AI, OpenInference's, or Vercel's. Content stands on the spans,
+in their events, or in log records that name their span; log records without spans are read too.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a file to records: open and decompress, divide into lines or elements, decode, and say where it went wrong."""
+"""From a file to records: open and decompress, divide into lines or elements, decode, and locate problems."""

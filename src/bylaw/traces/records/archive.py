@@ -1,7 +1,7 @@
 """Divide a zip archive into its JSON entries, one at a time, in bounded memory. Zip bombs are refused.
 
-Limits apply to what is unpacked, not to what the archive claims. Entries may not overlap, or a small file could name the
-same data a million times.
+Limits apply to what is unpacked, not to what the archive claims. Entries may not overlap, or a small file could name
+the same data a million times.
 """
 
 from __future__ import annotations

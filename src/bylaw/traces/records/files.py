@@ -1,9 +1,8 @@
-"""Where bytes come from: a path, standard input, an open file, or bytes at hand. Everything can be read twice.
+"""Opens files: a path, standard input, an open file, or bytes. Everything can be read twice, and is decompressed.
 
-gzip and zstd, told apart by their first bytes, in bounded memory and with a word when the data is cut short.
-
-The readers of the standard library and of zstandard are not used: one loses the last good part of a cut file, the other
-takes a cut file for a whole one.
+gzip and zstd are recognized by their first bytes, and decompressed in bounded memory. The readers of the standard
+library and of zstandard are not used: one loses the last good part of a truncated file, the other accepts it as
+complete.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _SPOOL_IN_MEMORY = 1 << 24
 
 
 class Input:
-    """Bytes that can be read from the start as often as needed, one reading at a time."""
+    """Bytes that can be read repeatedly from the start, one reading at a time."""
 
     def __init__(self, name: str, *, path: str | None = None, spool: IO[bytes] | None = None) -> None:
         self.name = name.encode("utf-8", "backslashreplace").decode()
-        """what it is called in reports and copies, where a file name that is no UTF-8 could not be written"""
+        """the name in reports and copies, with bytes that are not UTF-8 escaped"""
         self.path = path
-        """where it is a file that can be read twice, and not something spooled"""
+        """the path, if it is a file that can be read twice and not spooled data"""
         self._spool = spool
         self._current: IO[bytes] | None = None
         self.size = os.stat(path).st_size if path is not None else spool.seek(0, io.SEEK_END) if spool else 0
@@ -46,7 +45,7 @@ class Input:
         return self.size if current is None or current.closed else current.tell()
 
     def chunks(self) -> Iterator[bytes]:
-        """The decompressed content. Raises InputError where the file cannot be read, or BrokenCompression."""
+        """The decompressed content. Raises InputError if the file cannot be read, or BrokenCompression."""
         try:
             file = self._current = self._open()
             try:
@@ -59,7 +58,7 @@ class Input:
 
     @contextmanager
     def whole(self) -> Iterator[IO[bytes]]:
-        """The stored bytes as a file that can be sought in, for archives. Raises InputError."""
+        """The stored bytes as a seekable file, for archives. Raises InputError."""
         try:
             file = self._current = self._open()
             try:
@@ -79,7 +78,7 @@ class Input:
 
 
 def open_path(path: str, name: str | None = None) -> Input:
-    """A file by its path; `-` is standard input. What cannot be read twice, such as a pipe, is spooled first."""
+    """Open a file; `-` is standard input. What cannot be read twice, such as a pipe, is spooled first."""
     if path == "-":
         return open_stream(sys.stdin.buffer, name or "-")
     try:
@@ -115,9 +114,9 @@ def _unreadable(name: str, error: OSError) -> InputError:
 
 
 CHUNK = 1 << 16
-"""small enough that the allocator keeps the memory of one piece for the next: larger ones measure slower"""
+"""small enough that the allocator reuses the memory of the previous chunk: larger chunks are slower"""
 _ZSTD_INPUT = 1 << 11
-"""zstd's output for one piece of input cannot be bounded, so the pieces are small"""
+"""zstd's output for one piece of input cannot be limited, so the pieces are small"""
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -150,7 +149,7 @@ def _gunzip(data: bytes, read: Callable[[int], bytes]) -> Iterator[bytes]:
     engine = zlib.decompressobj(wbits=31)
     while data:
         if engine.eof:
-            data = data.lstrip(b"\0")  # padding between and behind members is allowed
+            data = data.lstrip(b"\0")  # padding between and after members is allowed
             if not data:
                 data = read(CHUNK)
                 continue

@@ -1,7 +1,7 @@
-"""The second, careful look at JSON that the quick decoder refused: what exactly is wrong, and can it still be read?
+"""Decodes JSON: fast, partially, or carefully if the fast decoder refused it.
 
-RFC 8259 is the measure: NaN, Infinity and numbers out of range are not JSON. One thing is forgiven, because real
-recorders write it: half of a surrogate pair (`"\\ud800"`) becomes U+FFFD, with a warning.
+RFC 8259 applies: NaN, Infinity and numbers out of range are not JSON. One fault is repaired with a warning, because
+real recorders write it: half of a surrogate pair (`"\\ud800"`) becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _MOST_DIGITS = 4300
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""what the quick decoder raises"""
+"""what the fast decoder raises"""
 
 
 class Fault(Exception):
-    """Why a text is not JSON, at the character where it stops being so."""
+    """Why a text is not JSON, with the position of the fault."""
 
     def __init__(self, code: str, message: str, offset: int, text: str) -> None:
         super().__init__(message)
@@ -44,14 +44,14 @@ def decode_text(raw: bytes) -> str:
 
 
 def decode_carefully(text: str, *, constants: bool = False) -> tuple[Any, bool]:
-    """The value, and whether broken surrogates had to be replaced in it. Raises Fault.
+    """The value, and whether broken surrogates were replaced in it. Raises Fault.
 
-    `constants`: NaN and Infinity, which some programs write, are let in, and stay what they are: text.
+    `constants`: accept NaN and Infinity, which some programs write, as text.
     """
     try:
         value = json.loads(text, parse_constant=str if constants else _refuse, parse_float=_float, parse_int=_int)
         broken = bool(_SURROGATE.search(json.dumps(value, ensure_ascii=False)))
-        return (_mend(value) if broken else value), broken
+        return (_repair(value) if broken else value), broken
     except json.JSONDecodeError as error:
         raise _fault(text, error) from None
     except _RefusedToken as error:
@@ -87,7 +87,7 @@ def _fault(text: str, error: json.JSONDecodeError) -> Fault:
         return Fault("bad-json", "the JSON ends before this", offset, text)
     before = text[:offset].rstrip()
     if text[offset] in "}]" and before.endswith(","):
-        offset = len(before) - 1  # Python versions disagree on where a trailing comma stands; the comma itself is best
+        offset = len(before) - 1  # Python versions report a trailing comma at different places; point at the comma
     found = _TOKEN.match(text, offset)
     return Fault("bad-json", f"unexpected `{_short(found[0] if found else text[offset])}`", offset, text)
 
@@ -98,7 +98,7 @@ def _short(token: str) -> str:
 
 
 def _find(text: str, token: str) -> int:
-    """Where a token stands outside of quotes."""
+    """The offset of a token outside of quotes."""
     return next((m.start() for m in _TOKEN.finditer(text) if m[0] == token), 0)
 
 
@@ -111,13 +111,13 @@ def _deepest(text: str) -> int:
     return offset
 
 
-def _mend(value: Any) -> Any:
+def _repair(value: Any) -> Any:
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, list):
-        return [_mend(item) for item in value]
+        return [_repair(item) for item in value]
     if isinstance(value, dict):
-        return {_mend(key): _mend(item) for key, item in value.items()}
+        return {_repair(key): _repair(item) for key, item in value.items()}
     return value
 
 
@@ -126,35 +126,36 @@ _Shallow: TypeAlias = dict[str, dict[str, Raw] | list[Raw] | str | int | float |
 _decode_shallowly = msgspec.json.Decoder(_Shallow).decode
 
 Undecoded: TypeAlias = Mapping[str, frozenset[str] | None]
-"""what of a record's members nobody may ever look at: members of these names, or, for None, the elements of a list"""
+"""members of a record that stay JSON, because rules rarely look at them: by key, the names of an object's members, or
+None for the elements of a list"""
 _NOTHING: frozenset[str] = frozenset()
 
 
-def decode_sparsely(raw: Any, kept: Undecoded) -> dict[str, Any]:
-    """An object in which what is `kept` stays JSON, for `decode_whole`. Refuses anything but objects."""
+def decode_sparsely(raw: Any, undecoded: Undecoded) -> dict[str, Any]:
+    """An object in which the `undecoded` parts stay JSON, for `decode_whole`. Refuses anything but objects."""
     fields: dict[str, Any] = _decode_shallowly(raw)
     for key, value in fields.items():
         if type(value) is dict:
-            but = kept.get(key) or _NOTHING
+            names = undecoded.get(key) or _NOTHING
             fields[key] = {
-                name: one if name in but and bytes(one) != b"null" else decode_quickly(one)
+                name: one if name in names and bytes(one) != b"null" else decode_quickly(one)
                 for name, one in value.items()
             }
-        elif type(value) is list and kept.get(key, _NOTHING) is not None:
+        elif type(value) is list and undecoded.get(key, _NOTHING) is not None:
             fields[key] = list(map(decode_quickly, value))
     return fields
 
 
 def decode_deferred(raw: Any) -> Any:
-    """Decode what was only skipped over while reading, long after the reader could have complained.
+    """Decode what the reader skipped, at a time when problems can no longer be reported.
 
-    INVARIANT: never raises for text the quick decoder skipped as well formed. Skipping does not look at the size of
-    numbers, so one that is out of range is kept as its text.
+    INVARIANT: never raises for text that the fast decoder skipped as well formed. Skipping does not check the size of
+    numbers, so a number that is out of range becomes text.
     """
     try:
         return _decode_anyhow(raw)
     except RecursionError:
-        # The caller stands deep in its own calls. The reader did not and could skip this, so a fresh stack will do.
+        # The caller's stack is deep. The reader's was not when it skipped this, so a new thread's stack suffices.
         held: list[Any] = []
         thread = threading.Thread(target=lambda: held.append(_decode_anyhow(raw)))
         thread.start()
@@ -177,7 +178,7 @@ def _number_or_text(token: str) -> float | int | str:
 
 
 def decode_whole(value: Any) -> Any:
-    """A value that may have stayed JSON."""
+    """Decode a value that may still be JSON."""
     if type(value) is not Raw:
         return value
     try:
@@ -187,12 +188,12 @@ def decode_whole(value: Any) -> Any:
 
 
 def decode_elements(value: Any) -> Any:
-    """A value that is whole, but for the elements of a list, which may have stayed JSON."""
+    """Decode the elements of a list, which may still be JSON; any other value as it is."""
     return list(map(decode_whole, value)) if type(value) is list else value
 
 
 def decode_list(raw: Any) -> list[Any] | None:
-    """Messages or tools, decoded when a rule looks at them. Something else than a list is shown as a list of it."""
+    """Decode messages or tools when a rule looks at them. A value that is not a list becomes a list of one."""
     value = decode_deferred(raw)
     if value is None or isinstance(value, list):
         return value

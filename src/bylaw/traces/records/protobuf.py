@@ -1,8 +1,8 @@
 """Divide a file of length-prefixed OTLP messages, and convert each from protobuf to OTLP's JSON.
 
-A file holds messages, each after its length in 4 bytes, highest byte first. Only the fields that are read are converted.
-There are few message types, so no library is needed. Traces and logs look the same on the outside, and are told apart by
-their innermost messages.
+A file holds messages, each after its length in 4 bytes, highest byte first. Only the fields that are read are
+converted. There are few message types, so no library is needed. Traces and logs look the same on the outside, and are
+told apart by their innermost messages.
 """
 
 from __future__ import annotations

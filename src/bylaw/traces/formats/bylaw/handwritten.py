@@ -70,9 +70,12 @@ class HandwrittenReader(LineReader):
         sessions, assembler = self._sessions, self._assembler
         if isinstance(line, SessionStartLine):
             sessions.begins(line.session)
-        elif isinstance(line, HandwrittenRequestLine) and sessions.watch_history:
-            if carries_history(line.messages, raw, messages_in) is False:
-                sessions.begin_afresh()
+        elif (
+            isinstance(line, HandwrittenRequestLine)
+            and sessions.watch_history
+            and carries_history(line.messages, raw, messages_in) is False
+        ):
+            sessions.begin_afresh()
         buffer = sessions.find(line.session, None)
         origin, source = self._origins.of(line, buffer.origin.session), self._source(line, place)
         if isinstance(line, HandwrittenRequestLine):

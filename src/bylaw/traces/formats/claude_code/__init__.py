@@ -1,1 +1,1 @@
-"""Claude Code's sessions: a line for each part of a message, linked to the line before by its id."""
+"""Claude Code's sessions: a line for each part of a message, linked to the previous line by its id."""

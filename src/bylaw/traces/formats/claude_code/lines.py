@@ -1,7 +1,8 @@
 """The lines of a session's file, and a first pass over all of them.
 
-Only the fields that are needed are decoded. The decoder checks types; a line that it refuses may still be valid, because
-a field of the wrong type counts as absent. Such lines, and those that become annotations, are decoded completely.
+Only the fields that are needed are decoded. The decoder checks types; a line that it refuses may still be valid,
+because a field of the wrong type counts as absent. Such lines, and those that become annotations, are decoded
+completely.
 """
 
 from __future__ import annotations
@@ -114,9 +115,9 @@ _decode_subagent = msgspec.json.Decoder(_Subagent).decode
 class Branches:
     """What only the whole file shows, from one pass over its lines.
 
-    A session is a tree, because a user may go back and continue from an earlier line. What the agent did on an abandoned
-    branch did happen, so every line counts, in the order of the file; only the input of a request depends on the branch.
-    Not every fork is a branch: results of parallel calls each stand below the line of their call.
+    A session is a tree, because a user may go back and continue from an earlier line. What the agent did on an
+    abandoned branch did happen, so every line counts, in the order of the file; only the input of a request depends on
+    the branch. Not every fork is a branch: results of parallel calls each stand below the line of their call.
     """
 
     def __init__(self, lines: Iterable[bytes]) -> None:

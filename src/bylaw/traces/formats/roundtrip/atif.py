@@ -1,4 +1,5 @@
-"""Reads trajectories that Bylaw exported. Each event's slot is in the `extra` of the step, call or result it belongs to.
+"""Reads trajectories that Bylaw exported. Each event's slot is in the `extra` of the step, call or result it belongs
+to.
 
 A trajectory holds each message once, while requests show the whole conversation. So the slot of a request holds its new
 messages, and how many messages of the previous request come before them.

@@ -1,6 +1,6 @@
-"""Lists and objects out of flattened attributes: `a.0.b` and `a.1.b` are a list `a` of two objects with a `b`.
+"""Attributes of spans, times and durations.
 
-Times and durations as span formats record them.
+Attributes may be flattened: `a.0.b` and `a.1.b` are a list `a` of two objects with a `b`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 from bylaw.model.events import seconds
 
 _MOST_PARTS = 32
-"""dots in one key; deeper ones are kept as one part"""
+"""dots in one key; the rest of a deeper key is one part"""
 
 
 def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
-    """The value below `prefix`, or None where there is nothing. Numbers as keys make lists, in their order."""
+    """The value below `prefix`, or None if there is none. Numbers as keys make lists, in their order."""
     if prefix in attributes:
         return attributes[prefix]
     start = prefix + "."
@@ -27,7 +27,7 @@ def unflatten(attributes: dict[str, Any], prefix: str) -> Any:
 
 
 class Element(dict[str, Any]):
-    """An element of a flattened list, still flattened itself."""
+    """An element of a flattened list, itself still flattened."""
 
     def nested(self) -> Any:
         tree: dict[str, Any] = {}
@@ -37,7 +37,7 @@ class Element(dict[str, Any]):
 
 
 def elements(attributes: dict[str, Any], prefix: str) -> list[Element] | None:
-    """The list below `prefix`, for one who looks at few of its elements. None where it is no plain list of objects."""
+    """The list below `prefix`, for callers that look at few elements. None if it is not a plain list of objects."""
     start = prefix + "."
     found: dict[str, Element] = {}
     for key, value in attributes.items():
@@ -80,7 +80,7 @@ def _lists(value: Any, level: int = 0) -> Any:
 
 
 def first(attributes: dict[str, Any], *keys: str) -> Any:
-    """The first of these that is there."""
+    """The first of these attributes that is present."""
     for key in keys:
         if key in attributes and (value := attributes[key]) is not None:
             return value
@@ -88,7 +88,7 @@ def first(attributes: dict[str, Any], *keys: str) -> Any:
 
 
 def text(attributes: dict[str, Any], *keys: str) -> str | None:
-    """The first of these that is text, and not empty."""
+    """The first of these attributes that is non-empty text."""
     for key in keys:
         if key in attributes and (value := attributes[key]) and isinstance(value, str):
             return value
@@ -99,7 +99,7 @@ _DURATION = re.compile(r"(?:P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)
 
 
 def moment(value: Any) -> tuple[float | None, str | float | None]:
-    """Seconds since 1970, and the time as recorded: text, or a number whose size tells its unit."""
+    """Seconds since 1970, and the time as recorded: text, or a number whose size shows its unit."""
     if isinstance(value, str):
         if not (value.isdigit() and value.isascii() and len(value) < 24):
             try:
@@ -109,14 +109,18 @@ def moment(value: Any) -> tuple[float | None, str | float | None]:
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         return None, None
     try:
-        found = _scaled(float(value))
-    except OverflowError:  # an absurd number
+        found = float(value)
+    except OverflowError:
         return None, None
+    for limit, scale in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
+        if found >= limit:
+            found /= scale
+            break
     return found, found
 
 
 def nanoseconds(value: str | int | None) -> float | None:
-    """OTLP's times; 0 stands for none."""
+    """Seconds from OTLP's times; 0 means unknown."""
     if isinstance(value, str):
         value = int(value) if value.isascii() and value.isdigit() and len(value) < 24 else None
     return value / 1e9 if value is not None and value > 0 else None
@@ -129,13 +133,6 @@ def duration(value: Any) -> float | None:
         return None
     days, hours, minutes, secs = (float(part) if part else 0.0 for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + secs
-
-
-def _scaled(value: float) -> float:
-    for limit, scale in ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3)):
-        if value >= limit:
-            return value / scale
-    return value
 
 
 def latency_ms(start: float | None, end: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry's names for what a model and its tools did: `gen_ai.*`, today's and those it had before."""
+"""OpenTelemetry's vocabulary for models and tools: `gen_ai.*`, current and former names."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from msgspec import UNSET
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 SESSION = "gen_ai.conversation.id"
 DETAILS = "gen_ai.client.inference.operation.details"
-"""the event that carries the content of a call beside its span"""
+"""the event that carries the content of a call, separate from its span"""
 _MODEL = frozenset(("chat", "generate_content", "text_completion", "fetch_response"))
 _AGENT = frozenset(("invoke_agent", "invoke_workflow", "create_agent"))
 _MESSAGE_EVENTS = {
@@ -42,7 +42,7 @@ _PARAMS = {
 
 
 def interpret(span: Span) -> bool:
-    """Say what a span is about; False where it speaks another vocabulary."""
+    """Set what a span is about; False if it uses another vocabulary."""
     attributes = _with_details(span)
     operation = text(attributes, "gen_ai.operation.name")
     tool = text(attributes, "gen_ai.tool.name")
@@ -55,7 +55,7 @@ def interpret(span: Span) -> bool:
     elif operation in _AGENT:
         whole = _model(span, attributes)
         span.about = AgentRun(name=span.agent or _named(span), whole=whole if whole.answer is not None else None)
-    elif operation in _MODEL or (operation is None and _asks(span, attributes)):
+    elif operation in _MODEL or (operation is None and _calls_model(span, attributes)):
         span.about = _model(span, attributes)
     elif operation in ("apply_guardrail", "run_guardrail"):
         span.about = Mark(label="guardrail", data=attributes)
@@ -65,7 +65,7 @@ def interpret(span: Span) -> bool:
 
 
 def _with_details(span: Span) -> dict[str, Any]:
-    """The attributes with those of the events that carry content."""
+    """The attributes of a span and of its events that carry content."""
     found = span.attributes
     for name, attributes in span.events:
         if name == DETAILS:
@@ -76,8 +76,8 @@ def _with_details(span: Span) -> dict[str, Any]:
     return found
 
 
-def _asks(span: Span, attributes: dict[str, Any]) -> bool:
-    """Whether a span without an operation is a call of a model: older recorders name only the provider."""
+def _calls_model(span: Span, attributes: dict[str, Any]) -> bool:
+    """Whether a span without an operation calls a model: older recinstructions name only the provider."""
     if any(name in EVENT_NAMES for name, _ in span.events):
         return True
     wanted = ("gen_ai.request.model", "gen_ai.response.model", "gen_ai.input.messages", "gen_ai.output.messages")
@@ -94,7 +94,7 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
     messages, answer, event_reason = _content(span, attributes)
     reasons = parsed(attributes.get("gen_ai.response.finish_reasons"))
     reason = reasons[0] if isinstance(reasons, list) and reasons else reasons
-    told = (answer or {}).get("finish_reason")
+    answer_reason = (answer or {}).get("finish_reason")
     params = {_PARAMS[key]: attributes[key] for key in _PARAMS if attributes.get(key) is not None}
     tools = parsed(first(attributes, "gen_ai.tool.definitions"))
     return ModelCall(
@@ -103,27 +103,29 @@ def _model(span: Span, attributes: dict[str, Any]) -> ModelCall:
         params=params or None,
         tools=tools if isinstance(tools, list) else None,
         answer=answer,
-        stop_reason=next((found for found in (reason, told, event_reason) if isinstance(found, str) and found), None),
+        stop_reason=next(
+            (found for found in (reason, answer_reason, event_reason) if isinstance(found, str) and found), None
+        ),
         usage=_usage(attributes),
     )
 
 
 def _content(span: Span, attributes: dict[str, Any]) -> tuple[RecordedInput | None, dict[str, Any] | None, str | None]:
     """Messages, answer and stop reason: on the span, under older names, or in an event for each message."""
-    asked = attributes.get("gen_ai.input.messages")
+    recorded = attributes.get("gen_ai.input.messages")
     outputs = chat_messages(attributes.get("gen_ai.output.messages"), "assistant")
     system = parsed(attributes.get("gen_ai.system_instructions"))
-    if asked is None:
-        asked = unflatten(attributes, "gen_ai.prompt")
+    if recorded is None:
+        recorded = unflatten(attributes, "gen_ai.prompt")
     if outputs is None:
         outputs = chat_messages(unflatten(attributes, "gen_ai.completion"), "assistant")
-    told, choice, reason = _message_events(span) if span.events else ([], None, None)
-    asked = told or None if asked is None else asked
-    orders: list[dict[str, Any]] | None = None
+    recorded_messages, choice, reason = _message_events(span) if span.events else ([], None, None)
+    recorded = recorded_messages or None if recorded is None else recorded
+    instructions: list[dict[str, Any]] | None = None
     if system is not None:
-        orders = chat_messages({"role": "system", "parts": system if isinstance(system, list) else [system]})
-    messages = None if asked is None and orders is None else RecordedInput(asked, system=orders)
-    return messages, merged(outputs) or choice, reason
+        instructions = chat_messages({"role": "system", "parts": system if isinstance(system, list) else [system]})
+    messages = None if recorded is None and instructions is None else RecordedInput(recorded, system=instructions)
+    return messages, first_answer(outputs) or choice, reason
 
 
 def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | None, str | None]:
@@ -138,9 +140,11 @@ def _message_events(span: Span) -> tuple[list[dict[str, Any]], dict[str, Any] | 
             messages.extend(chat_messages({"role": role, **_decoded(body)}) or ())
         elif name == _CHOICE and choice is None:
             body = _decoded(body)
-            said = body.get("message")
-            found = chat_messages({"role": "assistant", **(said if isinstance(said, dict) else body)}, "assistant")
-            choice, reason = merged(found), text(body, "finish_reason")
+            message = body.get("message")
+            found = chat_messages(
+                {"role": "assistant", **(message if isinstance(message, dict) else body)}, "assistant"
+            )
+            choice, reason = first_answer(found), text(body, "finish_reason")
     return messages, choice, reason
 
 

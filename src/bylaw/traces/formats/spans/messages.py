@@ -1,12 +1,7 @@
-"""Messages in whatever shape a recorder wrote them, as chat messages. Nothing here can fail.
+"""Messages in any shape that a recorder writes, converted to chat messages. Nothing here can fail.
 
-Known shapes: OpenAI's and Anthropic's own; OpenTelemetry's `parts`; LangChain's, serialised or not; those with a
-`message` around them. Results of tools become messages of their own, with the id of their call.
-
-What a model was asked, in whatever shape it was recorded, and turned into messages only when somebody looks.
-
-Recorders repeat the whole conversation with every request, so nearly all of it is never looked at. What a call returned
-stands near the end: that much is read from behind.
+Known shapes: OpenAI's and Anthropic's own; OpenTelemetry's `parts`; LangChain's, serialised or not; those wrapped in a
+`message`. Results of tools become messages of their own, with the id of their call.
 """
 
 from __future__ import annotations
@@ -33,9 +28,9 @@ _CLASSES = {
     "FunctionMessage": "tool",
 }
 _LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASSES)
-_AROUND = frozenset(("kwargs", "data"))
-"""what holds a message that has a role"""
-_TOLD = ("finish_reason", "stop_reason")
+_WRAPPERS = frozenset(("kwargs", "data"))
+"""keys that wrap a message, even if it has a role"""
+_STOP_REASONS = ("finish_reason", "stop_reason")
 _pieces = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -48,12 +43,12 @@ def parsed(value: Any) -> Any:
 
 
 def chat_messages(value: Any, role: str = "user") -> list[dict[str, Any]] | None:
-    """A list of messages, or an object that holds one, or a single one. `role` is that of bare text."""
+    """A list of messages, an object that holds one, or a single message. `role` is the role of bare text."""
     return [message for one in listed(value) or () for message in chat_message(one, role)] or None
 
 
 def listed(value: Any) -> list[Any] | None:
-    """The messages that are recorded, each as it is."""
+    """The recorded messages, not converted."""
     value = parsed(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
         held = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
@@ -63,13 +58,13 @@ def listed(value: Any) -> list[Any] | None:
     if not isinstance(value, list):
         return [value]
     only = decode_whole(value[0]) if len(value) == 1 else None
-    return only if isinstance(only, list) else value  # LangChain's lists of lists: one list a prompt
+    return only if isinstance(only, list) else value  # LangChain's lists of lists: one list per prompt
 
 
 def pieces(value: Any) -> list[Any] | None:
-    """The same, where a list that is still JSON is only divided: for one who looks at few of them."""
+    """The same, but a list that is still JSON is only divided, for callers that look at few messages."""
     if type(value) is Raw and bytes(value)[:1] != b"[":
-        value = decode_whole(value)  # text may hold JSON in its turn
+        value = decode_whole(value)  # text may hold JSON
     found = _divided(value)
     if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
         found = _divided(found[0])
@@ -86,15 +81,15 @@ def _divided(value: Any) -> list[Raw] | None:
 
 
 def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
-    """One message; several where it carries the results of several calls."""
+    """One message; several if it carries the results of several calls."""
     if type(value) is Raw:
         value = decode_whole(value)
     if isinstance(value, str):
         return [{"role": role, "content": value}]
     if not isinstance(value, dict):
         return []
-    if "role" not in value or not value.keys().isdisjoint(_AROUND):
-        value = _unwrapped(value)
+    if "role" not in value or not value.keys().isdisjoint(_WRAPPERS):
+        value = _unwrap(value)
     known = value.get("role")
     known = _ROLES.get(known, known) if isinstance(known, str) else role
     if isinstance(value.get("parts"), list):
@@ -110,8 +105,8 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list) and bool(value)
 
 
-def _unwrapped(value: dict[str, Any], level: int = 0) -> dict[str, Any]:
-    """The message itself, out of what LangChain or OpenInference put around it."""
+def _unwrap(value: dict[str, Any], level: int = 0) -> dict[str, Any]:
+    """The message itself, without LangChain's or OpenInference's wrapper."""
     if isinstance(value.get("kwargs"), dict) and "lc" in value:
         path = value.get("id")
         name = path[-1] if isinstance(path, list) and path and isinstance(path[-1], str) else ""
@@ -119,7 +114,7 @@ def _unwrapped(value: dict[str, Any], level: int = 0) -> dict[str, Any]:
     if isinstance(value.get("data"), dict) and isinstance(value.get("type"), str):
         return _langchain(value["data"], value["type"])
     if isinstance(value.get("message"), dict) and "role" not in value:
-        return value["message"] if level else _unwrapped(value["message"], level + 1)
+        return value["message"] if level else _unwrap(value["message"], level + 1)
     if "role" not in value and value.get("type") in _LANGCHAIN_TYPES:
         return _langchain(value, value["type"])
     return value
@@ -134,7 +129,7 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
         calls = extra.get("tool_calls")
     if isinstance(calls, list) and calls:
         message["tool_calls"] = calls
-        if isinstance(message["content"], list):  # the same calls once more, as Anthropic's blocks
+        if isinstance(message["content"], list):  # the same calls again, as Anthropic's blocks
             message["content"] = [block for block in message["content"] if not _is_use(block)]
     for key in ("tool_call_id", "name", "usage_metadata", "response_metadata"):
         if fields.get(key) is not None:
@@ -149,7 +144,7 @@ def _is_use(block: Any) -> bool:
 
 
 def _call(call: Any) -> Any:
-    """A call as OpenAI writes it, from any of the flatter shapes."""
+    """A call in OpenAI's shape, from any flatter shape."""
     if not isinstance(call, dict):
         return call
     if isinstance(call.get("tool_call"), dict):
@@ -175,8 +170,8 @@ def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
         else:
             blocks.append(_block(part, kind))
     if blocks or not value["parts"]:
-        told = {key: value[key] for key in _TOLD if isinstance(value.get(key), str)}
-        messages.append({"role": role, "content": blocks, **told})
+        reasons = {key: value[key] for key in _STOP_REASONS if isinstance(value.get(key), str)}
+        messages.append({"role": role, "content": blocks, **reasons})
     return messages
 
 
@@ -204,13 +199,19 @@ def _block(part: Any, kind: Any) -> Any:
     return part
 
 
-def merged(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    """The answer among output messages. Of several choices the first counts; parts of one answer are put together."""
+def first_answer(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
+    """The answer among output messages. Of several choices the first counts."""
     answers = [message for message in messages or () if message.get("role") == "assistant"]
     return answers[0] if answers else None
 
 
 class RecordedInput:
+    """The input of a model as it was recorded, converted to messages only when it is looked at.
+
+    Recorders repeat the whole conversation with every request, so nearly all of it is never looked at. Results of calls
+    stand near the end, so they are searched from the end.
+    """
+
     __slots__ = ("_each", "_read", "_recorded", "_system")
 
     def __init__(
@@ -221,7 +222,7 @@ class RecordedInput:
         system: list[dict[str, Any]] | None = None,
         each: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
-        """`recorded` may still be JSON, `read` gets at it, `system` goes before it, `each` is done to each message."""
+        """`recorded` may still be JSON. `read` extracts the messages, `system` precedes them, `each` converts one."""
         self._recorded = recorded
         self._read = read
         self._system = system
@@ -235,25 +236,25 @@ class RecordedInput:
         return [*(self._system or ()), *found] or None
 
     def results(self, wanted: set[str]) -> tuple[list[Result], list[Result]]:
-        """The latest result of each of these calls; where one lacks, also those without an id since the last answer."""
+        """The latest result of each of these calls; if one lacks, also those without an id since the last answer."""
         by_id: dict[str, Result] = {}
-        nameless: list[Result] = []
+        without_id: list[Result] = []
         answered = False
         for one in reversed(pieces(self._read_once()) or ()):
             for message in reversed(self._converted(one)):
                 if message.get("role") == "assistant":
                     answered = True
                     if not wanted.isdisjoint(_ids(message)):
-                        return list(by_id.values())[::-1], nameless[::-1]  # what it returned stands behind a call
+                        return list(by_id.values())[::-1], without_id[::-1]  # results follow their call
                     continue
                 for result in results_in(message):
                     if result.call_id is None:
-                        nameless += [] if answered else [result]
+                        without_id += [] if answered else [result]
                     elif result.call_id in wanted:
                         by_id.setdefault(result.call_id, result)
             if len(by_id) == len(wanted):
-                return list(by_id.values())[::-1], []  # no call is left that one without an id could be of
-        return list(by_id.values())[::-1], nameless[::-1]
+                return list(by_id.values())[::-1], []  # no call is left that a result without an id could answer
+        return list(by_id.values())[::-1], without_id[::-1]
 
     def _read_once(self) -> Any:
         if self._read is not None:

@@ -1,4 +1,4 @@
-"""OpenInference's names, as Phoenix and its instrumentations write them, with lists flattened into their keys."""
+"""OpenInference's vocabulary, as Phoenix and its instrumentations write it, with lists flattened into keys."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from msgspec import UNSET
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, merged, parsed
+from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 KIND = "openinference.span.kind"
-_ASKED = "llm.input_messages"
+_INPUT = "llm.input_messages"
 _ROOTS = ("llm", "openinference", "input", "output", "tool", "tool_call", "session", "agent", "metadata")
 
 
 def flat(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with dotted keys, also where a store nested them."""
+    """Attributes with dotted keys, even if a store nested them."""
     for root in _ROOTS:
         if root in attributes and isinstance(attributes[root], dict):
             break
@@ -58,9 +58,9 @@ def interpret(span: Span) -> bool:
 
 
 def _model(recorded: dict[str, Any]) -> ModelCall:
-    # What it was asked is most of what is recorded, and mostly not looked at.
-    attributes = {key: value for key, value in recorded.items() if not key.startswith(_ASKED)}
-    is_asked = len(attributes) < len(recorded) or any(
+    # The input is most of what is recorded, and is rarely looked at.
+    attributes = {key: value for key, value in recorded.items() if not key.startswith(_INPUT)}
+    has_input = len(attributes) < len(recorded) or any(
         key.startswith(("llm.prompts", "input.value")) for key in attributes
     )
     outputs = chat_messages(unflatten(attributes, "llm.output_messages"), "assistant")
@@ -69,10 +69,10 @@ def _model(recorded: dict[str, Any]) -> ModelCall:
     params = parsed(attributes.get("llm.invocation_parameters"))
     found = unflatten(attributes, "llm.tools")
     tools = [_schema(tool) for tool in found] if isinstance(found, list) else None
-    answer = merged(outputs)
+    answer = first_answer(outputs)
     return ModelCall(
         model=text(attributes, "llm.model_name"),
-        messages=RecordedInput(recorded, read=_asked, each=_as_blocks) if is_asked else None,
+        messages=RecordedInput(recorded, read=_input, each=_as_blocks) if has_input else None,
         params=params if isinstance(params, dict) and params else None,
         tools=tools,
         answer=None if answer is None else _as_blocks(answer),
@@ -81,8 +81,8 @@ def _model(recorded: dict[str, Any]) -> ModelCall:
     )
 
 
-def _asked(attributes: dict[str, Any]) -> Any:
-    found = elements(attributes, _ASKED) or unflatten(attributes, _ASKED)
+def _input(attributes: dict[str, Any]) -> Any:
+    found = elements(attributes, _INPUT) or unflatten(attributes, _INPUT)
     return _prompt(attributes) if found is None else found
 
 
@@ -96,7 +96,7 @@ def _prompt(attributes: dict[str, Any]) -> Any:
 
 
 def _output(value: Any, recorded: str) -> Any:
-    """An answer in `output.value`: a message as JSON where it is one, else whatever text it is."""
+    """An answer in `output.value`: a message if it is JSON, else text."""
     choices = value.get("choices") if isinstance(value, dict) else None
     if isinstance(choices, list) and choices:
         return choices[0]
@@ -104,7 +104,7 @@ def _output(value: Any, recorded: str) -> Any:
 
 
 def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
-    """`contents` is how a message of several parts is flattened."""
+    """A message of several parts is flattened as `contents`."""
     parts = message.get("contents")
     if not isinstance(parts, list) or message.get("content") is not None:
         return message
@@ -147,7 +147,7 @@ def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
 
 
 def _smolagents(arguments: Any) -> Any:
-    """smolagents records Python's own `args` and `kwargs`; where all are named, those are the arguments."""
+    """smolagents records Python's own `args` and `kwargs`; if all are named, `kwargs` are the arguments."""
     if not isinstance(arguments, dict) or not {"args", "kwargs"} <= arguments.keys():
         return arguments
     named = arguments["kwargs"]

@@ -1,8 +1,8 @@
 """Builds the events of one session from its spans, in the order in which they happened.
 
-Recorders differ in where they record a call: in the answer that issued it, in the span of the tool, or in both. What one
-place leaves out is filled in from the other, by the id of the call; a tool's span without an id is the next call of that
-name.
+Recorders differ in where they record a call: in the answer that issued it, in the span of the tool, or in both. What
+one place leaves out is filled in from the other, by the id of the call; a tool's span without an id is the next call of
+that name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The names of Vercel's AI SDK up to version 6: `ai.*`, beside which newer versions write a few of OpenTelemetry's.
+"""The vocabulary of Vercel's AI SDK up to version 6: `ai.*`, and in newer versions a few of OpenTelemetry's.
 
 `ai.generateText` and the like are spans around all steps of an agent, and repeat the last answer and the sum of usage;
-a step is `ai.generateText.doGenerate` inside of it. Version 7 speaks OpenTelemetry's names alone.
+a step is `ai.generateText.doGenerate` inside it. Version 7 uses only OpenTelemetry's names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAILED = ("error-text", "error-json", "execution-denied")
 
 
 def interpret(span: Span) -> None:
-    """Say what a span with an `ai.operationId` is about."""
+    """Set what a span with an `ai.operationId` is about."""
     attributes = span.attributes
     operation = text(attributes, OPERATION) or ""
     span.session = span.session or text(attributes, *_SESSIONS)
@@ -40,14 +40,14 @@ def interpret(span: Span) -> None:
 
 
 def _model(attributes: dict[str, Any]) -> ModelCall:
-    asked = first(attributes, "ai.prompt.messages", "ai.prompt")
+    recorded_input = first(attributes, "ai.prompt.messages", "ai.prompt")
     tools = attributes.get("ai.prompt.tools")
     settings = {
         key.removeprefix("ai.settings."): value for key, value in attributes.items() if key.startswith("ai.settings.")
     }
     return ModelCall(
         model=text(attributes, "ai.response.model", "gen_ai.response.model", "ai.model.id"),
-        messages=None if asked is None else RecordedInput(asked, read=_asked),
+        messages=None if recorded_input is None else RecordedInput(recorded_input, read=_input),
         params=settings or None,
         tools=[parsed(tool) for tool in tools] if isinstance(tools, list) else None,
         answer=_answer(attributes),
@@ -57,13 +57,13 @@ def _model(attributes: dict[str, Any]) -> ModelCall:
 
 
 def _answer(attributes: dict[str, Any]) -> dict[str, Any] | None:
-    """What was answered; None where outputs are not recorded."""
-    said = first(attributes, "ai.response.text", "ai.response.object")
-    thought, calls = text(attributes, "ai.response.reasoning"), parsed(attributes.get("ai.response.toolCalls"))
-    if said is None and thought is None and not isinstance(calls, list):
+    """The answer; None if outputs are not recorded."""
+    answer = first(attributes, "ai.response.text", "ai.response.object")
+    reasoning, calls = text(attributes, "ai.response.reasoning"), parsed(attributes.get("ai.response.toolCalls"))
+    if answer is None and reasoning is None and not isinstance(calls, list):
         return None
-    blocks: list[Any] = [{"type": "thinking", "text": thought}] if thought else []
-    blocks += [{"type": "text", "text": said}] if isinstance(said, str) and said else []
+    blocks: list[Any] = [{"type": "thinking", "text": reasoning}] if reasoning else []
+    blocks += [{"type": "text", "text": answer}] if isinstance(answer, str) and answer else []
     blocks += [_use(call) for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     return {"role": "assistant", "content": blocks}
 
@@ -88,7 +88,7 @@ def _usage(attributes: dict[str, Any]) -> Any:
 def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
     arguments, raw = read_arguments(attributes.get("ai.toolCall.args"))
     recorded = attributes.get("ai.toolCall.result")
-    result = read_arguments(recorded)[0]  # always JSON, even where it is text
+    result = read_arguments(recorded)[0]  # always JSON, even for text
     return ToolRun(
         name=text(attributes, "ai.toolCall.name") or span.name,
         call_id=text(attributes, "ai.toolCall.id"),
@@ -102,13 +102,13 @@ def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
 # Messages
 
 
-def _asked(recorded: Any) -> Any:
-    """The messages of a step, or the prompt of the whole: `messages`, or `system` and `prompt`."""
+def _input(recorded: Any) -> Any:
+    """The messages of a step, or the prompt of the outer span: `messages`, or `system` and `prompt`."""
     found = parsed(recorded)
     if isinstance(found, dict):
-        orders, prompt = found.get("system"), found.get("messages", found.get("prompt"))
-        asked = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}] if prompt else []
-        found = [*([{"role": "system", "content": orders}] if orders else ()), *asked]
+        system, prompt = found.get("system"), found.get("messages", found.get("prompt"))
+        recorded_input = prompt if isinstance(prompt, list) else [{"role": "user", "content": prompt}] if prompt else []
+        found = [*([{"role": "system", "content": system}] if system else ()), *recorded_input]
     return [message for one in found for message in _messages(one)] if isinstance(found, list) else found
 
 
@@ -134,7 +134,7 @@ def _block(part: Any) -> Any:
 
 
 def _result(part: dict[str, Any]) -> dict[str, Any]:
-    """What a call returned, with a word on what it is since version 5."""
+    """The result of a call, with its type since version 5."""
     output = part.get("output", part.get("result"))
     failed = part.get("isError")
     if isinstance(output, dict) and isinstance(output.get("type"), str):
