@@ -18,7 +18,7 @@ import pytest
 import requests
 
 import bylaw
-from tests.record.asking import (
+from tests.record.model_clients import (
     MODEL,
     PROVIDERS,
     anthropic_client,
@@ -39,7 +39,9 @@ ASKING: list[Callable[..., str]] = [ask, asked_in_a_loop]
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("asking", ASKING, ids=["sync", "async"])
-def test_a_turn(tmp_path: Path, server: Server, provider: str, streamed: bool, asking: Callable[..., str]) -> None:
+def test_a_call_to_a_model_is_recorded_as_a_turn(
+    tmp_path: Path, server: Server, provider: str, streamed: bool, asking: Callable[..., str]
+) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         assert asking(server.url, provider, "Where is it?", streamed=streamed) == TEXT
         assert recording.turns == 1
@@ -66,7 +68,7 @@ def test_calls_issued_together_are_a_group(tmp_path: Path, server: Server, provi
     assert len({call.group for call in response.tool_calls}) == 1 and response.tool_calls[0].group is not None
 
 
-def test_results_are_told_once_with_their_calls(tmp_path: Path, server: Server) -> None:
+def test_tool_results_are_recorded_once_with_their_calls(tmp_path: Path, server: Server) -> None:
     messages: list[Any] = [{"role": "user", "content": "use two tools"}]
     with bylaw.record(tmp_path / "run.jsonl", agent="clerk"), openai_client(server.url) as client:
         said = client.chat.completions.create(model=MODEL, messages=messages).choices[0].message
@@ -88,7 +90,7 @@ def test_results_are_told_once_with_their_calls(tmp_path: Path, server: Server) 
     assert len(responses(trace)) == 3
 
 
-def test_results_of_the_other_providers(tmp_path: Path, server: Server) -> None:
+def test_tool_results_of_the_other_providers_are_recorded(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl", session="one"), anthropic_client(server.url) as client:
         asked: list[Any] = [{"role": "user", "content": "use the tool"}]
         said = client.messages.create(model=MODEL, max_tokens=9, messages=asked)
@@ -126,7 +128,7 @@ def test_ids_that_a_server_uses_again_are_new_calls(tmp_path: Path) -> None:
     assert [(one.content, one.turn) for one in told] == [("seen 0", 0), ("seen 1", 1)]
 
 
-def test_raw_and_streaming_responses_of_the_clients(tmp_path: Path, server: Server) -> None:
+def test_raw_and_streaming_responses_of_the_clients_are_recorded(tmp_path: Path, server: Server) -> None:
     asked: Any = [{"role": "user", "content": "Where is it?"}]
     with bylaw.record(tmp_path / "run.jsonl") as recording, openai_client(server.url) as client:
         raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=asked)
@@ -183,7 +185,9 @@ def _unpacked(body: bytes) -> Any:
 
 
 @pytest.mark.parametrize("post", [_by_httpx, _by_requests, _by_urllib, _by_http_client, _by_aiohttp])
-def test_plain_libraries_and_packed_answers(tmp_path: Path, server: Server, post: Callable[[str], Any]) -> None:
+def test_plain_libraries_and_compressed_answers_are_recorded(
+    tmp_path: Path, server: Server, post: Callable[[str], Any]
+) -> None:
     """Any address will do: a call is known by its path and by what it says."""
     with bylaw.record(tmp_path / "run.jsonl"):
         reply = post(f"{server.url}/gateway/eu/v1/chat/completions")
@@ -210,7 +214,7 @@ def test_streams_of_plain_libraries(tmp_path: Path, server: Server) -> None:
     assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == [TEXT] * 3
 
 
-def test_other_requests_are_left_alone(tmp_path: Path, server: Server) -> None:
+def test_other_requests_are_not_recorded(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         assert httpx.get(f"{server.url}/v1/models").status_code == 200
         assert httpx.post(f"{server.url}/v1/embeddings", json={"input": "x"}).status_code == 404
@@ -242,7 +246,7 @@ def test_a_stream_is_passed_on_event_by_event(tmp_path: Path, server: Server, pr
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_stream_that_its_reader_leaves(tmp_path: Path, server: Server, provider: str) -> None:
+def test_a_stream_that_its_reader_stops_reading_is_incomplete(tmp_path: Path, server: Server, provider: str) -> None:
     asked: Any = [{"role": "user", "content": "Where is it?"}]
     with bylaw.record(tmp_path / "run.jsonl"):
         if provider == "anthropic":
@@ -273,7 +277,7 @@ def _leave(stream: Any) -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_stream_that_the_server_breaks_off(tmp_path: Path, server: Server, provider: str) -> None:
+def test_a_stream_that_the_server_breaks_off_is_incomplete(tmp_path: Path, server: Server, provider: str) -> None:
     with bylaw.record(tmp_path / "run.jsonl"), pytest.raises(Exception, match=r"(?i)incomplete|closed|reset|error"):
         ask(server.url, provider, "cut it", streamed=True)
     trace = read(tmp_path / "run.jsonl")
@@ -282,7 +286,7 @@ def test_a_stream_that_the_server_breaks_off(tmp_path: Path, server: Server, pro
     assert len(responses(trace)) == 1
 
 
-def test_a_stream_that_outlasts_the_recording(tmp_path: Path, server: Server) -> None:
+def test_a_stream_that_outlasts_the_recording_is_incomplete(tmp_path: Path, server: Server) -> None:
     asked: Any = [{"role": "user", "content": "Where is it?"}]
     with openai_client(server.url) as client:
         with bylaw.record(tmp_path / "run.jsonl"):
@@ -295,7 +299,7 @@ def test_a_stream_that_outlasts_the_recording(tmp_path: Path, server: Server) ->
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_an_error_is_no_answer(tmp_path: Path, server: Server, provider: str) -> None:
+def test_an_error_status_is_not_an_answer(tmp_path: Path, server: Server, provider: str) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         with pytest.raises((openai.AuthenticationError, anthropic.AuthenticationError)):
             ask(server.url, provider, "status 401")
@@ -309,7 +313,7 @@ def test_an_error_is_no_answer(tmp_path: Path, server: Server, provider: str) ->
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_attempts_are_seen_and_one_turn_counted(tmp_path: Path, server: Server, provider: str) -> None:
+def test_failed_attempts_are_recorded_and_one_turn_is_counted(tmp_path: Path, server: Server, provider: str) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         assert ask(server.url, provider, "status 429 for 2", retries=3) == TEXT
         assert (recording.turns, recording.errors) == (1, 2)
@@ -318,7 +322,7 @@ def test_attempts_are_seen_and_one_turn_counted(tmp_path: Path, server: Server, 
     assert len(responses(trace)) == 1
 
 
-def test_nobody_there_and_no_answer_in_time(tmp_path: Path, server: Server) -> None:
+def test_no_connection_and_no_answer_in_time_are_model_errors(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         with pytest.raises(openai.APIConnectionError):
             ask("http://127.0.0.1:9", "openai", "hello")
@@ -330,7 +334,7 @@ def test_nobody_there_and_no_answer_in_time(tmp_path: Path, server: Server) -> N
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_a_task_that_is_cancelled(tmp_path: Path, server: Server, provider: str) -> None:
+def test_a_cancelled_task_is_a_model_error(tmp_path: Path, server: Server, provider: str) -> None:
     import asyncio
 
     async def cancelled() -> None:

@@ -18,7 +18,7 @@ import pytest
 import trustme
 
 import bylaw
-from tests.record.asking import notes, read, responses
+from tests.record.model_clients import notes, read, responses
 from tests.record.server import CARD, TEXT, Server, serving
 
 RECORD = [sys.executable, "-m", "bylaw", "record"]
@@ -67,7 +67,7 @@ def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", PYTHON + code
 
 
-def test_a_child_is_recorded_and_left_as_it_is(tmp_path: Path, server: Server) -> None:
+def test_a_child_is_recorded_and_not_changed(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     code = f"""
 print(sys.stdin.read())
@@ -111,7 +111,7 @@ def test_a_child_in_another_language(tmp_path: Path, server: Server) -> None:
     assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == [TEXT] * 2
 
 
-def test_nothing_recorded_is_no_pass(tmp_path: Path, server: Server) -> None:
+def test_nothing_recorded_is_not_a_pass(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     for command, code in [("true", 3), ("false", 1)]:
         done = record(server, path, command)
@@ -121,14 +121,14 @@ def test_nothing_recorded_is_no_pass(tmp_path: Path, server: Server) -> None:
     assert done.returncode == 3 and "recorded 0 turns, 1 failed attempts" in done.stderr
 
 
-def test_an_address_of_the_users_keeps_its_path(tmp_path: Path, server: Server) -> None:
+def test_an_address_that_the_user_has_set_keeps_its_path(tmp_path: Path, server: Server) -> None:
     code = "ask('hello', os.environ['OPENAI_BASE_URL'] + '/chat/completions?a=b')"
     done = record(server, tmp_path / "run.jsonl", *python(code), OPENAI_BASE_URL=f"{server.url}/team/llm/")
     assert done.returncode == 0, done.stderr
     assert len(server.asked) == 1
 
 
-def test_an_address_in_the_code_is_heard_too(tmp_path: Path, server: Server) -> None:
+def test_an_address_in_the_code_is_recorded_too(tmp_path: Path, server: Server) -> None:
     """Plain HTTP goes through the proxy, on this machine too."""
     code = f"ask('hello', '{server.url}/v1/chat/completions')"
     done = record(server, tmp_path / "run.jsonl", *python(code), NO_PROXY="localhost,127.0.0.1,example.com")
@@ -136,7 +136,7 @@ def test_an_address_in_the_code_is_heard_too(tmp_path: Path, server: Server) -> 
     assert len(responses(read(tmp_path / "run.jsonl"))) == 1
 
 
-def test_a_server_that_is_down(tmp_path: Path, server: Server) -> None:
+def test_a_server_that_is_down_is_reported(tmp_path: Path, server: Server) -> None:
     code = "try: ask('hello')\nexcept OSError as error: print(error)"
     done = record(server, tmp_path / "run.jsonl", *python(code), OPENAI_BASE_URL="http://127.0.0.1:9/v1")
     assert done.returncode == 3
@@ -171,7 +171,7 @@ def _in_tls(folder: Path) -> Iterator[tuple[str, Path]]:
         yield f"https://localhost:{server.server_address[1]}", folder / "own.pem"
 
 
-def test_https_is_looked_into_where_it_is_wanted(tmp_path: Path, server: Server) -> None:
+def test_https_is_decrypted_only_for_named_hosts(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     with _in_tls(tmp_path) as (url, own):
         agent = python(f"print(len(ask('hello', '{url}/v1/chat/completions')))")
@@ -258,7 +258,7 @@ sys.exit(4)
     assert b"got 1\r\n" in shown
 
 
-def test_a_child_that_a_signal_ends(tmp_path: Path, server: Server) -> None:
+def test_a_child_that_is_killed_by_a_signal_leaves_an_incomplete_recording(tmp_path: Path, server: Server) -> None:
     with _started(server, tmp_path / "run.jsonl", "ask('hello')\nos.kill(os.getpid(), 9)") as started:
         started.communicate(timeout=300)
         assert started.returncode == 137
@@ -266,7 +266,7 @@ def test_a_child_that_a_signal_ends(tmp_path: Path, server: Server) -> None:
     assert not trace.complete and len(responses(trace)) == 1
 
 
-def test_a_recorder_that_is_killed(tmp_path: Path, server: Server) -> None:
+def test_a_recorder_that_is_killed_loses_no_finished_turn(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     code = """
 try:
@@ -299,7 +299,7 @@ while not text(reply.readline()):
 """reads the first word of a stream that waits in the middle"""
 
 
-def test_a_reply_that_the_child_does_not_wait_for(tmp_path: Path, server: Server) -> None:
+def test_a_reply_that_the_child_does_not_read_to_its_end_is_incomplete(tmp_path: Path, server: Server) -> None:
     done = record(server, tmp_path / "run.jsonl", *python(f"{STREAM}\nos._exit(0)"))
     trace = read(tmp_path / "run.jsonl")
     assert done.returncode == 0, done.stderr
@@ -316,7 +316,7 @@ def test_a_stream_through_the_proxy_is_passed_on_event_by_event(tmp_path: Path, 
     assert [response.text for response in responses(read(tmp_path / "run.jsonl"))] == [TEXT]
 
 
-def test_mistakes_in_the_command(tmp_path: Path, server: Server) -> None:
+def test_mistakes_on_the_command_line_are_reported(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     mistakes: list[tuple[list[str], str, dict[str, str]]] = [
         ([], "there is no command to record", {}),

@@ -25,7 +25,7 @@ from bylaw.record import file as record_file
 from bylaw.record import scope
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
-from tests.record.asking import ask, openai_client, read, responses
+from tests.record.model_clients import ask, openai_client, read, responses
 from tests.record.server import TEXT, Server
 from tests.support.command import run_bylaw
 
@@ -45,7 +45,7 @@ with bylaw.record(path, session=name), httpx.Client(verify=False) as client:
 """
 
 
-def test_an_existing_recording_is_added_to(tmp_path: Path, server: Server) -> None:
+def test_an_existing_recording_is_appended_to(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     for name in ("one", "two"):
         with bylaw.record(path, session=name):
@@ -90,7 +90,7 @@ def _umask() -> int:
         (b'{"bylaw":"trace/1"}\n', "is a finished trace"),
     ],
 )
-def test_another_file_is_left_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_not_a_recording_is_not_changed(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "run.jsonl"
     path.write_bytes(content)
     with pytest.raises(BylawError, match=message), bylaw.record(path):
@@ -120,7 +120,7 @@ def test_a_path_that_cannot_be_written_fails_at_once(tmp_path: Path) -> None:
         ({"patterns": {"a]": "a"}}, "without `]`"),
     ],
 )
-def test_bad_settings(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
+def test_bad_settings_are_refused(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("(", r"\(")):
         bylaw.record(tmp_path / "run.jsonl", **keys)
     assert not list(tmp_path.iterdir())
@@ -129,7 +129,7 @@ def test_bad_settings(tmp_path: Path, keys: dict[str, Any], message: str) -> Non
 # A disk that is full
 
 
-def test_a_write_that_fails_is_told_and_not_the_agents(
+def test_a_write_that_fails_is_logged_and_does_not_reach_the_agent(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write = os.write
@@ -158,7 +158,7 @@ def test_a_write_that_fails_is_told_and_not_the_agents(
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_a_write_that_stops_half_way(
+def test_a_write_that_stops_in_the_middle_of_a_line_is_undone(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     write, path = os.write, tmp_path / "run.jsonl"
@@ -218,7 +218,7 @@ def test_durable_waits_for_the_disk(tmp_path: Path, server: Server, monkeypatch:
 # Kills
 
 
-def test_cut_at_every_byte(tmp_path: Path, server: Server) -> None:
+def test_a_file_that_is_cut_at_any_byte_is_mended(tmp_path: Path, server: Server) -> None:
     """Wherever a kill stops the last write, what was finished before it is there and the rest is no mistake."""
     path = tmp_path / "run.jsonl"
     with bylaw.record(path, session="s"):
@@ -272,17 +272,17 @@ def _storm(folder: Path, server: Server, *, rounds: int, writers: int, size: int
         assert kept.get(name, 0) >= count, (name, count, kept.get(name))
 
 
-def test_killed_at_any_moment(tmp_path: Path, server: Server) -> None:
+def test_a_kill_at_any_moment_loses_no_finished_turn(tmp_path: Path, server: Server) -> None:
     _storm(tmp_path, server, rounds=2, writers=2, size=2000, seed=1)
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("seed", range(4))
-def test_killed_at_any_moment_over_and_over(tmp_path: Path, server: Server, seed: int) -> None:
+def test_repeated_kills_lose_no_finished_turn(tmp_path: Path, server: Server, seed: int) -> None:
     _storm(tmp_path, server, rounds=25, writers=3, size=random.Random(seed).choice([10, 5_000, 200_000]), seed=seed)
 
 
-def test_several_processes_begin_one_file(tmp_path: Path, server: Server) -> None:
+def test_several_processes_can_begin_one_file(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     code = f"import bylaw\nfor _ in range(5):\n    with bylaw.record({str(path)!r}): pass\n"
     agents = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(4)]
@@ -347,7 +347,9 @@ def test_a_fork_while_others_hold_the_locks(tmp_path: Path, server: Server) -> N
     assert len(responses(read(path))) == 1
 
 
-def test_a_fork_has_its_own_place_and_leaves_what_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_has_its_own_file_position_and_leaves_unfinished_calls_to_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.jsonl"
     monkeypatch.chdir(tmp_path)
     recording = Recording("run.jsonl", session="s")

@@ -12,7 +12,7 @@ import bylaw
 from bylaw.record.recording import Recording
 from bylaw.text.redaction.redactor import Redactor
 from bylaw.wire.exchange import Exchange, Outgoing
-from tests.record.asking import read, responses, results
+from tests.record.model_clients import read, responses, results
 
 CARDS = ("4111111111111111", "5555555555554444")
 IDS = tuple(f"call_{card}" for card in CARDS)
@@ -76,7 +76,7 @@ def test_two_calls_stay_two(tmp_path: Path, said: Any) -> None:
     assert all(one in history for one in calls if one)
 
 
-def test_an_id_that_tells_nothing_is_kept(tmp_path: Path) -> None:
+def test_an_id_without_anything_to_redact_is_not_changed(tmp_path: Path) -> None:
     path, asked, answer, _ = _chat()
     plain = json.loads(json.dumps(answer).replace(IDS[0], "call_abc"))
     recording = Recording(str(tmp_path / "run.jsonl"), redact=Redactor())

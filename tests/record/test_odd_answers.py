@@ -16,7 +16,7 @@ from bylaw.record import recording as recordings
 from bylaw.record.exchange import RecordedExchange
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
-from tests.record.asking import read, responses
+from tests.record.model_clients import read, responses
 
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 5}
@@ -68,7 +68,7 @@ def _event(data: Any) -> bytes:
     encoding=st.none() | st.sampled_from(["gzip", "br", "zstd", "odd"]),
     retries=st.sampled_from(["", "1", "9" * 5000, "²"]),
 )
-def test_any_answer(
+def test_any_answer_is_recorded_or_counted_as_lost(
     path: str, events: list[Any], whole: Any, streamed: bool, length: str | None, encoding: str | None, retries: str
 ) -> None:
     headers = {**(STREAM if streamed else {})}
@@ -93,7 +93,7 @@ def test_any_answer(
     assert recording.turns + recording.errors + recording.lost == 2
 
 
-def test_an_answer_that_cannot_be_read_is_lost_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_read_is_counted_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(heard: RecordedExchange) -> Any:
         raise TypeError("unhashable type: 'list'")
 
@@ -118,7 +118,7 @@ def _answered(recording: Recording) -> RecordedExchange:
 
 
 @pytest.mark.parametrize("patience", [20.0, 0.0])
-def test_the_end_waits_for_a_turn_that_is_being_read(
+def test_closing_a_recording_waits_for_a_turn_that_is_being_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     """And where it has no more patience, it says that the turn is missing."""
@@ -157,7 +157,7 @@ def test_what_begins_after_the_end_is_not_heard(tmp_path: Path) -> None:
     assert recording.listen(exchange) is exchange
 
 
-def test_the_end_of_one_recording_is_not_that_of_another(tmp_path: Path) -> None:
+def test_the_end_of_one_recording_does_not_complete_another(tmp_path: Path) -> None:
     outer, inner = (Recording(str(tmp_path / name)) for name in ("outer.jsonl", "inner.jsonl"))
     passing = inner.listen(outer.listen(Exchange(_request(PATHS[0]))))
     inner.close()
@@ -168,7 +168,7 @@ def test_the_end_of_one_recording_is_not_that_of_another(tmp_path: Path) -> None
     assert (inner.turns, inner.errors, outer.turns, outer.errors) == (0, 1, 1, 0)
 
 
-def test_sessions_without_end_are_not_all_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_for_sessions_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordings, "_MOST_SESSIONS", 3)
     recording = Recording(str(tmp_path / "run.jsonl"))
     for name in "abcada":

@@ -26,7 +26,7 @@ import requests
 import urllib3
 
 import bylaw
-from tests.record.asking import MODEL, notes, read, responses
+from tests.record.model_clients import MODEL, notes, read, responses
 from tests.record.other_server import PIECES, OtherServer, serving_others
 from tests.record.server import TEXT, Server
 
@@ -138,7 +138,7 @@ SYNC: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("asking", SYNC)
-def test_other_clients(tmp_path: Path, others: OtherServer, asking: str) -> None:
+def test_clients_with_the_same_api_are_recorded(tmp_path: Path, others: OtherServer, asking: str) -> None:
     plain = SYNC[asking](others.url)
     with bylaw.record(tmp_path / "run.jsonl"):
         assert SYNC[asking](others.url) == plain
@@ -177,7 +177,7 @@ def test_a_reply_comes_no_faster_than_it_is_read(tmp_path: Path, others: OtherSe
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_httpx_on_a_loop_that_is_not_of_asyncio(tmp_path: Path, streamed: bool) -> None:
+def test_httpx_on_a_loop_other_than_asyncio(tmp_path: Path, streamed: bool) -> None:
     answer = b'{"choices": [{"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}]}'
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -197,7 +197,7 @@ def test_httpx_on_a_loop_that_is_not_of_asyncio(tmp_path: Path, streamed: bool) 
         assert recording.turns == 1
 
 
-def test_an_answer_that_urllib3_has_unpacked(tmp_path: Path, server: Server) -> None:
+def test_an_answer_that_urllib3_has_decompressed_is_recorded(tmp_path: Path, server: Server) -> None:
     asked = {"model": MODEL, "messages": [{"role": "user", "content": "packed"}]}
     with bylaw.record(tmp_path / "run.jsonl"), urllib3.PoolManager() as pool:
         pool.request("POST", server.url + CHAT, json=asked, headers={"accept-encoding": "gzip"})
@@ -224,7 +224,7 @@ def test_where_a_library_cannot_be_patched_nothing_has_begun(
     assert recording.turns == 1
 
 
-def test_another_recording_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+def test_another_recording_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         with monkeypatch.context() as stubbed:
             stubbed.setitem(sys.modules, "httpx", types.ModuleType("httpx"))
@@ -234,7 +234,7 @@ def test_another_recording_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert recording.turns == 1
 
 
-def test_an_import_does_not_fail_where_its_patch_does(
+def test_an_import_does_not_fail_if_its_patch_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "httpx.py").write_text("class HTTPTransport:\n    def handle_request(self): pass\n")
@@ -270,7 +270,7 @@ def _posting(url: str) -> Iterator[http.client.HTTPConnection]:
         yield connection
 
 
-def test_a_reply_is_freed_as_soon_as_it_is_let_go(tmp_path: Path, server: Server) -> None:
+def test_a_reply_is_freed_as_soon_as_nobody_refers_to_it(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording, urllib3.PoolManager() as pool, _no_collector():
         reply = pool.request("POST", server.url + CHAT, json=ASKED, preload_content=False)
         alive = weakref.ref(reply)
@@ -279,7 +279,7 @@ def test_a_reply_is_freed_as_soon_as_it_is_let_go(tmp_path: Path, server: Server
         assert recording.turns + recording.errors == 1
 
 
-def test_an_abandoned_reply_of_http_client_is_over(tmp_path: Path, server: Server) -> None:
+def test_a_reply_of_http_client_that_nobody_reads_ends_its_exchange(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         with _posting(server.url) as connection:
             connection.getresponse().read(10)
@@ -296,7 +296,7 @@ def test_what_is_read_into_a_buffer_is_heard(tmp_path: Path, server: Server) -> 
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["unread", "begun"])
-def test_an_abandoned_reply_of_httpx_is_over(tmp_path: Path, server: Server, begun: bool) -> None:
+def test_a_reply_of_httpx_that_nobody_reads_ends_its_exchange(tmp_path: Path, server: Server, begun: bool) -> None:
     def abandoned(client: httpx.Client) -> None:
         request = client.build_request("POST", server.url + CHAT, json={**ASKED, "stream": True})
         pieces = client.send(request, stream=True).iter_raw(1)

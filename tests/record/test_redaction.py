@@ -17,7 +17,7 @@ import bylaw
 from bylaw.record import recording
 from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, Redactor
 from bylaw.text.redaction.secrets import SECRETS
-from tests.record.asking import MODEL, PROVIDERS, ask, openai_client
+from tests.record.model_clients import MODEL, PROVIDERS, ask, openai_client
 from tests.record.server import CARD, KEY, Server
 from tests.support.command import run_bylaw
 from tests.support.yaml_files import load_yaml
@@ -53,7 +53,7 @@ redact = Redactor({"order": r"ORD-\d+"})
 
 
 @pytest.mark.parametrize(("kind", "text"), HIDDEN)
-def test_each_kind_in_each_place(kind: str, text: str) -> None:
+def test_each_kind_of_secret_is_redacted_in_each_place(kind: str, text: str) -> None:
     marker = f"[redacted: {kind}]"
     assert redact(text) == marker
     assert redact(f"Ä: {text}, ok €") == f"Ä: {marker}, ok €"
@@ -76,7 +76,7 @@ def test_what_contracts_find_is_what_is_hidden(kind: str, text: str) -> None:
         assert any(f"[redacted: {own}]" in hidden for own, name in FOUND.items() if name == kind) or kind in SECRETS
 
 
-def test_secrets_by_their_names() -> None:
+def test_values_under_the_name_of_a_secret_are_redacted() -> None:
     value = {"password": "hunter2", "db_password": "x", "max_tokens": 5, "api_key": "", "token_count": "7"}
     assert redact(value) == {**value, "password": "[redacted: secret]", "db_password": "[redacted: secret]"}
     assert redact('{"password": "hun\\"ter2", "a": ') == '{"password": "[redacted: secret]", "a": '
@@ -103,7 +103,7 @@ def test_secrets_by_their_names() -> None:
         '{"private_key": ["%"]}',
     ],
 )
-def test_secrets_by_their_names_inside_a_text(text: str) -> None:
+def test_values_under_the_name_of_a_secret_are_redacted_inside_a_text(text: str) -> None:
     value = "hunter2-hunter"
     hidden = redact(text.replace("%", value))
     assert "hunter" not in hidden and "[redacted: secret]" in hidden
@@ -158,28 +158,28 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
         ("api key", "sk_live_" + "a1B2" * 6),
     ],
 )
-def test_other_ways_of_writing_it(kind: str, text: str) -> None:
+def test_other_spellings_of_secrets_are_redacted(kind: str, text: str) -> None:
     assert redact(f"see {text} there") == f"see [redacted: {kind}] there"
 
 
-def test_numbers_under_the_names_of_secrets() -> None:
+def test_numbers_under_the_name_of_a_secret_are_redacted() -> None:
     hidden = redact({"password": 12345678, "cvv": 123, "secret": True, "api_key": None, "refresh_token": [7]})
     gone = "[redacted: secret]"
     assert hidden == {"password": gone, "cvv": gone, "secret": True, "api_key": None, "refresh_token": [gone]}
 
 
-def test_numbers_that_are_cards() -> None:
+def test_card_numbers_are_redacted() -> None:
     assert redact({"card": 4111111111111111.0}) == {"card": "[redacted: card]"}
     assert redact({"card": 4111111111111111, "at": 1700000000000}) == {"card": "[redacted: card]", "at": 1700000000000}
     assert json.loads(redact('{"card": 4111111111111111}')) == {"card": "[redacted: card]"}
 
 
-def test_texts_without_anything_stay_as_they_are() -> None:
+def test_texts_without_secrets_are_not_changed() -> None:
     for text in ("", "{", '{"a":  1.50,\n "b": null}', "order 17 of 2024-01-02", "{not json}", "[1, 2", "x" * 5000):
         assert redact(text) == text
 
 
-def test_keys_that_become_alike_stay_apart() -> None:
+def test_keys_that_are_redacted_alike_stay_distinct() -> None:
     hidden = redact({"a@x.com": 1, "b@x.com": 2, "c@x.com": 3})
     assert list(hidden.values()) == [1, 2, 3]
     assert list(hidden) == ["[redacted: email]", "[redacted: email] 2", "[redacted: email] 3"]
@@ -200,7 +200,7 @@ def test_what_is_too_large_or_too_deep_is_left_out() -> None:
     assert redact("[" * 100_000)[0] == "["
 
 
-def test_a_private_key_without_its_end() -> None:
+def test_a_private_key_that_is_cut_off_is_redacted() -> None:
     cut = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcw"
     assert redact(f"see {cut}") == "see [redacted: private key]"
     assert redact("-----BEGIN CERTIFICATE-----\nabc") == "-----BEGIN CERTIFICATE-----\nabc"
@@ -241,7 +241,7 @@ def test_hostile_texts_take_linear_time(unit: str) -> None:
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_nothing_of_it_is_in_the_file(tmp_path: Path, server: Server, provider: str, streamed: bool) -> None:
+def test_no_secret_is_in_the_file(tmp_path: Path, server: Server, provider: str, streamed: bool) -> None:
     """A stream is searched when it is whole: the server splits every event, and the words of a card."""
     path = tmp_path / "run.jsonl"
     with bylaw.record(path):
@@ -253,7 +253,7 @@ def test_nothing_of_it_is_in_the_file(tmp_path: Path, server: Server, provider: 
     assert "my card is [redacted: card], mail [redacted: email]" in written
 
 
-def test_every_part_of_a_turn(tmp_path: Path, server: Server) -> None:
+def test_every_part_of_a_turn_is_redacted(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     asked: list[Any] = [
         {"role": "system", "content": f"the key is {KEY}"},
@@ -284,7 +284,7 @@ def test_every_part_of_a_turn(tmp_path: Path, server: Server) -> None:
 
 
 @pytest.mark.parametrize("shown", range(30, 80, 5))
-def test_an_error_that_is_cut_in_the_middle_of_a_key(
+def test_an_error_that_would_be_cut_inside_a_key_is_redacted_first(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, shown: int
 ) -> None:
     monkeypatch.setattr(recording, "MOST_OF_ERROR", shown)
@@ -295,14 +295,14 @@ def test_an_error_that_is_cut_in_the_middle_of_a_key(
     assert KEY[:4] not in written
 
 
-def test_it_can_be_switched_off(tmp_path: Path, server: Server) -> None:
+def test_redaction_can_be_switched_off(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl", redact=False):
         ask(server.url, "openai", f"card {CARD}")
     written = (tmp_path / "run.jsonl").read_text()
     assert f"card {CARD}" in written and '"redacted":false' in written
 
 
-def test_a_rule_asks_for_the_marker(tmp_path: Path, server: Server) -> None:
+def test_a_rule_can_match_a_redaction_marker(tmp_path: Path, server: Server) -> None:
     path, rules = tmp_path / "run.jsonl", tmp_path / "rules.yaml"
     rules.write_text("""
 rules:
@@ -321,7 +321,7 @@ rules:
     assert (finding["rule"], finding["turn"]) == ("no-card-is-repeated", 1)
 
 
-def test_random_values_come_through_whole() -> None:
+def test_random_values_without_secrets_are_not_changed() -> None:
     """Whatever holds nothing to hide is written as it is."""
     chance = random.Random(5)
     words = ["order", "Bern", "4711", "2024-05-01", "é€", "null", "[x]", "{}", "a.b", "10.0.0.1", "v1.2.3"]

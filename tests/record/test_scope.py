@@ -15,7 +15,7 @@ import pytest
 import urllib3.connectionpool
 
 import bylaw
-from tests.record.asking import ask, ask_async, read, responses
+from tests.record.model_clients import ask, ask_async, read, responses
 from tests.record.server import TEXT, Server
 
 PLACES: list[tuple[Any, str]] = [
@@ -55,14 +55,14 @@ def test_patches_are_undone(tmp_path: Path) -> None:
     assert _there() == before
 
 
-def test_outside_nothing_is_heard(tmp_path: Path, server: Server) -> None:
+def test_nothing_is_recorded_outside_a_recording(tmp_path: Path, server: Server) -> None:
     with bylaw.record(tmp_path / "run.jsonl"):
         pass
     ask(server.url, "openai", "after")
     assert prompts(tmp_path / "run.jsonl") == {}
 
 
-def test_conversations_at_once_in_tasks(tmp_path: Path, server: Server) -> None:
+def test_concurrent_conversations_in_tasks_are_kept_apart(tmp_path: Path, server: Server) -> None:
     """A server that handles many conversations: each handler names its own."""
     path = tmp_path / "traffic.jsonl"
 
@@ -79,7 +79,7 @@ def test_conversations_at_once_in_tasks(tmp_path: Path, server: Server) -> None:
     assert read(path).complete
 
 
-def test_conversations_at_once_in_threads(tmp_path: Path, server: Server) -> None:
+def test_concurrent_conversations_in_threads_are_kept_apart(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "traffic.jsonl"
 
     @bylaw.record(path)
@@ -108,7 +108,7 @@ def test_threads_of_a_pool_belong_to_who_hands_them_work(tmp_path: Path, server:
     assert prompts(tmp_path / "b.jsonl") == {"b": ["b"]}
 
 
-def test_a_thread_that_was_there_before(tmp_path: Path, server: Server) -> None:
+def test_a_thread_that_was_started_before_belongs_to_the_outermost_recording(tmp_path: Path, server: Server) -> None:
     """It carries no recording: its calls belong to the only one, or, where there are several, to nobody's session."""
     begin, done = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -152,7 +152,7 @@ def test_a_thread_that_was_there_before(tmp_path: Path, server: Server) -> None:
     assert prompts(path) == {"main": ["stray 0"], "unassigned": ["stray 1"]}
 
 
-def test_of_two_recordings_to_one_file_the_inner_writes(tmp_path: Path, server: Server) -> None:
+def test_of_nested_recordings_to_one_file_only_the_innermost_writes(tmp_path: Path, server: Server) -> None:
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "all.jsonl")
     with bylaw.record(tmp_path / "all.jsonl", session="outer"):
         ask(server.url, "openai", "one")
@@ -170,7 +170,7 @@ def test_recordings_to_two_files_both_write(tmp_path: Path, server: Server) -> N
     assert prompts(tmp_path / "part.jsonl") == {"part": ["one"]}
 
 
-def test_as_a_decorator(tmp_path: Path, server: Server) -> None:
+def test_a_decorated_function_records_each_call(tmp_path: Path, server: Server) -> None:
     recorded = bylaw.record(tmp_path / "run.jsonl")
 
     @recorded
@@ -192,7 +192,7 @@ def test_as_a_decorator(tmp_path: Path, server: Server) -> None:
             yield 1
 
 
-def test_one_recording_is_not_begun_twice(tmp_path: Path) -> None:
+def test_a_recording_cannot_begin_twice(tmp_path: Path) -> None:
     recording = bylaw.record(tmp_path / "run.jsonl")
     with recording, pytest.raises(RuntimeError, match="has begun already"), recording:
         pass
@@ -201,7 +201,7 @@ def test_one_recording_is_not_begun_twice(tmp_path: Path) -> None:
     assert read(tmp_path / "run.jsonl").complete
 
 
-def test_the_recording_of_a_fixture_that_another_task_ends(tmp_path: Path, server: Server) -> None:
+def test_a_recording_can_be_ended_by_another_task(tmp_path: Path, server: Server) -> None:
     """As where a web framework opens it when it starts: the handlers' tasks do not descend from that one."""
 
     async def main() -> None:

@@ -42,7 +42,7 @@ def test_a_key_that_looks_clean_does_not_hide_a_value() -> None:
 
 @both
 @pytest.mark.parametrize("piece", ["password=abcd ", "password='", 'password="ab" ', 'password\\":\\"'])
-def test_many_secrets_in_a_text_take_no_more_than_their_share(hide: Any, piece: str) -> None:
+def test_time_grows_linearly_with_the_number_of_secrets(hide: Any, piece: str) -> None:
     def seconds(size: int) -> float:
         text = (piece * (size // len(piece) + 1))[:size]
         began = time.process_time()

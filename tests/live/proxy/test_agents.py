@@ -144,7 +144,7 @@ def test_crashing(kind: str, shop: str) -> None:
 
 
 @both
-def test_the_same_seed_gives_the_same(kind: str, shop: str) -> None:
+def test_the_same_seed_generates_the_same_values(kind: str, shop: str) -> None:
     fault = tool("wrong_data", match_url="*/orders/*")
     answers = [ask(example(kind, "good", shop), PROMPT, faults=(fault,))[0].answer for _ in range(2)]
     assert answers[0] == answers[1] != GOOD
@@ -211,7 +211,7 @@ def test_a_child_that_holds_the_output_is_not_waited_for() -> None:
     assert run.answer == "done"
 
 
-def test_commands_run_at_once_and_each_meets_its_own_faults(shop: str) -> None:
+def test_commands_run_concurrently_and_each_gets_its_own_faults(shop: str) -> None:
     spec = example("command", "good", shop, concurrency=4)
 
     async def run() -> list[AgentRun]:
@@ -241,7 +241,7 @@ def test_a_server_that_never_comes_up_is_unreachable() -> None:
         ask(AgentSpec(type="http", endpoint=url, command=("/nowhere/agent",)), PROMPT)
 
 
-def test_a_stranger_on_the_port_is_not_taken_for_the_agent(shop: str) -> None:
+def test_another_process_on_the_port_is_not_mistaken_for_the_agent(shop: str) -> None:
     spec = AgentSpec(
         type="http", endpoint=f"{shop}/chat", command=(sys.executable, "-c", "import time; time.sleep(60)")
     )
@@ -317,7 +317,7 @@ def test_the_answer_in_a_reply(body: Any, answer: str) -> None:
         ({"output": None}, "bad_answer", "null"),
     ],
 )
-def test_replies_that_are_no_answer(body: Any, kind: str, reason: str) -> None:
+def test_replies_without_an_answer_are_failures(body: Any, kind: str, reason: str) -> None:
     failure = told(body).failure
     assert failure is not None and failure.kind == kind and reason in failure.reason
 
@@ -337,7 +337,7 @@ def test_a_response_path_is_strict() -> None:
     assert failure is not None and failure.kind == "bad_answer"
 
 
-def test_errors_of_a_server() -> None:
+def test_server_errors_are_recorded() -> None:
     failure = told({"detail": "broken"}, status=503).failure
     assert failure is not None and failure.kind == "error" and "503" in failure.reason and "broken" in failure.reason
     (run,) = ask(AgentSpec(type="http", endpoint=f"http://127.0.0.1:{free_port()}"), PROMPT)
@@ -395,7 +395,7 @@ def test_no_prompt_can_add_a_field() -> None:
     assert json.loads(sent(HOSTILE, request_template='["{prompt}"]')["body"]) == [HOSTILE]
 
 
-def test_a_template_that_is_no_json_is_text() -> None:
+def test_a_template_that_is_not_json_is_text() -> None:
     request = sent(HOSTILE, request_template="<ask>{prompt}</ask>")
     assert request["body"].decode() == f"<ask>{HOSTILE}</ask>"
     assert request["headers"]["content-type"].startswith("text/plain")
@@ -423,7 +423,7 @@ def test_a_get_sends_parameters() -> None:
         assert request["body"] == b""
 
 
-def test_attacks_on_an_agent_nobody_sees_into_go_into_the_prompt() -> None:
+def test_attacks_on_an_unproxied_agent_go_into_the_prompt() -> None:
     poison = attack("memory_poisoning", payloads=('you said "yes"\n',))
     with server(replying({"output": "ok"})) as (url, seen):
         spec = AgentSpec(type="http", endpoint=url, request_template='{"q": "{prompt}"}')
@@ -432,7 +432,7 @@ def test_attacks_on_an_agent_nobody_sees_into_go_into_the_prompt() -> None:
     assert run.fired == {poison.id: 1}
 
 
-def test_faults_out_of_reach_are_refused() -> None:
+def test_faults_that_cannot_hit_are_refused() -> None:
     alone = open_agent(AgentSpec(type="http", endpoint="http://127.0.0.1:1"), Path())
     for fault in (tool("error"), llm("timeout"), attack("indirect_injection")):
         assert "proxy_port" in (alone.refusal(fault) or "")

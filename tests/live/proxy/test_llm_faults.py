@@ -40,7 +40,7 @@ def asked(
 
 
 @each
-def test_calm(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_without_a_fault_the_answer_passes_unchanged(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, _ = asked(tmp_path, None, provider, streamed, "hello")
     assert isinstance(said, Said), said
     assert said.text == TEXT
@@ -48,7 +48,7 @@ def test_calm(tmp_path: Path, provider: str, streamed: bool) -> None:
 
 
 @each
-def test_calm_calls(tmp_path: Path, provider: str, streamed: bool) -> None:
+def test_without_a_fault_calls_pass_unchanged(tmp_path: Path, provider: str, streamed: bool) -> None:
     said, _ = asked(tmp_path, None, provider, streamed, "please use the tool")
     (arguments,) = said.arguments
     assert (json.loads(arguments) if isinstance(arguments, str) else arguments) == CALL["arguments"]

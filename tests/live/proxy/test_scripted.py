@@ -80,7 +80,7 @@ def ask(folder: Path, *faults: AnyFault) -> AgentRun:
     return asyncio.run(run())
 
 
-def test_calm_and_broken(tmp_path: Path) -> None:
+def test_scripted_agents_answer_without_faults_and_notice_broken_tools(tmp_path: Path) -> None:
     calm = ask(tmp_path)
     assert (calm.answer, calm.failure) == ("It is sunny.", None)
     calls = [event for event in calm.trace.events if isinstance(event, ToolCall)]
@@ -110,7 +110,7 @@ def test_calm_and_broken(tmp_path: Path) -> None:
         ("!!python/object:os.system {}", "cannot be used"),
     ],
 )
-def test_a_bad_script_is_said(tmp_path: Path, text: str, reason: str) -> None:
+def test_a_bad_script_is_reported(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     with pytest.raises(AgentUnreachable, match=reason):
         load_script(tmp_path / "bad.yaml")
@@ -118,7 +118,7 @@ def test_a_bad_script_is_said(tmp_path: Path, text: str, reason: str) -> None:
         load_script(tmp_path / "none.yaml")
 
 
-def test_a_command_that_is_no_mcp_server(tmp_path: Path) -> None:
+def test_a_command_that_is_not_an_mcp_server_is_unreachable(tmp_path: Path) -> None:
     spec = AgentSpec(
         type="command",
         command=(sys.executable, "-c", "pass"),

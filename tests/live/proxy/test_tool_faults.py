@@ -210,7 +210,7 @@ async def every_mode(proxy: ChaosProxy, call: Call, named: dict[str, str]) -> No
     assert run.plan.fired == {injected.id: 1}
 
 
-def test_by_http(tmp_path: Path) -> None:
+def test_every_tool_fault_over_http(tmp_path: Path) -> None:
     async def run() -> None:
         async with by_http(tmp_path) as (proxy, call):
             await every_mode(proxy, call, {"match_url": "http://127.0.0.1:*/weather"})
@@ -218,7 +218,7 @@ def test_by_http(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_inside_https(tmp_path: Path) -> None:
+def test_every_tool_fault_inside_https(tmp_path: Path) -> None:
     async def run() -> None:
         async with by_https(tmp_path) as (proxy, call):
             await every_mode(proxy, call, {"match_url": "https://127.0.0.1:*/weather"})
@@ -226,7 +226,7 @@ def test_inside_https(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_by_mcp_http(tmp_path: Path, mcp_url: str) -> None:
+def test_every_tool_fault_over_mcp_http(tmp_path: Path, mcp_url: str) -> None:
     async def run() -> None:
         async with by_mcp_http(tmp_path, mcp_url) as (proxy, call):
             await every_mode(proxy, call, {"tool": "get_weather"})
@@ -234,7 +234,7 @@ def test_by_mcp_http(tmp_path: Path, mcp_url: str) -> None:
     asyncio.run(run())
 
 
-def test_by_mcp_stdio(tmp_path: Path) -> None:
+def test_every_tool_fault_over_mcp_stdio(tmp_path: Path) -> None:
     async def run() -> None:
         async with by_mcp_stdio(tmp_path) as (proxy, call):
             await every_mode(proxy, call, {"tool": "get_weather"})
@@ -242,7 +242,7 @@ def test_by_mcp_stdio(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_https_without_trust_passes_untouched(tmp_path: Path) -> None:
+def test_https_of_a_client_without_trust_passes_unchanged(tmp_path: Path) -> None:
     """A tunnel is not looked into: a fault on every request cannot fire, and does not claim to."""
 
     async def run() -> None:
@@ -279,7 +279,7 @@ def test_an_mcp_call_is_recorded_as_a_call(tmp_path: Path, mcp_url: str) -> None
     asyncio.run(run())
 
 
-def test_the_bridge_says_what_is_wrong() -> None:
+def test_the_bridge_reports_wrong_usage() -> None:
     ended = subprocess.run([sys.executable, str(mcp_bridge.__file__)], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "BYLAW_PROXY" in ended.stderr

@@ -66,7 +66,7 @@ each = pytest.mark.parametrize("provider", PROVIDERS)
 
 
 @each
-def test_calm_bodies_pass_byte_for_byte(tmp_path: Path, provider: str) -> None:
+def test_without_a_fault_bodies_pass_byte_for_byte(tmp_path: Path, provider: str) -> None:
     (got,), _, asked = sent(tmp_path, provider)
     assert got == asked
     (got,), run, asked = sent(tmp_path, provider, attack("overflow", timing=Timing(after_calls=1)))
@@ -76,7 +76,7 @@ def test_calm_bodies_pass_byte_for_byte(tmp_path: Path, provider: str) -> None:
 @each
 @pytest.mark.parametrize("type", ["conflicting_context", "injection_via_context"])
 @pytest.mark.parametrize("strategy", ["prepend", "append", "replace"])
-def test_text_in_the_prompt(tmp_path: Path, provider: str, type: str, strategy: str) -> None:
+def test_attacks_without_a_model_change_the_prompt(tmp_path: Path, provider: str, type: str, strategy: str) -> None:
     (got,), run, asked = sent(tmp_path, provider, attack(type, payloads=(HOSTILE,), strategy=strategy))
     before, after = items(provider, json.loads(asked)), items(provider, json.loads(got))
     at = 1 if provider == "openai" else 0
@@ -123,7 +123,7 @@ def test_injection_into_results_that_only_the_model_sees(tmp_path: Path, provide
 
 
 @each
-def test_the_record_of_a_conversation(tmp_path: Path, provider: str) -> None:
+def test_a_conversation_is_recorded(tmp_path: Path, provider: str) -> None:
     """A call, its execution and its result in the next request are one call with one result."""
     first = {**conversation(provider)}
     key = "input" if provider == "openai_responses" else "messages"
@@ -162,7 +162,7 @@ def answered(provider: str, reply: dict[str, Any]) -> list[Any]:
     return [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "sent"}]
 
 
-def test_a_failed_model_call_is_no_turn(tmp_path: Path) -> None:
+def test_a_failed_model_call_is_not_a_turn(tmp_path: Path) -> None:
     _, run, _ = sent_with_failure(tmp_path)
     trace = run.recorder.trace(None, complete=False)
     assert not [event for event in trace.events if isinstance(event, Response)]

@@ -86,7 +86,7 @@ def test_what_cannot_be_an_agent_is_said(agent: Any, reason: str) -> None:
         ("json", "not of the form `module:attribute`"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_said(address: str, reason: str) -> None:
+def test_an_address_that_is_not_http_is_reported(address: str, reason: str) -> None:
     with pytest.raises(AgentUnreachable, match=reason):
         ask(address)
     assert sys.stdout is sys.stdout and not any("agent_of" in entry for entry in sys.path)
@@ -161,14 +161,14 @@ def crash_async(error: BaseException) -> Any:
         (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
 )
-def test_an_agent_that_raises_has_crashed_and_nothing_else_has(make: Any, error: BaseException, reason: str) -> None:
+def test_an_agent_that_raises_has_crashed_and_bylaw_continues(make: Any, error: BaseException, reason: str) -> None:
     run = ask(make(error))
     assert run.failure is not None
     assert (run.failure.kind, run.failure.reason) == ("crash", reason)
     assert not run.trace.complete
 
 
-def test_a_task_that_exits_does_not_take_the_loop_with_it() -> None:
+def test_a_task_that_exits_does_not_end_the_loop() -> None:
     async def leave() -> None:
         raise SystemExit(1)
 
@@ -286,7 +286,7 @@ def test_cancelling_a_run_ends_it() -> None:
     assert asyncio.run(cancelled())
 
 
-def test_latency_is_the_agents_own() -> None:
+def test_latency_is_measured_in_the_agent() -> None:
     def agent(_prompt: str) -> str:
         time.sleep(0.05)
         return "done"
@@ -356,7 +356,7 @@ def test_what_is_handed_to_a_pool_belongs_to_the_run_that_handed_it_over() -> No
     assert calm.answer == "{'key': 'b'}"
 
 
-def test_a_stray_call_during_several_runs_is_left_alone_and_noted() -> None:
+def test_a_call_of_an_unknown_run_is_not_hit_and_is_noted() -> None:
     together = threading.Barrier(2)
 
     def agent(prompt: str) -> str:
@@ -391,7 +391,7 @@ def test_what_an_agent_did_is_its_trace() -> None:
     assert response.text == "found A-17" and run.trace.complete
 
 
-def test_a_tool_is_itself_outside_a_run() -> None:
+def test_outside_a_run_a_tool_is_the_function_itself() -> None:
     import inspect
 
     def plain(a: int, b: int = 2) -> int:
@@ -407,7 +407,7 @@ def test_a_tool_is_itself_outside_a_run() -> None:
         bylaw.tool(3)  # type: ignore[type-var]
 
 
-def test_showing_a_tool_costs_no_import() -> None:
+def test_marking_a_tool_imports_nothing_slow() -> None:
     code = "import sys, bylaw; bylaw.tool; print(sorted(m for m in sys.modules if m.startswith(('msgspec', 're2'))))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_environment())
     assert done.stdout.strip() == "[]"
@@ -450,7 +450,7 @@ def test_modules_of_the_contracts_folder_come_first_and_namesakes_are_not_mixed_
     assert str(tmp_path / "two") not in sys.path
 
 
-def test_environment_variables_are_the_agents_while_it_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_set_while_the_agent_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DESK", "before")
     assert ask(lambda _prompt: os.environ["DESK"], env={"DESK": "within"}).answer == "within"
     assert os.environ["DESK"] == "before"

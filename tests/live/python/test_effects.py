@@ -38,18 +38,18 @@ def test_wrong_data_has_the_same_shape_and_leaves_the_original_alone(value: Any,
 
 
 @given(st.booleans() | st.integers() | st.text(min_size=1), st.integers())
-def test_a_value_that_can_be_wrong_is(value: Any, seed: int) -> None:
+def test_wrong_data_changes_every_value_that_it_can(value: Any, seed: int) -> None:
     assert wrong_data({"x": value}, Random(seed)) != {"x": value}
 
 
 @given(JSON)
-def test_malformed_json_is_no_json(value: Any) -> None:
+def test_malformed_json_is_not_json(value: Any) -> None:
     with pytest.raises(ValueError):
         json.loads(malformed(json.dumps(value)))
 
 
 @given(JSON)
-def test_empty_is_empty(value: Any) -> None:
+def test_empty_results_have_the_type_of_the_result(value: Any) -> None:
     assert not emptied(value)
     assert emptied(value) is None or type(emptied(value)) is type(value)
 
@@ -85,7 +85,7 @@ def test_objects_keep_their_type() -> None:
         ('{"day": "2026-05-05"}', '{"day": "2025-05-05"}'),
     ],
 )
-def test_aged(value: Any, older: Any) -> None:
+def test_stale_moves_dates_one_year_back(value: Any, older: Any) -> None:
     assert aged(value) == older
 
 

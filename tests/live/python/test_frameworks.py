@@ -32,7 +32,7 @@ def results_of(run: AgentRun) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
-def test_a_calm_run_answers_and_shows_its_calls(name: str) -> None:
+def test_a_run_without_faults_answers_and_records_its_calls(name: str) -> None:
     run = asked(name)
     assert (run.answer, run.failure) == (ANSWER, None)
     calls = [event for event in run.trace.events if isinstance(event, ToolCall)]
@@ -55,7 +55,7 @@ def test_what_a_tool_raises_goes_through_the_frameworks_own_handling(name: str, 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
 @pytest.mark.parametrize("mode", ["malformed", "malicious_response", "wrong_data", "empty", "stale", "slow"])
-def test_the_model_reads_what_the_fault_made_of_the_result(name: str, mode: str) -> None:
+def test_the_model_reads_the_result_as_the_fault_changed_it(name: str, mode: str) -> None:
     run = asked(name, tool_fault(mode, tool="find_order"))
     assert run.fired == {"fault": 1} and run.answer is not None
     told = json.dumps([result.content for result in results_of(run)])
@@ -120,7 +120,7 @@ def test_an_empty_answer_and_a_broken_call_reach_the_framework(name: str) -> Non
 
 @pytest.mark.parametrize("name", ["langchain_agent", *WITH_TOOLS])
 @pytest.mark.parametrize("kind", ["overflow", "conflicting_context", "injection_via_context", "memory_poisoning"])
-def test_attacks_stand_in_what_the_model_is_sent(name: str, kind: str) -> None:
+def test_attacks_are_in_the_request_to_the_model(name: str, kind: str) -> None:
     run = asked(name, attack(kind, payloads=("EVIL",), inject_tokens=300))
     assert run.fired["fault"] >= 1 and run.answer is not None
     request = next(event for event in run.trace.events if type(event).__name__ == "Request")
@@ -131,14 +131,14 @@ def test_attacks_stand_in_what_the_model_is_sent(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
-def test_an_injection_stands_in_the_tools_result_once(name: str) -> None:
+def test_an_injection_is_in_the_tool_result_once(name: str) -> None:
     run = asked(name, attack("indirect_injection", payloads=("EVIL",)))
     assert run.fired == {"fault": 1}
     assert "EVIL" in json.dumps(results_of(run)[0].content)
 
 
 @pytest.mark.parametrize("name", WITH_TOOLS)
-def test_runs_at_the_same_time_do_not_meet_each_others_faults(name: str) -> None:
+def test_concurrent_runs_do_not_get_each_others_faults(name: str) -> None:
     async def both() -> list[AgentRun]:
         async with started(f"{name}:agent", base=FOLDER, concurrency=4) as live:
             faults = [(), (tool_fault("malformed", tool="find_order"),)] * 3
@@ -162,7 +162,7 @@ def llm_fault_with_id() -> Any:
     return replace(llm_fault("garbage"), id="garbage")
 
 
-def test_langchain_streams_meet_faults_too() -> None:
+def test_streams_of_langchain_are_hit_too() -> None:
     from langchain_core.language_models import GenericFakeChatModel
 
     def streamed(*faults: Any) -> AgentRun:
@@ -178,7 +178,7 @@ def test_langchain_streams_meet_faults_too() -> None:
     assert cut.failure is not None and cut.failure.reason.startswith("ConnectionError")
 
 
-def test_pydantic_ai_streams_meet_faults_too() -> None:
+def test_streams_of_pydantic_ai_are_hit_too() -> None:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
@@ -193,7 +193,7 @@ def test_pydantic_ai_streams_meet_faults_too() -> None:
     assert streamed(llm_fault("truncated_response", max_tokens=2)).answer == "Order A-17"
 
 
-def test_openai_agents_streams_meet_faults_too() -> None:
+def test_streams_of_openai_agents_are_hit_too() -> None:
     from agents import Agent, Runner
     from agents.testing import ScriptedModel, assistant_message
 

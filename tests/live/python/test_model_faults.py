@@ -119,7 +119,7 @@ def test_the_agents_own_request_to_the_model_sees_the_fault(
 
 @pytest.mark.parametrize("library", ["httpx", "requests", "aiohttp"])
 @pytest.mark.parametrize("streams", [False, True])
-def test_each_library_hands_on_a_broken_and_an_altered_answer(library: str, streams: bool, server: Served) -> None:
+def test_each_library_passes_on_a_broken_and_an_altered_answer(library: str, streams: bool, server: Served) -> None:
     agent = Asker(server.url + PATHS["openai"], streams=streams, library=library)
     assert ask(agent, llm_fault("truncated_response", max_tokens=2)).fired == {"fault": 1}
     assert words_of(agent.seen[1]) == "Order A-17"
@@ -130,7 +130,9 @@ def test_each_library_hands_on_a_broken_and_an_altered_answer(library: str, stre
 @pytest.mark.parametrize("library", ["httpx", "requests", "aiohttp", "http_client"])
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("sent", ["", "/chunked"])
-def test_a_calm_answer_passes_untouched_and_is_recorded(library: str, streams: bool, sent: str, server: Served) -> None:
+def test_without_a_fault_an_answer_passes_unchanged_and_is_recorded(
+    library: str, streams: bool, sent: str, server: Served
+) -> None:
     agent = Asker(server.url + sent + PATHS["openai"], streams=streams, library=library)
     run = ask(agent)
     assert agent.seen == (200, server.reply(PATHS["openai"], server.asked[0][2])[0].decode())
@@ -140,7 +142,7 @@ def test_a_calm_answer_passes_untouched_and_is_recorded(library: str, streams: b
 
 @pytest.mark.parametrize("kind", ["overflow", "conflicting_context", "injection_via_context", "memory_poisoning"])
 @pytest.mark.parametrize("library", ["httpx", "requests", "aiohttp"])
-def test_attacks_on_the_context_stand_in_the_request(
+def test_attacks_on_the_context_are_in_the_request(
     kind: str, library: str, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent whose module holds a model's library is attacked in its request; `openai` stands for one here."""
@@ -156,7 +158,7 @@ def test_attacks_on_the_context_stand_in_the_request(
 
 
 @pytest.mark.parametrize("kind", ["overflow", "conflicting_context", "injection_via_context", "memory_poisoning"])
-def test_an_agent_without_a_model_in_sight_is_attacked_in_its_prompt(kind: str) -> None:
+def test_attacks_on_an_agent_without_a_visible_model_go_into_the_prompt(kind: str) -> None:
     asked: list[str] = []
 
     def agent(prompt: str) -> str:

@@ -38,7 +38,7 @@ def seams() -> list[Any]:
     return [vars(owner)[name] for owner, name in SEAMS]
 
 
-def test_patches_come_and_go_with_the_agents() -> None:
+def test_patches_are_applied_and_removed_with_the_agents() -> None:
     before = seams()
 
     async def both() -> None:
@@ -63,7 +63,7 @@ def test_outside_a_run_patches_do_nothing(library: str, server: Served) -> None:
 
 
 @pytest.mark.parametrize("library", OVER_HTTP)
-def test_the_server_is_asked_the_same_in_a_calm_run(library: str, server: Served) -> None:
+def test_without_a_fault_the_server_gets_the_same_request(library: str, server: Served) -> None:
     async def agent(_prompt: str) -> str:
         status, text = await OVER_HTTP[library](f"{server.url}/packed")
         return f"{status} {text}"
@@ -75,7 +75,7 @@ def test_the_server_is_asked_the_same_in_a_calm_run(library: str, server: Served
 
 
 @pytest.mark.parametrize("library", OVER_HTTP)
-def test_an_exchange_is_met_once_although_libraries_use_each_other(library: str, server: Served) -> None:
+def test_an_exchange_is_hit_once_although_libraries_use_each_other(library: str, server: Served) -> None:
     async def agent(_prompt: str) -> str:
         await OVER_HTTP[library](f"{server.url}/order")
         return "done"
@@ -93,7 +93,7 @@ def test_a_request_inside_a_named_tool_is_not_hit_twice(server: Served) -> None:
     assert ask(lambda _prompt: str(fetch()), by_url).fired == {"fault": 1}
 
 
-def test_retries_of_a_library_are_seen_to_retry(server: Served) -> None:
+def test_each_retry_of_a_library_is_seen(server: Served) -> None:
     from tests.live.python.support import nth
 
     def agent(_prompt: str) -> str:
@@ -215,7 +215,7 @@ def test_a_framework_that_is_imported_during_a_run_is_patched(tmp_path: Path) ->
     assert told == " | ".join(["The order desk did not help"] * 3) + " None {'f': 3}"
 
 
-def test_a_websocket_of_the_agents_is_left_alone() -> None:
+def test_a_websocket_of_the_agent_is_not_changed() -> None:
     """No fault speaks of one, and a reply that was read would end it."""
 
     async def serve() -> Any:

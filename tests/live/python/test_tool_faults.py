@@ -134,7 +134,7 @@ def test_only_the_calls_that_timing_names_are_hit(caller: str, server: Served) -
 
 
 @pytest.mark.parametrize("caller", OVER_HTTP)
-def test_a_url_is_matched_and_others_are_left_alone(caller: str, server: Served) -> None:
+def test_a_fault_on_a_url_hits_only_matching_requests(caller: str, server: Served) -> None:
     agent = Watcher(caller, f"{server.url}/order")
     fault = tool_fault("error", tool=None, match_url="*/order", error_code=418)
     assert ask(agent, fault).fired == {"fault": 1}
@@ -143,7 +143,7 @@ def test_a_url_is_matched_and_others_are_left_alone(caller: str, server: Served)
 
 
 @pytest.mark.parametrize("caller", NAMED)
-def test_a_named_fault_hits_its_own_tool_alone(caller: str) -> None:
+def test_a_fault_on_a_named_tool_hits_only_that_tool(caller: str) -> None:
     agent = Watcher(caller, "")
     assert ask(agent, tool_fault("error", tool="find_order*")).fired == {"fault": 1}
     assert ask(agent, tool_fault("error", tool="another")).fired == {"fault": 0}
@@ -157,7 +157,7 @@ def test_a_compressed_reply_is_altered_inside(caller: str, server: Served) -> No
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-def test_an_injection_stands_inside_the_result(caller: str, server: Served) -> None:
+def test_an_injection_is_inside_the_result(caller: str, server: Served) -> None:
     agent = Watcher(caller, f"{server.url}/order")
     run = ask(agent, attack("indirect_injection", payloads=("EVIL",)))
     assert run.fired == {"fault": 1}
@@ -189,7 +189,7 @@ def test_another_seed_gives_other_faults(server: Served) -> None:
 
 
 @pytest.mark.parametrize("caller", OVER_HTTP)
-def test_a_library_that_waits_less_than_the_fault_gives_up_itself(
+def test_a_library_with_a_shorter_timeout_than_the_fault_times_out_itself(
     caller: str, server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tests.live.python.callers.WAIT", 0.1)
@@ -200,7 +200,7 @@ def test_a_library_that_waits_less_than_the_fault_gives_up_itself(
     assert run.fired == {"fault": 1}
 
 
-def test_stale_gives_the_first_result_again() -> None:
+def test_stale_returns_the_first_result_again() -> None:
     import bylaw
 
     left = iter([{"price": 1}, {"price": 2}])

@@ -20,7 +20,7 @@ from bylaw.wire.proxy.upstream import UpstreamFailure
     ],
     ids=["unread tunnel", "opened tunnel", "plain"],
 )
-def test_each_kind_of_traffic_goes_by_its_own_proxy(
+def test_each_kind_of_traffic_uses_its_own_proxy(
     way: Callable[[], Awaitable[Streams]], variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
