@@ -14,6 +14,7 @@ SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "demo.py"
 def test_every_step_of_the_demo_exits_as_it_says() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout
     assert [line for line in done.stdout.splitlines() if line.startswith("(exit")] == [
         f"(exit code {step.exit_code})" for step in STEPS
     ]
