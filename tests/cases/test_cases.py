@@ -16,6 +16,7 @@ from bylaw.rules import parse_rules
 from bylaw.traces import load_trace
 from tests.support.build import trace as build
 from tests.support.judge import every_way
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
 _CASE_KEYS = {
@@ -37,7 +38,7 @@ _WANT_KEYS = {"outcome", "turns", "sessions", "message", "evidence", "notes"}
 def _cases() -> list[Any]:
     found = []
     for path in sorted(HERE.rglob("*.yaml")):
-        for case in yaml.safe_load(path.read_text("utf-8")):
+        for case in load_yaml(path.read_text("utf-8")):
             found.append(pytest.param(case, id=f"{path.relative_to(HERE).with_suffix('')}/{case['name']}"))
     return found
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 import pytest
-import yaml
 
 from bylaw.contract.file.loader import load_contract
 from bylaw.errors import InputError
@@ -27,6 +26,7 @@ from bylaw.lint.files import lint_files
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import load_rules, parse_rules
+from tests.support.yaml_files import load_yaml
 from tests.unit.rules.test_pages import codes_in
 
 HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ _WANT_KEYS = {"code", "at", "text", "message", "help", "severity", "related"}
 
 
 def _read(path: Path) -> dict[str, Any]:
-    case = yaml.safe_load(path.read_text("utf-8"))
+    case = load_yaml(path.read_text("utf-8"))
     assert case.keys() <= _KEYS, f"unknown keys: {case.keys() - _KEYS}"
     return dict(case)
 

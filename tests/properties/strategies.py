@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import yaml
 from hypothesis import strategies as st
 
 from bylaw.rules import params
 from bylaw.rules.kinds import KINDS, Kind
+from tests.support.yaml_files import load_yaml
 
 TOOLS = ["look", "confirm", "refund", "refund_all", "delete"]
 WORDS = ["order", "Refund", "quote", "no", "ок", "éa", "1", "{", "STRASSE", "straße"]
@@ -121,7 +121,7 @@ BETTER: dict[tuple[str, str], st.SearchStrategy[Any]] = {
 
 def params_of(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
     """Random parameters of a kind, by their types. One of another type keeps the value of the kind's example."""
-    example = yaml.safe_load(kind.example)[0]["params"]
+    example = load_yaml(kind.example)[0]["params"]
     if kind.together:
         return st.just(example)
     known = {

@@ -1,10 +1,10 @@
 """Reading a path out of a turn. A compiled path is a function from the response (which knows its request) to a value.
 
-`MISSING` is not null: a recorded null is a value, a path that leads nowhere is not.
+`ABSENT` is not null: a recorded null is a value, a path that leads nowhere is not.
 
 `when` and triggers: conditions that AND together, compiled to one function.
 
-A missing path never matches, whatever the operator. A value of a type that the operator cannot compare with the wanted
+A missing path never matches, with any operator. A value of a type that the operator cannot compare with the wanted
 one does not match either, also not under `!=` and the other negations, and is counted, so that a rule which never fires
 for that reason says so. Null compares with anything.
 """
@@ -12,115 +12,70 @@ for that reason says so. Null compares with anything.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, enter, spread, walk
 from bylaw.model.condition import Condition, Path
 from bylaw.model.events import Response, ToolCall
 from bylaw.model.values import json_equal, json_type
-
-
-class _Missing:
-    def __repr__(self) -> str:
-        return "MISSING"
-
-    def __bool__(self) -> bool:
-        return False
-
-
-MISSING: Final = _Missing()
 
 Read = Callable[[Response], Any]
 ReadAll = Callable[[Response], Iterable[Any]]
 
 
 def compile_path(path: Path) -> Read:
-    """For a path without wildcard: its one value, or MISSING."""
+    """For a path without wildcard: its one value, or ABSENT."""
     field = _FIELDS[path.root, path.field] if path.text != "model" else _either_model
-    steps = _steps(path)
+    steps = compile_steps(path.rest)
     if not steps:
         return field
-    if len(steps) == 1:
-        return _one_step(field, *steps[0])  # type: ignore[arg-type]
-    return lambda response: _walk(field(response), steps)
+    if len(steps) == 1 and steps[0] is not None:
+        return _one_step(field, *steps[0])
+
+    def read(response: Response) -> Any:
+        value = field(response)
+        found = value if value is ABSENT else walk(value, steps)
+        return ABSENT if found is UNREADABLE else found
+
+    return read
 
 
 def compile_paths(path: Path) -> ReadAll:
     """For any path: every value it leads to, in order. Missing ones are left out."""
-    if None not in path.rest:
-        return _one(compile_path(path))
-    field = _FIELDS[path.root, path.field]
-    steps = _steps(path)
-    return lambda response: _spread(field(response), steps)
+    if None in path.rest:
+        field, steps = _FIELDS[path.root, path.field], compile_steps(path.rest)
+        return lambda response: (
+            value for value in spread(field(response), steps) if value is not ABSENT and value is not UNREADABLE
+        )
+    read = compile_path(path)
 
+    def read_all(response: Response) -> Iterable[Any]:
+        value = read(response)
+        return () if value is ABSENT else (value,)
 
-_Step = tuple[str | None, int | None]
-
-
-def _steps(path: Path) -> tuple[_Step, ...]:
-    return tuple((part, _index(part)) for part in path.rest)
-
-
-def _index(part: str | None) -> int | None:
-    if part is None or not part.removeprefix("-").isdecimal() or len(part) > 9:
-        return None
-    return int(part)
+    return read_all
 
 
 def _one_step(field: Read, key: str, index: int | None) -> Read:
     def read(response: Response) -> Any:
         value = field(response)
-        return value.get(key, MISSING) if type(value) is dict else _enter(value, key, index)
+        if type(value) is dict:
+            return value.get(key, ABSENT)
+        found = enter(value, key, index)
+        return ABSENT if found is UNREADABLE else found
 
     return read
 
 
-def _walk(value: Any, steps: tuple[_Step, ...]) -> Any:
-    for key, index in steps:
-        value = _enter(value, key, index)
-        if value is MISSING:
-            break
-    return value
-
-
-def _enter(value: Any, key: str | None, index: int | None) -> Any:
-    if isinstance(value, dict):
-        return value.get(key, MISSING)
-    if isinstance(value, list) and index is not None and -len(value) <= index < len(value):
-        return value[index]
-    return MISSING
-
-
-def _one(read: Read) -> ReadAll:
-    def read_all(response: Response) -> Iterable[Any]:
-        value = read(response)
-        return () if value is MISSING else (value,)
-
-    return read_all
-
-
-def _spread(value: Any, steps: tuple[_Step, ...]) -> Iterator[Any]:
-    if value is MISSING:
-        return
-    if not steps:
-        yield value
-        return
-    (key, index), rest = steps[0], steps[1:]
-    if key is not None:
-        yield from _spread(_enter(value, key, index), rest)
-    elif isinstance(value, (list, dict)):
-        for element in value.values() if isinstance(value, dict) else value:
-            yield from _spread(element, rest)
-
-
 def _present(value: Any) -> Any:
-    return MISSING if value is None else value
+    return ABSENT if value is None else value
 
 
 def _request_field(name: str) -> Read:
     def read(response: Response) -> Any:
         request = response.request
-        return MISSING if request is None else _present(getattr(request, name))
+        return ABSENT if request is None else _present(getattr(request, name))
 
     return read
 
@@ -131,14 +86,14 @@ def _response_field(name: str) -> Read:
 
 def _either_model(response: Response) -> Any:
     """The alias `model` falls back on what the response says, for formats that record the model only there."""
-    asked = response.request.model if response.request else None
-    return _present(asked or response.model)
+    requested = response.request.model if response.request else None
+    return _present(requested or response.model)
 
 
 def _usage(response: Response) -> Any:
     usage = response.usage
     if usage is None:
-        return MISSING
+        return ABSENT
     counted = {name: getattr(usage, name) for name in _USAGE_FIELDS}
     return {**(usage.recorded or {}), **{name: value for name, value in counted.items() if value is not None}}
 
@@ -168,7 +123,7 @@ MISMATCH = 2
 """added to NO or YES: the two values are of types that are not usually compared"""
 
 Gate = Callable[[Response], tuple[bool, int]]
-"""turn → (every condition holds, how many comparisons met values of another type)"""
+"""turn → (every condition holds, how many comparisons found values of another type)"""
 
 
 def compile_conditions(conditions: tuple[Condition, ...]) -> Gate:
@@ -196,7 +151,7 @@ def _compile_one(condition: Condition) -> Callable[[Response], int]:
 
     def test(response: Response) -> int:
         found = read(response)
-        return NO if found is MISSING else compare(found, value)
+        return NO if found is ABSENT else compare(found, value)
 
     return test
 

@@ -50,7 +50,7 @@ class Evaluation:
 
     @property
     def empty_sessions(self) -> int:
-        """After `end`: sessions that held no turn, in which no rule could check anything."""
+        """After `end`: sessions without a turn, in which no rule could check anything."""
         return self._outcomes.empty_sessions
 
     def step(self, event: Event) -> Sequence[Verdict]:
@@ -85,13 +85,13 @@ class Evaluation:
         return decided
 
     def attempt(self, event: ToolCall) -> Sequence[Verdict]:
-        """Like `step`, and tells what is unknown or only marked as well."""
+        """Like `step`, and reports what is unknown or only marked as well."""
         route = self._program.calls[event.name]
         if route is NOBODY:
             return NO_VERDICTS
         session = self._sessions.get(event.origin.session) or self._open(event.origin.session)
         if route.trace:
-            return self._advance(route, event, session, tell=True)
+            return self._advance(route, event, session, doubts_too=True)
         self._peeked = None
         return self._advance_scope(route.session, event, session, True)
 
@@ -110,7 +110,7 @@ class Evaluation:
         return self._outcomes.worst()
 
     def notes(self) -> Mapping[str, tuple[str, ...]]:
-        """After `end`: remarks by rule id, such as comparisons that met a value of another type."""
+        """After `end`: remarks by rule id, such as comparisons with a value of another type."""
         return self._outcomes.notes()
 
     def states_of(self, session: str) -> dict[int, Any]:
@@ -126,16 +126,18 @@ class Evaluation:
         self._snapshot = None
         return session
 
-    def _advance(self, route: Route, event: Event, session: ScopeState, tell: bool = False) -> Sequence[Verdict]:
-        """`tell` adds what is unknown or only marked."""
+    def _advance(self, route: Route, event: Event, session: ScopeState, doubts_too: bool = False) -> Sequence[Verdict]:
+        """`doubts_too` adds what is unknown or only marked."""
         self._peeked = None
         if not route.trace:
-            return self._advance_scope(route.session, event, session, tell) if route.session else NO_VERDICTS
-        verdicts = self._advance_scope(route.trace, event, self._trace, tell)
-        return [*verdicts, *self._advance_scope(route.session, event, session, tell)] if route.session else verdicts
+            return self._advance_scope(route.session, event, session, doubts_too) if route.session else NO_VERDICTS
+        verdicts = self._advance_scope(route.trace, event, self._trace, doubts_too)
+        return (
+            [*verdicts, *self._advance_scope(route.session, event, session, doubts_too)] if route.session else verdicts
+        )
 
     def _advance_scope(
-        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, tell: bool
+        self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, doubts_too: bool
     ) -> Sequence[Verdict]:
         self._snapshot = None
         states, decided = scope.states, NO_VERDICTS
@@ -144,7 +146,7 @@ class Evaluation:
             try:
                 after, found = step(before, event)
             except Exception as problem:  # a rule that cannot be evaluated is an outcome, never a crash or a pass
-                if tell or index not in scope.failed:
+                if doubts_too or index not in scope.failed:
                     scope.failed[index] = _reason(problem)
                     decided += (self._failure(index, event, problem),)
                 continue
@@ -153,7 +155,7 @@ class Evaluation:
             if found:
                 if not all(one.doubtful for one in found):
                     scope.violated.add(index)
-                decided += self._decided(index, found, tell)
+                decided += self._decided(index, found, doubts_too)
         return decided
 
     def _look(
@@ -171,19 +173,19 @@ class Evaluation:
             if after is not before:
                 reached.append((index, after))
             if found:
-                decided += self._decided(index, found, tell=True)
+                decided += self._decided(index, found, doubts_too=True)
         return decided
 
-    def _decided(self, index: int, found: tuple[Found, ...], tell: bool) -> tuple[Verdict, ...]:
+    def _decided(self, index: int, found: tuple[Found, ...], doubts_too: bool) -> tuple[Verdict, ...]:
         rule = self._program.rules[index]
         verdicts = tuple(violation(rule, one) for one in found if not one.doubtful)
-        if not tell:
+        if not doubts_too:
             return verdicts
-        doubts = (one for one in found if one.doubtful)
-        return (*verdicts, *(replace(violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubts))
+        doubtful = (one for one in found if one.doubtful)
+        return (*verdicts, *(replace(violation(rule, one), outcome=Outcome.INCONCLUSIVE) for one in doubtful))
 
     def _failure(self, index: int, event: Event, problem: Exception) -> Verdict:
-        """Said once a scope, and to whoever asks before a call each time; the outcome is `error` from now on."""
+        """Reported once in a scope, and at each peek; the outcome is `error` from now on."""
         rule, session = self._program.rules[index], event.origin.session
         return Verdict(rule=rule, outcome=Outcome.ERROR, session=session, turn=event.turn, message=_reason(problem))
 

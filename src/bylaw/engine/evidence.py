@@ -58,7 +58,7 @@ def _arguments(call: ToolCall) -> str:
 
 
 def as_json(value: Any) -> str:
-    """For people to read, whatever the value: msgspec refuses lone surrogates and integers beyond 64 bits."""
+    """For people to read, for any value: msgspec refuses lone surrogates and integers beyond 64 bits."""
     try:
         return msgspec.json.encode(value).decode()
     except (ValueError, OverflowError, TypeError):

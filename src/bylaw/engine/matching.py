@@ -1,4 +1,4 @@
-"""Matching a user's names and texts. Globs and regexes run on RE2: linear time, whatever the pattern."""
+"""Matching a user's names and texts. Globs and regexes run on RE2: linear time for any pattern."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a compiled rule looks like from outside.
 
 A monitor is pure: `step(state, event)` returns the next state and what the event decided, `end(state, …)` what only the
-end decides. States are immutable and of a declared type, so they can be kept, compared, thrown away and written down.
+end decides. States are immutable and of a declared type, so they can be stored, compared, dropped and written down.
 
 Remarks that travel with a verdict.
 """
@@ -38,7 +38,7 @@ class Found(Struct, frozen=True):
     evidence: tuple[EventRef, ...] = ()
     notes: tuple[str, ...] = ()
     doubtful: bool = False
-    """unknown, or only marked: told by a peek and at an attempt, and never a violation"""
+    """unknown, or only marked: reported by a peek and at an attempt, and never a violation"""
 
 
 class Ended(Struct, frozen=True):
@@ -95,7 +95,7 @@ class Monitor(ABC):
         return msgspec.convert(data, self.state_type)
 
 
-def held(ended: Ended) -> Conclusion:
+def ok_if_complete(ended: Ended) -> Conclusion:
     """Nothing was broken; on a recording that stopped early the rest could still break it."""
     return OK if ended.complete else STOPPED_EARLY
 

@@ -39,8 +39,8 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             return lambda call, counts: False
 
 
-class Told(dict[str, Any]):
-    """Arguments that are not all known any more, and what predicates said of them while they were."""
+class RedactedArguments(dict[str, Any]):
+    """Arguments of which some are redacted, with the truth of the predicates about them from before."""
 
     __slots__ = ("truths",)
 
@@ -54,7 +54,7 @@ def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
         given = call.arguments
         if type(given) is dict:
             return test(given)
-        if type(given) is Told and predicate in given.truths:
+        if type(given) is RedactedArguments and predicate in given.truths:
             return given.truths[predicate]
         return test(arguments(call))
 
@@ -146,7 +146,7 @@ def _explained(predicate: Predicate, test: Test, counters: Sequence[CountOver]) 
 def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
     match predicate:
         case NotOf():
-            return "not (…)" if truth else "not (…) cannot be told"
+            return "not (…)" if truth else "not (…) (cannot be compared)"
         case ToolIn():
             text = "tool_name_in"
         case ToolMatches(pattern=pattern):

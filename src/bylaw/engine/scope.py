@@ -59,7 +59,7 @@ def move(scope: ScopeState, after: Iterable[tuple[int, Any]]) -> Undo:
 
 
 class Watch:
-    """Some rules of a scope as they are now: afterwards it knows what takes back whatever happened to them."""
+    """Records some rules of a scope as they are now, and later makes the undo record of what happened to them."""
 
     def __init__(self, scope: ScopeState, rules: Iterable[int]) -> None:
         self._scope, self._rules = scope, list(rules)
@@ -119,7 +119,7 @@ class Outcomes:
         self.tested = {} if tested is None else tested
         """by index; rules that no scope was closed with are not in it"""
         self.empty_sessions = empty_sessions
-        """sessions that held no turn, in which no rule could check anything"""
+        """sessions without a turn, in which no rule could check anything"""
 
     def worst(self) -> Mapping[str, Outcome]:
         """Each rule's outcome, the worst of its scopes deciding."""

@@ -158,7 +158,7 @@ def enter(value: Any, key: str, index: int | None) -> Any:
 
 
 def spread(value: Any, steps: tuple[Step | None, ...]) -> Iterator[Any]:
-    """Every value at a path with wildcards; ABSENT is left out, UNREADABLE is told."""
+    """Every value at a path with wildcards; ABSENT is left out, UNREADABLE is not."""
     if not steps or value is UNREADABLE:
         yield value
     elif value is ABSENT:
@@ -204,14 +204,14 @@ def _compile_key(key: str, index: int | None, test: Comparison, if_absent: bool)
 
 def _test_any(found: Iterator[Any], test: Comparison, if_absent: bool) -> bool | None:
     answer: bool | None = False
-    met = False
+    found_any = False
     for value in found:
         if value is ABSENT:
             continue
-        met = True
+        found_any = True
         one = None if value is UNREADABLE else test(value)
         if one:
             return True
         if one is None:
             answer = None
-    return answer if met else if_absent
+    return answer if found_any else if_absent

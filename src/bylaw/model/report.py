@@ -100,5 +100,5 @@ class CheckReport(Struct, kw_only=True):
 
     @property
     def nothing_checked(self) -> bool:
-        """No rule was decided anywhere, or a trace held no turn at all."""
+        """No rule was decided anywhere, or a trace has no turn at all."""
         return self.outcomes.decided == 0 or any(trace.turns == 0 for trace in self.traces) or not self.traces

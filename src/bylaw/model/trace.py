@@ -1,4 +1,4 @@
-"""A recorded run held in memory: header, events, and whether it is complete."""
+"""A recorded run in memory: header, events, and whether it is complete."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Trace(Struct, frozen=True, kw_only=True):
     """Satisfies `ports.TraceSource`, so a trace in memory is checked exactly like one that streams from a file."""
 
     name: str
-    """file name, or whatever the caller calls it"""
+    """the file name, or another name that the caller chose"""
     format: str | None = None
     header: dict[str, Any] = {}
     events: tuple[Event, ...] = ()
     complete: bool = True
     notes: tuple[str, ...] = ()
-    """what a reader had to assume, such as how sessions were told apart"""
+    """what a reader had to assume, such as how sessions were distinguished"""
     problems: tuple[Diagnostic, ...] = ()
-    """warnings met while reading; bad records that `skip_bad` passed over"""
+    """warnings from reading; bad records that `skip_bad` passed over"""
     skipped: int = 0
     """how many bad records were passed over"""
 

@@ -19,7 +19,7 @@ from bylaw.rules.messages import quote
 from bylaw.rules.source import Problems, Source, Unreadable
 
 MAX_DIGITS = 32
-"""more than any whole number kept has; also bounds what `int` is asked to do"""
+"""more than any accepted whole number has; also bounds the work of `int`"""
 
 
 class OutOfRange(ValueError):

@@ -11,7 +11,7 @@ A path that no turn can ever have is refused: a rule on it would never fire, and
 
 Paths into a call's arguments: `amount`, `recipients.0`, `body.to`, `recipients.*`.
 
-Written as every path is (see `dialects/paths.py`), and they start at the arguments themselves.
+Written as every path is (see above), and they start at the arguments themselves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_path(text: str) -> Path:
 
 
 def split_path(text: str) -> list[Part]:
-    """What stands between the dots, whatever the path leads into; or BadPath."""
+    """The parts between the dots, of any kind of path; or BadPath."""
     return [_part(raw, text) for raw in _split(text)]
 
 

@@ -229,7 +229,7 @@ def read_map(node: Node, name: str, problems: Problems) -> MapNode | None:
 
 
 def read_json(node: Node, problems: Problems) -> object:
-    """Any value at all, with a warning for whatever other tools would read differently."""
+    """Any value, with a warning for each scalar that other tools would read differently."""
     warn_if_ambiguous(node, problems)
     return plain(node)
 

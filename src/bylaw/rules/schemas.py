@@ -1,4 +1,4 @@
-"""JSON Schemas in a rule: read, proved to compile, and kept away from the network and other files."""
+"""JSON Schemas in a rule: read and compiled, without access to the network or other files."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _load(text: str, base: Path) -> Any:
 
 
 def _schema_in(source: Source) -> Any:
-    """The schema in a file. What is wrong with it is told with its place but without its text: a rule that names any
+    """The schema in a file. A problem is reported with its place but without its text: a rule that names any
     file must not be a way to print it."""
     problems = Problems(source)
     root = parse_json(source, problems)

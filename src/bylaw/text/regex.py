@@ -1,4 +1,4 @@
-"""Regular expressions of a user, on RE2: matching takes linear time, whatever the pattern."""
+"""Regular expressions of a user, on RE2: matching takes linear time for any pattern."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from bylaw.model.predicate import (
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules import load_guard, load_rules, parse_guard, parse_rules
 from bylaw.rules.guard.manifest import dump_manifest
+from tests.support.yaml_files import load_yaml
 
 DATA = Path(__file__).parent / "guard"
 EXAMPLES = DATA / "worked_examples.json"
@@ -177,7 +178,7 @@ def test_predicate(text: str) -> None:
 
 @pytest.mark.parametrize("text", PREDICATES)
 def test_the_schema_takes_the_predicate(text: str) -> None:
-    rule = {"id": "a", "then": "block", "when": yaml.safe_load(text)}
+    rule = {"id": "a", "then": "block", "when": load_yaml(text)}
     errors = list(jsonschema_rs.validator_for(rule_file_schema()).iter_errors([rule]))
     assert errors == []
 
@@ -346,7 +347,7 @@ def test_a_manifest_is_valid_by_the_schema() -> None:
     validator = jsonschema_rs.validator_for(rule_file_schema())
     documents = [document for document in yaml.safe_load_all(MANIFEST.read_text()) if "versions" in document]
     assert all(validator.is_valid(document) for document in [*documents, json.loads(EXAMPLES.read_text())])
-    assert validator.is_valid(yaml.safe_load(GUARDS)), list(validator.iter_errors(yaml.safe_load(GUARDS)))
+    assert validator.is_valid(load_yaml(GUARDS)), list(validator.iter_errors(load_yaml(GUARDS)))
 
 
 TYPOS = [

@@ -8,11 +8,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import yaml
 
 from bylaw.lint.json_schema import SHIPPED, render, rule_file_schema
 from bylaw.rules import parse_rules
 from bylaw.rules.kinds import KINDS, Kind
+from tests.support.yaml_files import load_yaml
 
 ALL = list(KINDS.values())
 MISTAKES = Path(__file__).parents[2] / "mistakes"
@@ -29,14 +29,14 @@ def test_the_shipped_schema_is_up_to_date() -> None:
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_examples_are_valid(kind: Kind) -> None:
-    rules = yaml.safe_load(kind.example)
+    rules = load_yaml(kind.example)
     for document in (rules, {"rules": rules, "version": 1, "x-mine": {}}):
         assert validator().is_valid(document), list(validator().iter_errors(document))
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_typos_are_not(kind: Kind) -> None:
-    for typo in _typos(yaml.safe_load(kind.example)[0]):
+    for typo in _typos(load_yaml(kind.example)[0]):
         assert not validator().is_valid([typo]), typo
 
 
@@ -62,7 +62,7 @@ def _typos(rule: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _only_warnings() -> list[Any]:
-    cases = {path.stem: yaml.safe_load(path.read_text("utf-8")) for path in sorted(MISTAKES.glob("*.yaml"))}
+    cases = {path.stem: load_yaml(path.read_text("utf-8")) for path in sorted(MISTAKES.glob("*.yaml"))}
     good = {k: v for k, v in cases.items() if all(want.get("severity") == "warning" for want in v["want"])}
     return [pytest.param(case["file"], id=name) for name, case in good.items()]
 
@@ -70,5 +70,5 @@ def _only_warnings() -> list[Any]:
 @pytest.mark.parametrize("text", _only_warnings())
 def test_the_schema_accepts_whatever_the_reader_accepts(text: str) -> None:
     assert parse_rules(text).ok
-    document = yaml.safe_load(text)
+    document = load_yaml(text)
     assert validator().is_valid(document), list(validator().iter_errors(document))

@@ -7,12 +7,12 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-import yaml
 from msgspec.structs import replace
 
 from bylaw.lint.json_schema import rule_file_schema
 from bylaw.model.demand import Temporal
 from bylaw.rules import load_rules, parse_rules
+from tests.support.yaml_files import load_yaml
 
 WRITTEN = [
     ("{before: a, require: b}", "G (tool(a) -> O tool(b))"),
@@ -100,7 +100,7 @@ def test_params_give_the_same_again(params: str, formula: str) -> None:
 @pytest.mark.parametrize(("params", "formula"), WRITTEN)
 def test_the_schema_accepts_them(params: str, formula: str) -> None:
     validator = jsonschema_rs.validator_for(rule_file_schema())
-    document = yaml.safe_load(f"- {{id: a, kind: temporal, params: {params}}}")
+    document = load_yaml(f"- {{id: a, kind: temporal, params: {params}}}")
     assert validator.is_valid(document), list(validator.iter_errors(document))
 
 

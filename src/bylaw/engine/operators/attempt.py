@@ -13,7 +13,7 @@ from immutables import Map
 from msgspec import Struct
 
 from bylaw.engine.evidence import ref
-from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, held
+from bylaw.engine.monitor import NOTHING, OK, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, ok_if_complete
 from bylaw.engine.predicates import Explain, compile_explanation, compile_predicate, tools_of
 from bylaw.model.demand import Attempt as Demand
 from bylaw.model.demand import Calls
@@ -106,12 +106,12 @@ class InWindow(Counter):
         return value + latest if len(value) < self._kept else value[1:] + latest
 
     def show(self, value: tuple[float, ...], call: ToolCall) -> int:
-        """What came before this call is not later than it, whatever a clock that went backwards says."""
+        """An earlier call never counts as later than this one, even if the clock went backwards."""
         now, length = seconds(call.at), self._seconds
         if now is None:
             return 0
         first = bisect_right(value, now - length)
-        # that difference is rounded, so the times beside it are asked once more
+        # that difference is rounded, so the times next to it are compared once more
         while first < len(value) and not now - value[first] < length:
             first += 1
         while first > 0 and now - value[first - 1] < length:
@@ -222,7 +222,7 @@ class Attempt(Monitor):
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{calls} no time, so the window cannot be measured")
         if self._marks:
             return OK if state.matched else VACUOUS
-        return held(ended)
+        return ok_if_complete(ended)
 
     def dump(self, state: State, excerpts: bool = True) -> Any:
         values = [c.dump(value) for c, value in zip(self._counters, state.counters, strict=True)]

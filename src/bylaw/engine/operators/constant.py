@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import as_json, bare, ref, shorten
-from bylaw.engine.monitor import NOTHING, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, held
+from bylaw.engine.monitor import NOTHING, VACUOUS, Conclusion, Ended, Found, Monitor, Step, Watches, ok_if_complete
 from bylaw.model.condition import Path
 from bylaw.model.events import Event, Response
 from bylaw.model.values import json_equal
@@ -55,4 +55,4 @@ class Constant(Monitor):
         return anchor if excerpts or anchor is None else Anchor(anchor.value, bare(anchor.where))
 
     def end(self, anchor: Anchor | None, ended: Ended) -> Conclusion:
-        return held(ended) if anchor is not None or not ended.complete else VACUOUS
+        return ok_if_complete(ended) if anchor is not None or not ended.complete else VACUOUS

@@ -22,7 +22,7 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
-    held,
+    ok_if_complete,
     unless_blind,
 )
 from bylaw.engine.probes import BLIND, HOLDS, SKIP, Judge
@@ -46,7 +46,7 @@ class NeverCalls(Monitor):
         return state, (Found(message, event.origin.session, event.turn, (ref(event),)),)
 
     def end(self, state: None, ended: Ended) -> Conclusion:
-        return held(ended)
+        return ok_if_complete(ended)
 
 
 class NeverText(Monitor):
@@ -73,7 +73,7 @@ class NeverText(Monitor):
         return blind, (Found(message, event.origin.session, event.turn, (ref(event, around(text, *place)),)),)
 
     def end(self, blind: int, ended: Ended) -> Conclusion:
-        return unless_blind(blind, "content", held(ended))
+        return unless_blind(blind, "content", ok_if_complete(ended))
 
 
 class AlwaysState(Struct, frozen=True, array_like=True):
@@ -108,7 +108,7 @@ class Always(Monitor):
         return judged, (found,)
 
     def end(self, state: AlwaysState, ended: Ended) -> Conclusion:
-        verdict = held(ended) if state.judged or not ended.complete else VACUOUS
+        verdict = ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
         return unless_blind(state.blind, self._needs, verdict)
 
 

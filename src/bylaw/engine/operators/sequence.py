@@ -22,8 +22,8 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
-    held,
     mismatch_notes,
+    ok_if_complete,
     unless_blind,
 )
 from bylaw.model import demand as demands
@@ -143,7 +143,7 @@ class Next(Monitor):
             message = f"triggered on the last turn, so no turn could {self._wanted}"
             found = Found(message, state.due.session, state.due.turn, (state.due.where,))
             return Conclusion(Outcome.VIOLATED, (found,), notes=mismatch_notes(state.mismatches))
-        verdict = held(ended) if state.triggered else VACUOUS if ended.complete else STOPPED_EARLY
+        verdict = ok_if_complete(ended) if state.triggered else VACUOUS if ended.complete else STOPPED_EARLY
         verdict = unless_blind(state.blind, "content", verdict)
         return Conclusion(verdict.outcome, reason=verdict.reason, notes=mismatch_notes(state.mismatches))
 

@@ -15,7 +15,7 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
-    held,
+    ok_if_complete,
     unless_blind,
 )
 from bylaw.model.demand import Calls, Tally
@@ -57,7 +57,7 @@ class TallyCalls(Monitor):
 
     def end(self, state: Seen, ended: Ended) -> Conclusion:
         if state.count >= self._demand.at_least:
-            return held(ended)
+            return ok_if_complete(ended)
         if not ended.complete:
             return STOPPED_EARLY
         message = f"{self._names} was never called, {self._wanted()}"
@@ -83,7 +83,7 @@ class TallyTurns(Monitor):
         return count + 1, (Found(message, event.origin.session, event.turn, (ref(event),)),)
 
     def end(self, count: int, ended: Ended) -> Conclusion:
-        return held(ended)
+        return ok_if_complete(ended)
 
 
 class Spent(Struct, frozen=True, array_like=True):
@@ -121,4 +121,4 @@ class TallyTokens(Monitor):
         return after, (Found(message, event.origin.session, event.turn, (ref(event),)),)
 
     def end(self, state: Spent, ended: Ended) -> Conclusion:
-        return unless_blind(state.blind, "token usage", held(ended))
+        return unless_blind(state.blind, "token usage", ok_if_complete(ended))

@@ -100,7 +100,7 @@ def _passes_over(part: Part) -> bool:
 
 
 def _calm(formula: Formula) -> bool | None:
-    """Its truth where every atom is false, whatever happened before and whatever follows."""
+    """Its truth where every atom is false, independent of what happened before and what follows."""
     return evaluate(formula, lambda operator: None if children(operator) else False)
 
 
@@ -156,7 +156,7 @@ def _safe_choice(left: Formula, right: Formula) -> bool:
 
 
 def _away_from_calls(formula: Formula) -> bool | None:
-    """Its truth at a response or a result, whatever that holds and whatever happened before."""
+    """Its truth at any response or result, independent of what happened before."""
     return evaluate(formula, lambda operator: False if isinstance(operator, ToolIs) else None)
 
 

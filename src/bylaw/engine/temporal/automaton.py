@@ -2,7 +2,7 @@
 
 Only formulas whose truth depends on finitely much: no variables, no windows, no `seen` or `count`, positions that are
 events. A event is one kind of position: a call of a tool, a result of one, a response, with a truth value for every
-atom. Atoms that ask more than a name (arguments, text) may be true or not, whatever the others are; that only adds
+atom. Atoms that ask more than a name (arguments, text) may be true or not, independent of the others; that only adds
 positions, so that what no trace over these events can do, no real trace can do.
 """
 

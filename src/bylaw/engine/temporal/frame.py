@@ -34,13 +34,13 @@ class Position(Struct):
     time: float | None
     is_response: bool
     event: Event | None = None
-    held: EventRef | None = None
+    reference: EventRef | None = None
 
     def place(self) -> EventRef:
-        if self.held is None:
+        if self.reference is None:
             assert self.event is not None
-            self.held = ref(self.event)
-        return self.held
+            self.reference = ref(self.event)
+        return self.reference
 
 
 def position_of(event: Event) -> Position:

@@ -103,7 +103,7 @@ def _since(
     builder.tables[formula] = TableSlot(slot, key_of, window)
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
-        return tables.held(frame.memory[slot], key_of(sigma), frame, window, sigma)
+        return tables.holds(frame.memory[slot], key_of(sigma), frame, window, sigma)
 
     return value
 
@@ -194,7 +194,7 @@ def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
         key = (frame.run, *variables_key(sigma))
-        return tables.held(frame.memory[slot].seen, key, frame, window, sigma)
+        return tables.holds(frame.memory[slot].seen, key, frame, window, sigma)
 
     return value
 

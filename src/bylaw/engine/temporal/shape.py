@@ -1,4 +1,4 @@
-"""What can be told of a formula by its shape: where it looks, which variables it names and fixes."""
+"""The shape of a formula: where it looks, which variables it names and fixes, which parts it has."""
 
 from __future__ import annotations
 

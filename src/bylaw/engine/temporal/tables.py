@@ -9,6 +9,7 @@ and then answers unknown instead of false.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -20,6 +21,7 @@ from bylaw.engine.temporal.atom_values import result_ids
 from bylaw.engine.temporal.frame import Clocks, Frame, Position, elapsed
 from bylaw.engine.temporal.truth import Key, Sigma
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
+from bylaw.engine.values import ORDERS
 from bylaw.model.events import Response
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
@@ -74,14 +76,14 @@ def remember(table: Table, key: tuple[Key, ...], match: Match, trim: Trim, windo
     if UNKNOWN_KEY in key:
         return remember_wild(table, key, match)
     cell = table.cells.get(key)
-    held, lossy = trim((*(cell.matches if cell else ()), match))
+    stored, lossy = trim((*(cell.matches if cell else ()), match))
     if cell is not None:
-        cells = table.cells.set(key, Cell(cell.number, held, cell.lossy or lossy))
+        cells = table.cells.set(key, Cell(cell.number, stored, cell.lossy or lossy))
         return replace(table, cells=cells, dropped=table.dropped + lossy)
     number = table.tail
     table = replace(
         table,
-        cells=table.cells.set(key, Cell(number, held, lossy)),
+        cells=table.cells.set(key, Cell(number, stored, lossy)),
         order=table.order.set(number, key),
         tail=number + 1,
     )
@@ -154,7 +156,7 @@ def doubt_all(table: Table, now: Clocks) -> Table:
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
-def held(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
+def holds(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
     """Whether something remembered for this value is in the window and passes what was deferred."""
     if UNKNOWN_KEY in key:
         return _held_by_any(table, key, frame, window, sigma)
@@ -290,11 +292,10 @@ def keep_best(matches: Matches) -> tuple[Matches, bool]:
 
 
 _BETTER: dict[str, Callable[[Any, Any], bool]] = {
-    ">": lambda new, old: new >= old,
-    ">=": lambda new, old: new >= old,
-    "<": lambda new, old: new <= old,
-    "<=": lambda new, old: new <= old,
+    **dict.fromkeys((">", ">="), operator.ge),
+    **dict.fromkeys(("<", "<="), operator.le),
 }
+"""whether the newer value passes with every variable that the older one passes with"""
 
 
 def _outdone(old: Match, new: Match) -> bool:
@@ -339,14 +340,7 @@ def _agreed(answers: list[bool]) -> bool | None:
     return answers[0] if all(answers) or not any(answers) else None
 
 
-_COMPARE: dict[str, Callable[[int, int], bool]] = {
-    "=": lambda count, number: count == number,
-    "!=": lambda count, number: count != number,
-    ">": lambda count, number: count > number,
-    ">=": lambda count, number: count >= number,
-    "<": lambda count, number: count < number,
-    "<=": lambda count, number: count <= number,
-}
+_COMPARE: dict[str, Callable[[int, int], bool]] = {"=": operator.eq, "!=": operator.ne, **ORDERS}
 
 
 MOST_UNSEEN = 256

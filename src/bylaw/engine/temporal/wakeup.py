@@ -1,4 +1,4 @@
-"""Which open entries an event can change, told from its atom_values alone."""
+"""Which open entries an event can change, by its atom values alone."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
     versions[].rules                            guard rules
     versions[].operations, or tools             the allowlist
 
-Whatever else it holds is not read, and kept: `dump_manifest` gives it back unchanged.
+The rest is not read; `dump_manifest` returns it unchanged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def read_manifests(documents: Sequence[Node], context: Context, ids: Ids) -> lis
 
 
 def dump_manifest(guards: GuardSet) -> _Json:
-    """The manifest that the guards were read from, as JSON values; a list of them where the file held several."""
+    """The manifest that the guards were read from, as JSON values; a list of them where the file has several."""
     for policy in guards.policies:
         if isinstance(policy.source, dict) and "documents" in policy.source:
             documents = policy.source["documents"]

@@ -87,8 +87,8 @@ def _is_window(predicate: Predicate) -> bool:
 
 
 def _warn_of_omission(when: When, problems: Problems) -> None:
-    asked = {p.path for leaf in when.leaves if isinstance(p := leaf.predicate, ArgumentIs) and _asks_presence(p)}
-    escaping = [leaf for leaf in when.leaves if _fails_when_missing(leaf, asked)]
+    tested = {p.path for leaf in when.leaves if isinstance(p := leaf.predicate, ArgumentIs) and _asks_presence(p)}
+    escaping = [leaf for leaf in when.leaves if _fails_when_missing(leaf, tested)]
     if not escaping or _value(when.predicate, _without_arguments) is not False:
         return
     alone = next((leaf for leaf in escaping[:_LOOKED_AT] if _decides_alone(leaf, when)), None)
@@ -102,9 +102,9 @@ def _warn_of_omission(when: When, problems: Problems) -> None:
     )
 
 
-def _fails_when_missing(leaf: Leaf, asked: set[tuple[str | None, ...]]) -> bool:
+def _fails_when_missing(leaf: Leaf, tested: set[tuple[str | None, ...]]) -> bool:
     predicate = leaf.predicate
-    if not isinstance(predicate, ArgumentIs) or predicate.path in asked:
+    if not isinstance(predicate, ArgumentIs) or predicate.path in tested:
         return False
     return (predicate.op in _TRUE_WHEN_MISSING) == leaf.negated
 

@@ -2,7 +2,7 @@
 
 `O b` where `b` mentions a variable fixed outside remembers, for each value, whether `b` was true with it. That needs a
 `b` that *says the value*: an atom with `path = $v`, which tells for one event what the value must have been. A formula
-that is true for all values but some, such as `!tool(x, args.id = $v)`, would have to be kept for each value there is.
+that is true for all values but some, such as `!tool(x, args.id = $v)`, needs memory for every possible value.
 
 | operator       | is fine when, for the variables fixed outside                                             |
 |----------------|-------------------------------------------------------------------------------------------|
@@ -44,7 +44,7 @@ from bylaw.rules.temporal.variables import Scopes, mentioned
 _LOOKS_AHEAD = frozenset({"X", "N", "F", "G", "U", "W", "R"})
 
 
-def check_kept(parsed: Parsed, scopes: Scopes) -> None:
+def check_boundedness(parsed: Parsed, scopes: Scopes) -> None:
     for formula in _parts(parsed.formula):
         if _looks_back(formula):
             _check(formula, scopes.outer[id(formula)], parsed)
@@ -55,11 +55,11 @@ def _check(formula: Formula, outer: frozenset[str], parsed: Parsed) -> None:
     ahead = next((part for part in _parts(formula) if _looks_ahead(part)), None)
     if ahead and (involved or getattr(formula, "window", None) or isinstance(formula, Count)):
         _refuse_ahead(formula, ahead, involved, parsed)
-    elif involved and (unkept := _unkept(formula, outer)):
-        _refuse_unkept(formula, unkept, involved, parsed)
+    elif involved and (unbounded := _unbounded(formula, outer)):
+        _refuse_unbounded(formula, unbounded, involved, parsed)
 
 
-def _unkept(formula: Formula, outer: frozenset[str]) -> Formula | None:
+def _unbounded(formula: Formula, outer: frozenset[str]) -> Formula | None:
     """The operand that would have to be remembered without bound."""
     match formula:
         case Back(op="O", of=of) if _says(of, outer) is None:
@@ -155,22 +155,22 @@ def _refuse_ahead(formula: Formula, ahead: Formula, involved: frozenset[str], pa
     )
 
 
-def _refuse_unkept(formula: Formula, unkept: Formula, involved: frozenset[str], parsed: Parsed) -> None:
+def _refuse_unbounded(formula: Formula, unbounded: Formula, involved: frozenset[str], parsed: Parsed) -> None:
     name, names = _name(formula), _names(involved)
     one = min(involved)
     parsed.report.error(
-        parsed.nodes.spot(unkept),
+        parsed.nodes.spot(unbounded),
         code="variable-not-kept",
         message=f"what `{name}` would have to remember about {names} here has no bound",
-        help=_unkept_help(formula, unkept, one),
+        help=_unbounded_help(formula, unbounded, one),
     )
 
 
-def _unkept_help(formula: Formula, unkept: Formula, variable: str) -> str:
+def _unbounded_help(formula: Formula, unbounded: Formula, variable: str) -> str:
     match formula:
         case Back(op="H"):
             return f"begin with what says the value: `H (tool(x, args.path = ${variable}) -> …)`"
-        case Pair(left=left) if left is unkept:
+        case Pair(left=left) if left is unbounded:
             return f"left of `S` only `!tool(x, args.path = ${variable})` will do, with the variables of the right side"
         case _:
             return f"begin with what says the value: `{_name(formula)} (tool(x, args.path = ${variable}) & …)`"

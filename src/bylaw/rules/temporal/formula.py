@@ -18,7 +18,7 @@ from bylaw.rules.located import MapNode, Node, ScalarNode
 from bylaw.rules.params import TEXT_SCHEMA, Context, ParamType, Values
 from bylaw.rules.readers import read_text
 from bylaw.rules.source import Place, Problems
-from bylaw.rules.temporal.boundedness import check_kept
+from bylaw.rules.temporal.boundedness import check_boundedness
 from bylaw.rules.temporal.parser import Parsed, parse_formula
 from bylaw.rules.temporal.patterns import GLOBAL, MOST_IN_STRETCH, Scope, write_pattern_formula, write_pattern_sentence
 from bylaw.rules.temporal.places import Places
@@ -37,7 +37,7 @@ def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
     if over == "turns":
         _refuse_variables(parsed)
     elif _check_variables(parsed):
-        check_kept(parsed, survey(parsed))
+        check_boundedness(parsed, survey(parsed))
     return not parsed.report.failed
 
 

@@ -25,7 +25,7 @@ The stretch of a trace that a pattern speaks of: `global`, or bounded by the eve
 | written                 | the pattern holds                                                      |
 |-------------------------|------------------------------------------------------------------------|
 | `global`                | over the whole                                                         |
-| `{before: R}`           | up to the first r; where there is no r, nothing is asked               |
+| `{before: R}`           | up to the first r; where there is no r, nothing is required               |
 | `{after: Q}`            | from the first q on                                                    |
 | `{between: [Q, R]}`     | from each q to the next r; a stretch that no r closes is not judged    |
 | `{after: Q, until: R}`  | from each q to the next r, or to the end                               |

@@ -120,7 +120,7 @@ class Nodes:
     def __init__(self, report: Report) -> None:
         self.report = report
         self._spots: dict[int, Spot] = {}
-        self._parts: list[Formula | Test | Variable] = []  # kept, so that no identity is used twice
+        self._parts: list[Formula | Test | Variable] = []  # referenced, so that no identity is used twice
         self._depths: dict[int, int] = {}
 
     def keep(self, part: _Part, spot: Spot) -> _Part:
