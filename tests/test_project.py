@@ -9,9 +9,10 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
-import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.support.yaml_files import load_yaml
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -53,7 +54,7 @@ def test_constraints_are_plain_sorted_pins() -> None:
 
 
 def test_supported_pythons_are_the_tested_ones() -> None:
-    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text())
+    workflow = load_yaml((ROOT / ".github/workflows/test.yml").read_text())
     prefix = "Programming Language :: Python :: 3."
     classified = ["3." + c.removeprefix(prefix) for c in PROJECT["classifiers"] if c.startswith(prefix)]
     assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == classified

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bylaw.comply.model import EngineItem, PromptRule, ToolSpec
 from bylaw.comply.prompt.dialogue import agreed
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
 
 
 def toolset() -> list[ToolSpec]:
-    known = yaml.safe_load((HERE / "toolset.yaml").read_text())
+    known = load_yaml((HERE / "toolset.yaml").read_text())
     return [
         ToolSpec(name=name, description=given.get("description", ""), params=given["params"], has_schema=True)
         for name, given in known.items()
@@ -25,7 +24,7 @@ def toolset() -> list[ToolSpec]:
 def cases() -> list[tuple[str, dict[str, Any]]]:
     """Every case with the file it stands in."""
     files = sorted((HERE / "sentences").glob("*.yaml"))
-    return [(file.stem, case) for file in files for case in yaml.safe_load(file.read_text())]
+    return [(file.stem, case) for file in files for case in load_yaml(file.read_text())]
 
 
 def in_short(rule: PromptRule) -> list[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bylaw.cli import main
 from tests.comply.support import (
@@ -23,6 +22,7 @@ from tests.comply.support import (
     openai_says,
     verdict,
 )
+from tests.support.yaml_files import load_yaml
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def test_text_of_a_trace_cannot_control_the_terminal(run: Run, folder: Path) -> 
 @pytest.mark.usefixtures("two_rules")
 def test_emit_and_check_again(run: Run, folder: Path) -> None:
     assert run(*BASIC, "--emit", "rules.yaml", "dropped.json")[0] == 1
-    assert yaml.safe_load((folder / "rules.yaml").read_text())["rules"][0]["id"] == "never-drop-table"
+    assert load_yaml((folder / "rules.yaml").read_text())["rules"][0]["id"] == "never-drop-table"
     code, out, _ = run(*BASIC, "--rules", "rules.yaml", "dropped.json")
     assert (code, "another version" in out) == (1, False)
     (folder / "prompt.md").write_text(PROMPT + "\nMore.")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import bylaw
 from bylaw.comply.decide import CompiledPrompt
@@ -16,6 +15,7 @@ from bylaw.comply.model import PromptRule, State, Tier
 from bylaw.comply.prompt.reader import parse_prompt_rules, prompt_hash
 from bylaw.comply.rule_file import read_rule_file, render_rule_file
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
+from tests.support.yaml_files import load_yaml
 
 TEMPORAL = {"kind": "temporal", "params": {"formula": "G (tool(issue_refund) -> O tool(lookup_order))"}}
 REFUND = [
@@ -47,7 +47,7 @@ def test_the_file_is_an_ordinary_rule_file(tmp_path: Path) -> None:
 
 def test_the_file_names_the_origin_of_each_rule(tmp_path: Path) -> None:
     text = emitted(every_rule(), tmp_path).read_text("utf-8")
-    top = yaml.safe_load(text)["x-prompt"]
+    top = load_yaml(text)["x-prompt"]
     assert top == {"file": "prompt.md", "sha256": hashlib.sha256(PROMPT.encode()).hexdigest()}
     assert "# never-drop-table · 1:1 · certain · critical\n  # Never call drop_table.\n" in text
     assert "# - be-kind · 1:24 · likely · medium\n#   Be kind to the user.\n#   undecided: open wording\n" in text
@@ -133,7 +133,7 @@ def test_hostile_sentences_stay_comments(tmp_path: Path) -> None:
 
 def test_nothing_to_check_is_an_empty_list(tmp_path: Path) -> None:
     path = emitted([be_kind()], tmp_path)
-    assert yaml.safe_load(path.read_text("utf-8"))["rules"] == []
+    assert load_yaml(path.read_text("utf-8"))["rules"] == []
     assert len(bylaw.load_rules(path)) == 0
 
 

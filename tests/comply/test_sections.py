@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import bylaw
+from tests.support.yaml_files import load_yaml
 
 FILES = sorted(Path(__file__).with_name("sections").glob("*.yaml"))
 
 
 def _cases() -> Iterator[Any]:
     for file in FILES:
-        content = yaml.safe_load(file.read_text())
+        content = load_yaml(file.read_text())
         for case in content["cases"]:
             yield pytest.param(content, case, id=f"{file.stem}: {case['name']}")
 
@@ -34,7 +34,7 @@ def test_broken_conditions_are_found(content: dict[str, Any], case: dict[str, An
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_conditions_under_a_tool_become_rules(file: Path) -> None:
-    content = yaml.safe_load(file.read_text())
+    content = load_yaml(file.read_text())
     result = bylaw.check_compliance_sync(content["prompt"], [_user()], tools=content["tools"])
     of_tools = [rule for rule in result.extracted_rules if rule.trigger.startswith("call_tool: ")]
     wanted_rules = [(rule["trigger"], rule["tier"]) for rule in content["rules"]]

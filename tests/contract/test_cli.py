@@ -18,6 +18,7 @@ import yaml
 import bylaw
 from tests.contract.end_to_end.support import free_port, wait_for
 from tests.support.command import run_bylaw
+from tests.support.yaml_files import load_yaml
 
 AGENTS = """
 import time
@@ -240,7 +241,7 @@ def test_stored_traces_can_be_loaded(folder: Path) -> None:
 
 def test_the_same_seed_gives_the_same_faults(folder: Path) -> None:
     _write(folder, "coin")
-    text = yaml.safe_load((folder / "bylaw.yaml").read_text())
+    text = load_yaml((folder / "bylaw.yaml").read_text())
     text["chaos_matrix"][1]["tool_faults"][0]["probability"] = 0.5
     (folder / "bylaw.yaml").write_text(yaml.safe_dump(text))
 

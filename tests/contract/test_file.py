@@ -13,9 +13,10 @@ from bylaw.contract.file.loader import load_contract, parse_contract
 from bylaw.contract.file.scenarios import PROFILES
 from bylaw.contract.model import AgentSpec, Contract, Invariant, McpServer, Scenario
 from bylaw.rules import parse_guard, parse_rules
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
-CASES: dict[str, Any] = yaml.safe_load((HERE / "file.yaml").read_text("utf-8"))
+CASES: dict[str, Any] = load_yaml((HERE / "file.yaml").read_text("utf-8"))
 ENVIRON = {"AGENT_HOST": "agent.test", "AGENT_TOKEN": "s3cret"}
 
 
@@ -150,7 +151,7 @@ def test_there_are_five_default_leak_probes() -> None:
 
 
 def test_prompts_may_be_left_out_where_every_invariant_has_probes() -> None:
-    file = yaml.safe_load(_whole(invariants=[{"id": "a", "type": "completes", "probes": ["x"]}]))
+    file = load_yaml(_whole(invariants=[{"id": "a", "type": "completes", "probes": ["x"]}]))
     del file["golden_prompts"]
     assert _contract(yaml.safe_dump(file)).prompts == ()
 
@@ -191,5 +192,5 @@ def test_a_large_matrix_is_read_in_time_that_grows_with_it() -> None:
 def test_a_contract_in_json_is_read() -> None:
     import json
 
-    found = parse_contract(json.dumps(yaml.safe_load(_whole())), format="json")
+    found = parse_contract(json.dumps(load_yaml(_whole())), format="json")
     assert found.ok

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-import yaml
 
 from bylaw.contract import model as checks
 from bylaw.contract.checks import find_pii, has_no_pii
@@ -19,12 +18,13 @@ from bylaw.rules import parse_rules
 from bylaw.text.similarity import Lexicon
 from tests.contract.scripted import invariant, ran
 from tests.support.build import trace
+from tests.support.yaml_files import load_yaml
 
 HERE = Path(__file__).parent
 JUDGE = Judge(Lexicon(()), timeout_ms=1000)
 OK, VIOLATED, ERROR, VACUOUS = CellOutcome.OK, CellOutcome.VIOLATED, CellOutcome.ERROR, CellOutcome.VACUOUS
-CASES = yaml.safe_load((HERE / "judge.yaml").read_text("utf-8"))
-PII = yaml.safe_load((HERE / "pii.yaml").read_text("utf-8"))
+CASES = load_yaml((HERE / "judge.yaml").read_text("utf-8"))
+PII = load_yaml((HERE / "pii.yaml").read_text("utf-8"))
 TYPES: dict[str, Any] = {one.__struct_config__.tag: one for one in checks.Check.__subclasses__()}
 
 

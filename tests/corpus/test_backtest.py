@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 
 import bylaw
 from bylaw.guard.proposals.report import render_rule_file
 from tests.corpus.test_guard import RULES, Bank
 from tests.support.sopbench import as_trace, halves, score
+from tests.support.yaml_files import load_yaml
 
 pytestmark = pytest.mark.corpus
 
@@ -27,7 +27,7 @@ def test_proposals_from_one_half_of_the_models_hold_for_the_other(bank: Bank, wh
     report = bylaw.propose(clean)
     found = score([one.rule for one in report.proposals], other)
     print(f"\nSOPBench bank, {len(report.proposals)} rules from {report.sessions:,} clean dialogues: {found}")
-    print(f"  the rules written by hand, on the same: {score(yaml.safe_load(RULES.read_text()), other)}")
+    print(f"  the rules written by hand, on the same: {score(load_yaml(RULES.read_text()), other)}")
     assert found.precision > 0.8 and found.recall > 0.3
     assert found.false / found.clean < 0.05
 

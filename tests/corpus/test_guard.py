@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from msgspec import Struct
 
 import bylaw
+from tests.support.yaml_files import load_yaml
 
 pytestmark = pytest.mark.corpus
 RULES = Path(__file__).with_name("bank.yaml")
@@ -107,7 +107,7 @@ class Bank:
         for dialogue in self.dialogues:
             key = "" if one_file else dialogue.prompt
             if key not in guards:
-                rules = yaml.safe_load(RULES.read_text()) if one_file else rules_of(self.prompts[key])
+                rules = load_yaml(RULES.read_text()) if one_file else rules_of(self.prompts[key])
                 guards[key] = bylaw.Guard(rules, shadow=True)
             replays.append(replayed(dialogue, guards[key]))
         return replays
@@ -151,7 +151,7 @@ def recognised(sentence: str) -> Iterator[tuple[str, str]]:
 def rules_of(prompt: str) -> dict[str, Any]:
     """The file's rules, each for the actions that this prompt has its sentence for, with its number."""
     conditions = conditions_of(prompt)
-    written = yaml.safe_load(RULES.read_text())["guard"]["rules"]
+    written = load_yaml(RULES.read_text())["guard"]["rules"]
     rules = [
         adapted(rule, number, actions) for rule in written for number, actions in conditions.get(rule["id"], {}).items()
     ]

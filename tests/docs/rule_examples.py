@@ -19,8 +19,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bylaw.check.api import check
 from bylaw.model.report import CheckReport
 from bylaw.model.trace import Trace
@@ -29,6 +27,7 @@ from bylaw.rules import parse_rules
 from bylaw.traces import load_trace
 from tests.support.build import trace as build
 from tests.support.judge import Answers, carried, every_way, folded, peeked
+from tests.support.yaml_files import load_yaml
 
 Way = Callable[..., Answers]
 
@@ -41,7 +40,7 @@ _REPORT_KEYS = {"exit_code", "findings", "outcomes"}
 
 
 def run(text: str, folder: Path) -> None:
-    example = yaml.safe_load(text)
+    example = load_yaml(text)
     assert example.keys() <= _KEYS, f"unknown keys: {example.keys() - _KEYS}"
     for name, content in example.get("files", {}).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-import yaml
 
 from bylaw.contract.file.loader import parse_contract
 from bylaw.lint.contradictions import analyse
@@ -19,6 +18,7 @@ from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
 from tests.docs.pages import ALL_PAGES, EXAMPLE, PAGES, ROOT, Block, blocks, lay_out
 from tests.docs.python_examples import Interpreter
+from tests.support.yaml_files import load_yaml
 
 GUARD_REFERENCE = "docs/reference/guard.md"
 CODES = "docs/reference/codes.md"
@@ -43,9 +43,7 @@ def test_semantics(block: Block, tmp_path: Path) -> None:
 
 def test_semantics_show_every_operator_and_the_kinds_they_name() -> None:
     """A new kind has its own page and its case file; a section here is for edge cases, and may follow later."""
-    rules = [
-        (block.heading, rule) for block in blocks(SEMANTICS, "yaml") for rule in yaml.safe_load(block.text)["rules"]
-    ]
+    rules = [(block.heading, rule) for block in blocks(SEMANTICS, "yaml") for rule in load_yaml(block.text)["rules"]]
     assert {condition["op"] for _, rule in rules for condition in rule.get("when", [])} == set(OPERATORS)
     sections = {heading for heading, _ in rules if heading in KINDS}
     assert len(sections) > 10
@@ -82,7 +80,7 @@ def test_truth_tables() -> None:
 @pytest.mark.parametrize("page", RULE_PAGES)
 def test_rules_shown_can_be_used(page: str) -> None:
     for block in blocks(page, "yaml"):
-        content = yaml.safe_load(block.text)
+        content = load_yaml(block.text)
         if isinstance(content, list) or "rules" in content:
             diagnostics = parse_rules(block.text, file=block.where, base=EXAMPLE).diagnostics
             assert not diagnostics, block.where

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 
 from bylaw.cli import COMMANDS
 from tests.docs.console import Shell
 from tests.docs.pages import ROOT, blocks
+from tests.support.yaml_files import load_yaml
 
 LINK = re.compile(r"\]\(([^)]+)\)")
 README = (ROOT / "README.md").read_text("utf-8")
@@ -34,7 +34,7 @@ def _pages_in(nav: Any) -> Iterator[str]:
 def test_every_page_is_in_the_navigation() -> None:
     docs = ROOT / "docs"
     pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
-    listed = list(_pages_in(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
+    listed = list(_pages_in(load_yaml((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]))
     from_kinds = {f"reference/{link}" for link in LINK.findall((docs / "reference" / "kinds.md").read_text("utf-8"))}
     assert len(listed) == len(set(listed))
     assert pages == set(listed) | {link for link in from_kinds if "/kinds/" in link}

@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import yaml
-
 import bylaw
 from bylaw.model.events import Origin, ToolCall
 from tests.docs.pages import ROOT
+from tests.support.yaml_files import load_yaml
 from tests.twin.guard import matches
 
 TRUTHS = {"true": True, "false": False, "?": None}
@@ -40,7 +39,7 @@ def cells(page: str) -> Iterator[tuple[str, dict[str, Any], bool | None]]:
 
 def judge(predicate: str, arguments: Any) -> bool | None:
     """Unknown is what matches a rule that restricts, and its opposite too."""
-    when = yaml.safe_load(predicate)
+    when = load_yaml(predicate)
     rules = [
         {"id": "as-written", "when": when, "then": "block"},
         {"id": "negated", "when": {"not": when}, "then": "block"},
@@ -56,4 +55,4 @@ def judge(predicate: str, arguments: Any) -> bool | None:
 
 def judge_slowly(predicate: str, arguments: Any) -> bool | None:
     call = ToolCall(origin=Origin("1"), turn=0, name="t", call_id="1", arguments=arguments)
-    return matches(yaml.safe_load(predicate), [call], 0)
+    return matches(load_yaml(predicate), [call], 0)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bylaw.errors import InputError
 from tests.guard.support import WAYS, Host, policies
+from tests.support.yaml_files import load_yaml
 
 CASES = Path(__file__).parent / "cases"
 _KEYS = {"name", "about", "policy", "mode", "tools", "options", "steps", "refused", "ways"}
@@ -31,7 +31,7 @@ _KEYS = {"name", "about", "policy", "mode", "tools", "options", "steps", "refuse
 def _cases() -> list[Any]:
     found = []
     for path in sorted(CASES.glob("*.yaml")):
-        for case in yaml.safe_load(path.read_text("utf-8")):
+        for case in load_yaml(path.read_text("utf-8")):
             found.append(pytest.param(case, id=f"{path.stem}/{case['name']}"))
     return found
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bylaw.rules import load_rules
 from tests.guard.support import attempt, guard
 from tests.support.build import trace
 from tests.support.judge import every_way
+from tests.support.yaml_files import load_yaml
 
 _TRUTHS = {
     (True, True, False, False): "T",
@@ -25,7 +25,7 @@ _TRUTHS = {
 
 
 def _rows() -> list[Any]:
-    table = yaml.safe_load((Path(__file__).parent / "predicates.yaml").read_text("utf-8"))
+    table = load_yaml((Path(__file__).parent / "predicates.yaml").read_text("utf-8"))
     return [
         pytest.param(entry["when"], arguments, truth, id=f"{entry['when']}: {arguments}")
         for entry in table

@@ -25,9 +25,10 @@ from tests.contract.end_to_end.support import (
     Folder,
 )
 from tests.contract.scripted import ScriptedAgent, contract, invariant
+from tests.support.yaml_files import load_yaml
 
-PII: dict[str, list[str]] = yaml.safe_load((HERE / "pii.yaml").read_text("utf-8"))
-REFUSALS: dict[str, list[str]] = yaml.safe_load((HERE / "refusals.yaml").read_text("utf-8"))
+PII: dict[str, list[str]] = load_yaml((HERE / "pii.yaml").read_text("utf-8"))
+REFUSALS: dict[str, list[str]] = load_yaml((HERE / "refusals.yaml").read_text("utf-8"))
 
 
 def _refused(folder: Folder, code: str, **sections: Any) -> None:
