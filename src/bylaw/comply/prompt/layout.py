@@ -1,8 +1,8 @@
-"""A prompt → its statements: each sentence with its place, the headings above it, and the list it stands in.
+"""A prompt → its statements: each sentence with its position, the tool section it is in, and the list it introduces.
 
-Prompts are Markdown, or text that looks a little like it. A line is a heading (`## Refunds`, `**Refunds**`),
-an item (`- x`, `• x`, `3. x`, by its indent under the one before) or part of a paragraph. An item or a heading that is
-nothing but the name of a tool opens that tool's section. Fenced code is left out: it shows, it does not demand.
+Prompts are Markdown or similar text. A line is a heading (`## Refunds`, `**Refunds**`), an item (`- x`, `• x`, `3. x`,
+nested by its indent) or part of a paragraph. An item or a heading that is only the name of a tool opens the section of
+that tool; any other heading ends it. Fenced code is left out: it shows something and demands nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ from msgspec import Struct
 from bylaw.comply.prompt.vocabulary import any_case
 
 MAX_PROMPT = 2_000_000
-"""characters; beyond that the rest is left unread and said to be"""
-
-_BOLD_LEVEL, _TOOL_LEVEL = 7, 8
-"""below the six levels of Markdown"""
+"""characters; the rest is reported as unread"""
 
 Junction: TypeAlias = Literal["all", "any", "chain"]
 """whether a list demands all of its items, one of them, or all in this order"""
@@ -44,36 +41,56 @@ _CHAIN = any_case(
 )
 
 
-class Line(Struct):
-    """A line with its role; `text` has no marks, and `start` is where it begins in the prompt."""
+class Statement(Struct):
+    """One sentence, or a list with the sentence that introduces it."""
+
+    text: str
+    start: int
+    end: int
+    tool: str | None = None
+    """the tool whose section it is in"""
+    numbered: bool = False
+    leads: bool = True
+    """the first sentence of its item or paragraph"""
+    junction: Junction | None = None
+    """set if the sentence introduces a list"""
+    parts: tuple[Statement, ...] = ()
+    """the items of that list"""
+
+
+class _Line(Struct):
+    """A line with its role; `text` has no marks, and `start` is its position in the prompt."""
 
     role: Literal["heading", "item", "text", "blank"]
     text: str
     start: int
     indent: int = 0
-    level: int = 0
     numbered: bool = False
+    children: list[_Line] = []
+    """the items below it"""
+
+    @property
+    def introduces(self) -> bool:
+        return self.text.rstrip("*_ ").endswith(":")
 
 
-class Statement(Struct):
-    """One sentence, or a list with what its introduction demands of it."""
-
-    text: str
-    start: int
-    end: int
-    headings: tuple[str, ...] = ()
+def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
+    """The statements of a prompt, in its order."""
+    statements: list[Statement] = []
     tool: str | None = None
-    """whose section it stands in"""
-    numbered: bool = False
-    leads: bool = True
-    """the first sentence of its item or paragraph"""
-    junction: Junction | None = None
-    """set where the sentence introduces a list"""
-    parts: tuple[Statement, ...] = ()
-    """the items of that list"""
+    block: list[_Line] = []
+    for line in (*_read_lines(prompt), _Line("heading", "", 0)):
+        named = _tool_named(line.text, tools) if line.role != "blank" else None
+        if line.role != "heading" and named is None:
+            block.append(line)
+            continue
+        for root in _tree(block):
+            statements += _statements(root, tool)
+        tool, block = named, []
+    return statements
 
 
-def read_lines(prompt: str) -> Iterator[Line]:
+def _read_lines(prompt: str) -> Iterator[_Line]:
     fenced, start = False, 0
     for raw in prompt[:MAX_PROMPT].splitlines(keepends=True):
         begin, start = start, start + len(raw)
@@ -83,27 +100,85 @@ def read_lines(prompt: str) -> Iterator[Line]:
             yield _read_line(raw, begin)
 
 
-def _read_line(raw: str, begin: int) -> Line:
+def _read_line(raw: str, begin: int) -> _Line:
     text = raw.strip()
     if not text or set(text) <= set("-=_*# "):
-        return Line("blank", "", begin)
+        return _Line("blank", "", begin)
     offset = begin + raw.index(text[0])
     indent = len(raw.expandtabs(4)) - len(raw.expandtabs(4).lstrip())
-    if heading := _HEADING.match(text):
-        return Line("heading", heading["text"], offset + heading.start("text"), indent, len(heading["marks"]))
-    if bold := _BOLD_LINE.match(text):
-        return Line("heading", bold["text"], offset + bold.start("text"), indent, _BOLD_LEVEL)
+    if heading := _HEADING.match(text) or _BOLD_LINE.match(text):
+        return _Line("heading", heading["text"], offset + heading.start("text"), indent)
     if item := _ITEM.match(text):
-        numbered = item["mark"].strip("().").isdigit()
-        return Line("item", item["text"], offset + item.start("text"), indent, numbered=numbered)
-    return Line("text", text, offset, indent)
+        is_number = item["mark"].strip("().").isdigit()
+        return _Line("item", item["text"], offset + item.start("text"), indent, is_number)
+    return _Line("text", text, offset, indent)
 
 
-def sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Each sentence of a stretch of the prompt, with its place."""
+def _tool_named(text: str, tools: Collection[str]) -> str | None:
+    """The tool whose section a line opens: the line is only its name, or an identifier such as `issue_refund`."""
+    name = plain_text(text).strip().rstrip(":").strip()
+    name = name.removesuffix("()").removeprefix("Tool: ").removeprefix("Function: ")
+    return name if name in tools or _IDENTIFIER.fullmatch(name) else None
+
+
+def _tree(lines: list[_Line]) -> list[_Line]:
+    """The lines of a block as trees: an item belongs to the nearest line above with less indent.
+
+    Items directly below an introduction that ends in a colon belong to it even without an indent.
+    """
+    roots: list[_Line] = []
+    above: list[tuple[float, _Line]] = []
+    blank = False
+    for line in lines:
+        if line.role == "blank":
+            blank = True
+            continue
+        last = above[-1][1] if above else None
+        if line.role == "text" and last is not None and not blank and _continues(last, line):
+            # The gap is preserved, so that positions in the text stay positions in the prompt.
+            gap = line.start - last.start - len(last.text)
+            last.text += " " * max(gap, 1) + line.text
+            continue
+        if blank and line.role == "text":
+            above = []
+        depth = line.indent + (0.5 if line.role == "item" else 0.0)
+        while above and above[-1][0] >= depth:
+            above.pop()
+        parent = above[-1][1] if above else None
+        if parent is not None and line.role == "item" and (parent.introduces or line.indent > parent.indent):
+            parent.children.append(line)
+        else:
+            roots.append(line)
+        above.append((depth, line))
+        blank = False
+    return roots
+
+
+def _continues(above: _Line, line: _Line) -> bool:
+    """Whether a plain line continues the sentence above it: a wrapped line, not a paragraph or an introduction."""
+    ended = above.text.rstrip("*_`\"')").endswith((".", "!", "?", ":", "。"))
+    return not ended and not line.text.endswith(":") and (above.role == "text" or line.indent > above.indent)
+
+
+def _statements(line: _Line, tool: str | None) -> Iterator[Statement]:
+    made = [
+        Statement(*piece, tool, line.numbered, leads=number == 0)
+        for number, piece in enumerate(_sentences(line.text, line.start))
+    ]
+    items = (part for child in line.children for part in _statements(child, tool))
+    junction = _junction_of(made[-1].text)
+    if line.children and junction:
+        made[-1].junction, made[-1].parts = junction, tuple(items)
+        yield from made
+    else:
+        yield from made
+        yield from items
+
+
+def _sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+    """Each sentence of a line, with its position in the prompt."""
     begin = 0
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)] + [len(text)]
-    for end in ends:
+    for end in (*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)):
         piece = text[begin:end].strip()
         if end < len(text) and _ABBREVIATION.search(piece):
             continue
@@ -113,7 +188,7 @@ def sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
         begin = end
 
 
-def junction_of(text: str) -> Junction | None:
+def _junction_of(text: str) -> Junction | None:
     """What an introduction such as `ANY ONE of these conditions must be met:` demands of its list."""
     if not text.rstrip("*_ ").endswith(":"):
         return None
@@ -126,123 +201,5 @@ def junction_of(text: str) -> Junction | None:
 
 
 def plain_text(text: str) -> str:
-    """Without emphasis and code marks."""
+    """The text without emphasis and code marks."""
     return _MARKUP.sub("", text)
-
-
-def tool_named(text: str, tools: Collection[str]) -> str | None:
-    """The tool whose section a line opens: the line is nothing but its name, or a name as only programs have."""
-    name = plain_text(text).strip().rstrip(":").strip()
-    name = name.removesuffix("()").removeprefix("Tool: ").removeprefix("Function: ")
-    return name if name in tools or _IDENTIFIER.fullmatch(name) else None
-
-
-class _Node(Struct):
-    line: Line
-    children: list[_Node]
-
-
-def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
-    """The statements of a prompt, in its order."""
-    return list(_Reader(tools).read([_opening(line, tools) for line in read_lines(prompt)]))
-
-
-def _opening(line: Line, tools: Collection[str]) -> Line:
-    """A line that only names a tool is a heading of its own kind, below all others."""
-    if line.role in ("item", "text") and tool_named(line.text, tools) is not None:
-        return Line("heading", line.text, line.start, line.indent, _TOOL_LEVEL)
-    return line
-
-
-class _Reader:
-    def __init__(self, tools: Collection[str]) -> None:
-        self._tools = tools
-        self._headings: list[tuple[int, str]] = []
-        self._tool: str | None = None
-
-    def read(self, lines: list[Line]) -> Iterator[Statement]:
-        at = 0
-        while at < len(lines):
-            line = lines[at]
-            if line.role == "heading":
-                self._open_heading(line)
-                at += 1
-            elif line.role == "blank":
-                at += 1
-            else:
-                block, at = _block(lines, at)
-                yield from self._statements(block)
-
-    def _open_heading(self, line: Line) -> None:
-        self._headings = [h for h in self._headings if h[0] < line.level] + [(line.level, plain_text(line.text))]
-        self._tool = tool_named(line.text, self._tools)
-
-    def _statements(self, nodes: list[_Node]) -> Iterator[Statement]:
-        for node in nodes:
-            yield from self._node(node)
-
-    def _node(self, node: _Node) -> Iterator[Statement]:
-        line = node.line
-        pieces = list(sentences(line.text, line.start))
-        made = [self._statement(piece, line, leads=number == 0) for number, piece in enumerate(pieces)]
-        junction = junction_of(made[-1].text)
-        if node.children and junction:
-            made[-1].junction = junction
-            made[-1].parts = tuple(part for child in node.children for part in self._node(child))
-            yield from made
-            return
-        yield from made
-        for child in node.children:
-            yield from self._node(child)
-
-    def _statement(self, piece: tuple[str, int, int], line: Line, *, leads: bool) -> Statement:
-        headings = tuple(text for _, text in self._headings)
-        return Statement(*piece, headings, self._tool, line.numbered, leads)
-
-
-def _block(lines: list[Line], at: int) -> tuple[list[_Node], int]:
-    """The lines up to the next heading as a tree: an item belongs to the nearest line above with less indent.
-
-    Items right below an introduction that ends in a colon belong to it even without an indent.
-    """
-    roots: list[_Node] = []
-    above: list[tuple[float, _Node]] = []
-    blank = False
-    while at < len(lines) and lines[at].role != "heading":
-        line = lines[at]
-        at += 1
-        if line.role == "blank":
-            blank = True
-            continue
-        depth = line.indent + (0.5 if line.role == "item" else 0.0)
-        if line.role == "text" and above and not blank and _continues(above[-1][1].line, line):
-            above[-1][1].line = _joined(above[-1][1].line, line)
-            continue
-        if blank and line.role == "text":
-            above = []
-        while above and above[-1][0] >= depth:
-            above.pop()
-        node = _Node(line, [])
-        introduces = bool(above) and above[-1][1].line.text.rstrip("*_ ").endswith(":")
-        deeper = bool(above) and line.indent > above[-1][1].line.indent
-        if above and line.role == "item" and (introduces or deeper):
-            above[-1][1].children.append(node)
-        else:
-            roots.append(node)
-        above.append((depth, node))
-        blank = False
-    return roots, at
-
-
-def _continues(above: Line, line: Line) -> bool:
-    """Whether a plain line goes on with the sentence above it: a wrapped line, not a paragraph or an introduction."""
-    ended = above.text.rstrip("*_`\"')").endswith((".", "!", "?", ":", "。"))
-    return not ended and not line.text.endswith(":") and (above.role == "text" or line.indent > above.indent)
-
-
-def _joined(above: Line, line: Line) -> Line:
-    """The gap between them is kept, so that places in the text stay places in the prompt."""
-    gap = line.start - above.start - len(above.text)
-    return Line(
-        above.role, above.text + " " * max(gap, 1) + line.text, above.start, above.indent, numbered=above.numbered
-    )

@@ -159,7 +159,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
 def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
     """An item of a list that forbids is read as if it began with `never`."""
     text = _NEVER + part.text[:1].lower() + part.text[1:]
-    shifted = Statement(text, part.start - len(_NEVER), part.end, part.headings, part.tool)
+    shifted = Statement(text, part.start - len(_NEVER), part.end, part.tool)
     return [replace(rule, start=max(rule.start, part.start)) for rule in _read_alone(shifted, tools)]
 
 
