@@ -5,6 +5,9 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 FUZZ_INPUTS ?= 200000
 
+# Hundreds of processes start during the tests: compiled modules are shared, even where the environment forbids it.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint fix bench score proof fuzz docs clean
 
@@ -54,6 +57,7 @@ docs: .venv/.docs  ## write the generated pages, build site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:  ## remove everything made here, .venv included
+	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -rf .venv site build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The build backend goes in first, pinned like the rest, so that no isolated build fetches another one.
