@@ -149,7 +149,7 @@ def _decoding(path: str, log: str, events: int) -> dict[str, Any]:
 
 
 def _replay(path: str, log: str, events: int) -> dict[str, Any]:
-    from bylaw.guard.incidents.replay import replay
+    from bylaw.guard.incidents.follow import replay
     from bylaw.guard.stores import SqliteStore
     from bylaw.rules import load_guard
 

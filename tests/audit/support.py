@@ -7,12 +7,13 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from bylaw.guard.audit.model import AuditReport
+from bylaw.guard.audit.report import AuditReport
 from bylaw.guard.audit.verify import verify
-from bylaw.guard.decision import Attempt
-from bylaw.guard.guard import Guard
-from bylaw.guard.stores import ChainCheck, MemoryStore, SqliteStore
-from bylaw.guard.stores.ports import AuditHead, GuardStore
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Attempt
+from bylaw.guard.stores import SqliteStore
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import AuditHead
 from tests.guard.support import Clock, guard, policies
 
 RULES: dict[str, Any] = {
@@ -39,7 +40,7 @@ RULES: dict[str, Any] = {
 
 def verified(store: GuardStore, *rules: Any, heads: tuple[AuditHead, ...] = (), **more: Any) -> AuditReport:
     files = [policies(one) for one in rules]
-    return verify(store, files, inspector=ChainCheck(heads), scratch=MemoryStore(), known=heads, **more)
+    return verify(store, files, known=heads, **more)
 
 
 def kinds(report: AuditReport) -> list[tuple[int, str]]:
@@ -56,7 +57,7 @@ def recorded(path: Path, *, rules: Any = RULES, calls: int = 12, seed: int = 0) 
     store.close()
 
 
-def work(running: Guard, session: str, chance: random.Random) -> None:
+def work(running: BaseGuard, session: str, chance: random.Random) -> None:
     tool = chance.choice(["pay", "verify", "send"])
     given = {"amount": chance.choice([5, 900]), "api_key": chance.choice(["live-1", "test-1"])}
     attempt = Attempt(tool=tool, arguments=given, session=session)

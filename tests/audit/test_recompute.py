@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from bylaw.guard.audit import sessions as replayed
-from bylaw.guard.audit.model import AuditReport
-from bylaw.guard.decision import Attempt, Decision
-from bylaw.guard.guard import Guard
+from bylaw.guard.audit.report import AuditReport
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.chain import link
 from bylaw.guard.stores.encoding import encode
-from bylaw.guard.stores.ports import AuditHead, AuditRow, GuardStore
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import AuditHead, AuditRow
 from bylaw.model.events import Message, Origin, Request, Response
 from tests.audit.support import RULES, kinds, verified
 from tests.guard.strategies import Rules, arguments, mixed_rules, tools
@@ -81,7 +82,7 @@ class Host:
         self._decided: list[tuple[Attempt, Decision]] = []
 
     @property
-    def guard(self) -> Guard:
+    def guard(self) -> BaseGuard:
         return self._guards[0]
 
     def do(self, step: tuple[Any, ...]) -> None:
@@ -121,7 +122,7 @@ class Host:
         self.guard.observe(Message(origin=Origin(session), at=self._clock.now, role="user", content="hi"))
 
     def _take(self, session: str, tool: str, given: Any) -> None:
-        self.guard.take(Attempt(tool=tool, arguments=given, session=session))
+        self.guard.record_past_call(Attempt(tool=tool, arguments=given, session=session))
 
     def _run(self, session: str) -> None:
         self.guard.start_run(session, "r1", agent="helper")
@@ -172,7 +173,7 @@ def test_rules_that_change_are_followed(rules: Rules, others: Rules, steps: Any)
 @settings(max_examples=40, deadline=None)
 def test_sessions_that_do_not_fit_into_memory_are_followed(rules: Rules, steps: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replayed, "MOST_HELD", 1)
+        patch.setattr(replayed, "MOST_SESSIONS", 1)
         _all_recomputed(verified(_written(steps, rules), rules))
 
 
@@ -257,7 +258,7 @@ def test_truths_of_other_predicates_are_not_taken(asked: Any) -> None:
     report = verified(Forged(store, of_fewer), BOTH)
     assert report.findings == []
     assert {reason: left.seqs for reason, left in report.unrecomputed.items()} == {
-        "what was said of arguments that are not written down is not what its rules ask": [1, 2]
+        "the recorded predicates on redacted arguments are not those of its rules": [1, 2]
     }
 
 
@@ -285,7 +286,7 @@ def test_behaviour_rules_on_redacted_values_are_named() -> None:
     report = verified(_written(steps, rules), rules)
     assert report.findings == []
     assert {reason: left.seqs for reason, left in report.unrecomputed.items()} == {
-        "`same` looked at what is not written down": [1, 2]
+        "`same` looked at values that are not recorded": [1, 2]
     }
     assert (report.recomputed, report.exit_code) == (1, 3)
 
@@ -346,7 +347,7 @@ def test_an_attempt_that_could_not_be_written_is_named() -> None:
     steps = [("call", "a", "pay", {"amount": float("nan")}, None), ("call", "a", "verify", {}, None)]
     report = verified(_written(steps, RULES), RULES)
     assert (report.findings, report.recomputed) == ([], 1)
-    assert list(report.unrecomputed) == ["the attempt could not be written down in full"]
+    assert list(report.unrecomputed) == ["the attempt could not be recorded in full"]
 
 
 def test_text_that_looks_redacted_is_not_taken_for_it() -> None:
@@ -410,4 +411,4 @@ def test_what_follows_a_row_of_no_known_form_is_left_out_and_not_called_wrong() 
     at = next(i for i, row in enumerate(store.audit()) if row.data["kind"] == "result")
     report = verified(Forged(store, lambda data: data.pop("content"), at), RULES)
     assert (report.findings, report.recomputed) == ([], 2)
-    assert list(report.unrecomputed) == ["the row is not as a guard writes it"]
+    assert list(report.unrecomputed) == ["the row is not one that a guard writes"]

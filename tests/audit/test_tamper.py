@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bylaw.guard.audit.model import AuditReport
+from bylaw.guard.audit.report import AuditReport
 from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.chain import link
-from bylaw.guard.stores.ports import AuditHead
+from bylaw.guard.stores.records import AuditHead
 from tests.audit.support import RULES, Tampered, kinds, recorded, verified
 
 

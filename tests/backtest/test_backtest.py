@@ -9,11 +9,11 @@ import pytest
 
 import bylaw
 from bylaw.errors import InputError
-from bylaw.guard.backtest import going
-from bylaw.guard.backtest.job import Backtest
+from bylaw.guard.backtest import open_sessions as going
+from bylaw.guard.backtest.backtest import Backtest
 from bylaw.guard.backtest.model import BacktestReport
-from bylaw.guard.backtest.replay import Replay, trying
-from bylaw.guard.guard import Guard
+from bylaw.guard.backtest.replay import Replay, trial_guard
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
 from bylaw.model.events import Event, Origin, ToolCall
 from bylaw.model.trace import Trace
@@ -203,7 +203,7 @@ def test_a_session_of_the_next_trace_begins_anew() -> None:
 
 def test_a_session_that_was_idle_too_long_counts_as_over() -> None:
     seen: list[tuple[str, bool]] = []
-    kept = going.Going[str](lambda name: name, lambda name, _, complete: seen.append((name, complete)), most=2)
+    kept = going.OpenSessions[str](lambda name: name, lambda name, _, complete: seen.append((name, complete)), most=2)
     for name in ("a", "b", "a", "c", "b"):
         kept.of(name)
     assert seen == [("b", True), ("a", True)] and kept.resumed == 1
@@ -212,7 +212,7 @@ def test_a_session_that_was_idle_too_long_counts_as_over() -> None:
 
 
 def test_a_session_without_a_name_is_taken_up_again_like_any_other() -> None:
-    kept = going.Going[str](lambda name: name, lambda *ended: None, most=1)
+    kept = going.OpenSessions[str](lambda name: name, lambda *ended: None, most=1)
     for name in ("a", "b", "", "c"):
         kept.of(name)
     assert kept.resumed == 0, "it is met for the first time"
@@ -222,13 +222,13 @@ def test_a_session_without_a_name_is_taken_up_again_like_any_other() -> None:
 
 def test_no_session_is_kept_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
-    end = Guard.end_session
+    end = BaseGuard.end_session
 
-    def noting(guard: Guard, session: str, *, complete: bool = True) -> Any:
+    def noting(guard: BaseGuard, session: str, *, complete: bool = True) -> Any:
         ended.append(session)
         return end(guard, session, complete=complete)
 
-    monkeypatch.setattr(Guard, "end_session", noting)
+    monkeypatch.setattr(BaseGuard, "end_session", noting)
     sessions = [Session(f"{n}").call("refund", {"amount": n}) for n in range(20)]
     run([LARGE], *sessions)
     bylaw.backtest([LARGE], interleaved(*sessions))
@@ -246,7 +246,7 @@ def test_a_trace_that_breaks_off_leaves_nothing_behind() -> None:
         def __iter__(self) -> Iterator[Event]:
             return broken()
 
-    job = Backtest(trying(load_guard([VERIFIED]).policies, MemoryStore()))
+    job = Backtest(trial_guard(load_guard([VERIFIED]).policies))
     with pytest.raises(InputError):
         job.add(Source(name="broken"))
     job.add(trace(Session("1").call("refund", {"order": 1})))
@@ -277,4 +277,4 @@ def test_secrets_do_not_reach_the_report() -> None:
 
 def test_a_guard_that_acts_cannot_replay() -> None:
     with pytest.raises(AssertionError):
-        Replay(Guard(load_guard([LARGE]).policies, store=MemoryStore()))
+        Replay(BaseGuard(load_guard([LARGE]).policies, store=MemoryStore()))

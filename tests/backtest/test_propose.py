@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bylaw
-from bylaw.guard.proposals.job import is_held_out, wilson
-from bylaw.guard.proposals.model import Proposal, ProposalReport
-from bylaw.guard.proposals.report import render_rule_file
+from bylaw.guard.proposals.propose import is_held_out, wilson
+from bylaw.guard.proposals.report import Proposal, ProposalReport, render_rule_file
 from bylaw.model.trace import Trace
 from bylaw.rules import load_guard
 from tests.backtest.support import Session, trace
@@ -134,7 +133,7 @@ def test_sessions_kept_apart_count_false_stops() -> None:
     apart = next(f"odd {n}" for n in range(100) if is_held_out("traffic", f"odd {n}", 0.25))
     odd = Session(apart).call("refund", {"order": "x", "amount": 1})
     few = bylaw.propose(trace(*(shop(n) for n in range(100)), odd))
-    assert few.dropped == {"too many false stops in the sessions kept apart": 1}
+    assert few.dropped == {"too many false stops in the held-out sessions": 1}
     many = bylaw.propose(trace(*(shop(n) for n in range(2_000)), odd))
     kept = {one.id: one for one in many.proposals}["refund-after-verify"]
     assert kept.false_stops == 1 and kept.counter_examples[0].session == apart
@@ -212,7 +211,7 @@ def test_wilson(held: int, total: int, low: float) -> None:
 def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_TOOLS", 2)
     monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_SIGNATURES", 0)
-    monkeypatch.setattr("bylaw.guard.proposals.job.MOST_PROPOSALS", 1)
+    monkeypatch.setattr("bylaw.guard.proposals.propose.MOST_PROPOSALS", 1)
     report = mine(*(Session(f"{n}").call("look").call("pay").call("bye") for n in range(20)))
     assert (report.unnamed_calls, report.too_varied, report.left_out) == (20, ("look", "pay"), 1)
     text = render_rule_file(report)
@@ -222,7 +221,7 @@ def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_sessions_that_are_read_in_two_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.guard.backtest.going.MOST_OPEN", 1)
+    monkeypatch.setattr("bylaw.guard.backtest.open_sessions.MOST_OPEN", 1)
     sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
     events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")
     report = bylaw.propose(Trace(name="t", events=events), hold_out=0, min_support=2)

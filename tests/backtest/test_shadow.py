@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.rules.guard.promote import NotPromoted, promotion
+from bylaw.rules.promotion import NotPromoted, promotion
 
 SOFT = {"id": "soft", "when": {"tool_name_in": ["pay"]}, "then": "pause", "mode": "shadow"}
 HARD = {"id": "hard", "when": {"arg_gt": {"path": "n", "value": 5}}, "then": "block"}

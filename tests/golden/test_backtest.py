@@ -6,12 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.guard.backtest.model import BacktestReport, Example, ShadowReport, ShadowTally
-from bylaw.guard.backtest.report import RENDERERS
-from bylaw.guard.backtest.report import json as backtest_json
-from bylaw.guard.backtest.report import terminal as backtest_terminal
-from bylaw.guard.proposals import report as proposals
-from bylaw.guard.proposals.report import ProposalReport
+from bylaw.guard.backtest import RENDERERS
+from bylaw.guard.backtest.model import BacktestReport, Example
+from bylaw.guard.backtest.report import render_shadow_json, render_shadow_terminal
+from bylaw.guard.backtest.shadow import ShadowReport, ShadowTally
+from bylaw.guard.proposals.report import ProposalReport, render_json, render_rule_file, render_terminal
 from tests.backtest.support import NO_RESULT, Session, trace
 from tests.golden.conftest import Golden
 
@@ -64,12 +63,12 @@ def test_backtest(format: str, golden: Golden) -> None:
 
 
 def test_shadow(golden: Golden) -> None:
-    golden("shadow", "terminal", backtest_terminal.render_shadow(_shadow()))
-    golden("shadow", "json", backtest_json.render_shadow(_shadow()))
+    golden("shadow", "terminal", render_shadow_terminal(_shadow()))
+    golden("shadow", "json", render_shadow_json(_shadow()))
 
 
 def test_proposals(golden: Golden) -> None:
     report = _proposals()
-    golden("proposals", "terminal", proposals.render_proposals(report))
-    golden("proposals", "yaml", proposals.render_rule_file(report))
-    golden("proposals", "json", backtest_json.render_proposals(report))
+    golden("proposals", "terminal", render_terminal(report))
+    golden("proposals", "yaml", render_rule_file(report))
+    golden("proposals", "json", render_json(report))

@@ -11,8 +11,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from bylaw.guard.decision import Decision
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Decision
 from bylaw.guard.stores import SqliteStore
 from tests.guard.support import attempt, guard
 
@@ -44,7 +44,7 @@ def work(path: str, acknowledged: str, seed: int) -> None:
                 guarding.record(decision, "paid")
 
 
-def _ask(guarding: Guard, session: str, chance: random.Random, told: int) -> None:
+def _ask(guarding: BaseGuard, session: str, chance: random.Random, told: int) -> None:
     """Everybody asks for the same few calls, so that everybody tries to use the same approvals."""
     call = attempt({"tool": "wire", "session": session, "args": {"to": chance.randrange(2)}})
     decision = guarding.decide(call)

@@ -8,15 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.modes import with_mode
-from bylaw.guard.decide.options import Options
-from bylaw.guard.decision import Attempt, Decision
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.policies import with_mode
 from bylaw.guard.reviews import NotAnswered
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.model.events import Message, Origin, Request, Response
-from bylaw.model.guarding import Action, GuardPolicy
+from bylaw.model.guard_policy import Action, GuardPolicy
 from bylaw.rules import load_guard
 
 START = 1_700_000_000.0
@@ -43,10 +42,10 @@ def options(**given: Any) -> Options:
 
 def guard(
     rules: Any, *, store: GuardStore | None = None, clock: Callable[[], float] | None = None, **given: Any
-) -> Guard:
+) -> BaseGuard:
     """A guard of rules in code; without a store it is not durable."""
     mode, schemas = given.pop("mode", None), given.pop("tools", None)
-    return Guard(
+    return BaseGuard(
         policies(rules, mode),
         store=store or MemoryStore(),
         durable=store is not None,
@@ -81,8 +80,8 @@ class Host:
     def run(self) -> list[dict[str, Any]]:
         return [self._step(i, step) for i, step in enumerate(self._case["steps"])]
 
-    def _make(self) -> Guard:
-        return Guard(
+    def _make(self) -> BaseGuard:
+        return BaseGuard(
             policies(self._rules, self._case.get("mode")),
             store=self._store,
             durable=self._way != "no store",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bylaw.guard.decision import Decision
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
 from tests.guard.support import attempt, guard
@@ -144,7 +144,7 @@ def test_paused_attempts_at_once_open_one_review(tmp_path: Path) -> None:
     assert len({decision.review for decision in decisions}) == 1
 
 
-def _approved(guarding: Guard, uses: int) -> str:
+def _approved(guarding: BaseGuard, uses: int) -> str:
     review = guarding.decide(attempt("pay")).review
     assert review is not None
     guarding.reviews.approve(review, by="ann", uses=uses)

@@ -19,10 +19,8 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.guard.decide.attempts import Limits
-from bylaw.guard.decide.options import Options
-from bylaw.guard.decision import Attempt
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Attempt, Limits, Options
 from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.ports import StoreUnavailable, Transaction
 from bylaw.model.events import Origin, Response
@@ -191,7 +189,7 @@ def test_a_fault_that_names_a_text_without_a_utf8_form(tmp_path: Path, monkeypat
     def fail(*given: Any) -> Any:
         raise ValueError("\ud800 password=hunter2")
 
-    monkeypatch.setattr("bylaw.guard.decide.answering.judge", fail)
+    monkeypatch.setattr("bylaw.guard.decide.decide.judge", fail)
     assert guarding.decide(attempt("pay")).decided_by == "on_error"
     [row] = audit_rows(store)
     assert row.data["decision"]["decided_by"] == "on_error" and "hunter2" not in str(row.data)
@@ -334,7 +332,7 @@ def test_a_fault_inside(then: Any, tmp_path: Path) -> None:
 def test_a_fault_that_pauses_can_be_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guarding = guard(RULES, store=SqliteStore(tmp_path / "g.db"), on_error="pause")
     with monkeypatch.context() as patch:
-        patch.setattr("bylaw.guard.decide.answering.judge", lambda *given: 1 / 0)
+        patch.setattr("bylaw.guard.decide.decide.judge", lambda *given: 1 / 0)
         decision = guarding.decide(attempt("look"))
     assert decision.action == "pause" and decision.review is not None
     guarding.reviews.approve(decision.review, by="ann")
@@ -481,7 +479,7 @@ def test_many_unsettled_calls_stay_counted(store: Any) -> None:
 def test_the_same_policy_twice_counts_once(tmp_path: Path) -> None:
     rules = [{"id": "cap", "when": {"call_count_in_session_gt": {"value": 2}}, "then": "block"}]
     twice = [*policies(rules), *policies(rules)]
-    guarding = Guard(twice, store=MemoryStore(), durable=False, clock=Clock())
+    guarding = BaseGuard(twice, store=MemoryStore(), durable=False, clock=Clock())
     actions = [guarding.decide(attempt("t")).action for _ in range(3)]
     assert actions == ["allow", "allow", "block"]
 
@@ -489,7 +487,7 @@ def test_the_same_policy_twice_counts_once(tmp_path: Path) -> None:
 def test_two_guards_on_one_session_do_not_forget_for_each_other(tmp_path: Path) -> None:
     """As while new rules are rolled out, or where each agent has a guard of its own."""
 
-    def made(name: str) -> Guard:
+    def made(name: str) -> BaseGuard:
         rules = [{"id": name, "kind": "must_call_once", "params": {"tool": name}, "then": "block"}]
         return guard(rules, store=SqliteStore(tmp_path / "g.db"))
 

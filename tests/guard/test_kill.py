@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.guard.stores.ports import AuditRow
+from bylaw.guard.stores.records import AuditRow
 from tests.guard.kill_worker import LIMIT, work
 
 WORKERS = 4

@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from bylaw.guard.decision import Decision
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.model import Decision
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 from tests.guard.support import Clock, attempt, guard
 
@@ -47,7 +47,7 @@ class Machine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.clock = Clock()
         self.stores = [SqliteStore(Path(self.folder.name) / "guard.db") for _ in range(2)]
-        self.guards: list[Guard] = [
+        self.guards: list[BaseGuard] = [
             guard(RULES, store=store, clock=self.clock, review_seconds=None, breaker_after=10_000)
             for store in self.stores
         ]

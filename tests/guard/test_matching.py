@@ -6,8 +6,8 @@ import re2
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from bylaw.engine import matching
-from bylaw.engine.matching import compile_regex, compile_search
+from bylaw.text import regex as regex_module
+from bylaw.text.regex import compile_regex, compile_search
 
 _PIECES = [
     "a",
@@ -44,8 +44,8 @@ def test_a_search_finds_what_the_regex_finds(pattern: str, text: str) -> None:
         assume(False)
     found = regex.search(text) is not None
     assert compile_search(pattern)(text) is found
-    assert matching._searcher(regex)(text) is found
-    assert matching._searcher(_Public(regex))(text) is found
+    assert regex_module._searcher(regex)(text) is found
+    assert regex_module._searcher(_Public(regex))(text) is found
 
 
 class _Public:
@@ -56,8 +56,8 @@ class _Public:
 
 
 def test_a_literal_needs_no_automaton() -> None:
-    assert matching._compile_literal(r"@corp\.example$", bool) is not None
-    assert matching._compile_literal("a.b", bool) is None
+    assert regex_module._compile_literal(r"@corp\.example$", bool) is not None
+    assert regex_module._compile_literal("a.b", bool) is None
     ends = compile_search(r"@corp\.example$")
     assert [ends(text) for text in ("x@corp.example", "x@corp.example.org", "x@corp-example")] == [True, False, False]
     assert not ends("x@corp.example\n"), "`$` is the end of the text"

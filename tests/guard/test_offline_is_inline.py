@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import bylaw
 from bylaw.engine.compile import compile_rules
 from bylaw.engine.evaluation import Evaluation
-from bylaw.guard.guard import Guard
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome, Verdict
@@ -39,7 +39,7 @@ def inline(rules: Rules, told: Steps) -> tuple[list[Event], Found]:
 
 
 class _Player:
-    def __init__(self, guarding: Guard, guard_rules: set[str]) -> None:
+    def __init__(self, guarding: BaseGuard, guard_rules: set[str]) -> None:
         self._guard = guarding
         self._guard_rules = guard_rules
         """for these, what cannot be judged is a violation offline too; for the others it is undecided there"""

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from bylaw.guard.decide import records
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.decide.session import MOST_UNSETTLED
-from bylaw.guard.guard import Guard
 from bylaw.guard.stores import MemoryStore, SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Message, Origin, Response, SessionEnd
-from bylaw.model.guarding import Action
+from bylaw.model.guard_policy import Action
 from bylaw.text.redaction.secrets import _SHORTEST, SECRETS, redacted
 from tests.guard.support import attempt, guard
 
@@ -32,7 +32,7 @@ def _everything(path: Path) -> bytes:
     return b"".join(part.read_bytes() for part in path.parent.iterdir())
 
 
-def _opened(path: Path, rules: Any = LIMIT, **given: Any) -> Guard:
+def _opened(path: Path, rules: Any = LIMIT, **given: Any) -> BaseGuard:
     return guard(rules, store=SqliteStore(path), **given)
 
 
@@ -206,7 +206,7 @@ def test_a_name_that_looks_like_a_secret_takes_no_arguments_with_it(field: str) 
 @pytest.mark.parametrize("field", ["tool", "agent"])
 def test_nor_where_it_is_written_late(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr("bylaw.guard.decide.answering.judge", lambda *given: 1 / 0)
+    monkeypatch.setattr("bylaw.guard.decide.decide.judge", lambda *given: 1 / 0)
     guard(LIMIT, store=store).decide(attempt({"tool": "pay", "args": {"n": 5}, field: KEY}))
     [row] = audit_rows(store)
     assert row.data["late"] and KEY not in str(row.data) and row.data["attempt"]["arguments"] == {"n": 5}
@@ -219,8 +219,8 @@ def test_a_late_row_that_cannot_be_written_is_told_and_undoes_nothing(
     store, endless = SqliteStore(tmp_path / "guard.db"), list[Any]()
     endless.append(endless)
     with store.transaction("s") as transaction:
-        records.write_late(transaction, records.Unwritten("s", 1.0, {"attempt": endless}))
-        records.write_late(transaction, records.Unwritten("s", 1.0, {"attempt": "can be"}))
+        records.write_late_decision(transaction, records.LateDecision("s", 1.0, {"attempt": endless}))
+        records.write_late_decision(transaction, records.LateDecision("s", 1.0, {"attempt": "can be"}))
     assert [row.data["attempt"] for row in store.events()] == ["can be"]
     assert "a decision in the session `s` could not be written down" in caplog.text
     store.close()

@@ -20,26 +20,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from bylaw.guard.incidents.model import (
+from bylaw.guard.stores import audit_rows, verify_chain
+from bylaw.guard.stores.ports import MAX_DEPTH, GuardStore, StoreConflict, StoreUnavailable
+from bylaw.guard.stores.records import (
     Alert,
+    AuditHead,
     Change,
     Delivery,
     Detection,
+    EventRow,
     Following,
     FollowRecord,
     Incident,
     Notification,
     Position,
-)
-from bylaw.guard.stores import audit_rows, verify_chain
-from bylaw.guard.stores.ports import (
-    MAX_DEPTH,
-    AuditHead,
-    EventRow,
-    GuardStore,
     SessionRecord,
-    StoreConflict,
-    StoreUnavailable,
 )
 from bylaw.model.rule import Severity
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, review, write

@@ -10,7 +10,8 @@ import os
 import sys
 
 from bylaw.guard.stores import SqliteStore
-from bylaw.guard.stores.ports import EventRow, Transaction
+from bylaw.guard.stores.ports import Transaction
+from bylaw.guard.stores.records import EventRow
 
 SHARED = "shared"
 ACKNOWLEDGED = 8

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.guard.stores import MemoryStore, SqliteStore
-from bylaw.guard.stores.ports import EventRow, GuardStore
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import EventRow
 
 DATA: dict[str, Any] = {
     "session": "s-12345",

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import EventRow, ReviewRecord
 
 Opener = Callable[[], GuardStore]
 """opens the store anew, also in another process: it can be pickled"""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bylaw.guard.stores import MemoryStore, verify_chain
 from bylaw.guard.stores.chain import START, link, vouch
 from bylaw.guard.stores.encoding import decode, encode, encode_both
-from bylaw.guard.stores.ports import AuditHead, AuditRow
+from bylaw.guard.stores.records import AuditHead, AuditRow
 from bylaw.model.canonical import canonical_json
 
 _SAFE = 2**53 - 1

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
-from bylaw.guard.stores.ports import EventRow, GuardStore
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import EventRow
 from tests.stores.hammer import ACKNOWLEDGED, SHARED
 from tests.stores.support import read
 

@@ -12,7 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from bylaw.guard.stores import MemoryStore, SqliteStore, verify_chain
-from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord, SessionRecord, Transaction
+from bylaw.guard.stores.ports import GuardStore, Transaction
+from bylaw.guard.stores.records import EventRow, ReviewRecord, SessionRecord
 from tests.stores.support import Clock, review
 
 KEYS = st.sampled_from(["", "a", "b\0", "é", "\ud800"])

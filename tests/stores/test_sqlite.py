@@ -14,9 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.guard.stores import SqliteStore, audit_rows, connections, pruning, schema, sqlite, verify_chain
-from bylaw.guard.stores.ports import EventRow, GuardStore, SessionRecord, StoreUnavailable
-from bylaw.guard.stores.transaction import SqliteTransaction
+from bylaw.guard.stores import SqliteStore, audit_rows, sqlite, verify_chain
+from bylaw.guard.stores import sqlite as pruning
+from bylaw.guard.stores import sqlite_file as connections
+from bylaw.guard.stores import sqlite_schema as schema
+from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
+from bylaw.guard.stores.records import EventRow, SessionRecord
+from bylaw.guard.stores.sqlite_transaction import SqliteTransaction
 from tests.stores.conformance import SharedStoreConformance
 from tests.stores.support import Clock, count_up, in_processes, note, open_and_count_up, read, write
 

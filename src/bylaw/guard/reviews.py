@@ -1,7 +1,8 @@
-"""Reviews: a person answers for one exact action, and the answer is spent exactly as often as it allows."""
+"""Reviews: a person approves or rejects one exact action. An approval can be used a limited number of times."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -9,24 +10,30 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import action_hash
-from bylaw.guard.decide.options import Options
-from bylaw.guard.decision import Attempt, Decision
-from bylaw.guard.stores.ports import EventRow, GuardStore, ReviewRecord, ReviewStatus, Transaction
+from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.stores.ports import GuardStore, Transaction
+from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
+from bylaw.model.canonical import canonical_json
 from bylaw.text.redaction.secrets import redacted
 
 MOST_READ = 100_000
-"""reviews that one list looks through"""
+"""reviews that `list` reads at most"""
 
 
 class NotAnswered(ValueError):
-    """The review cannot be answered like this; the argument says why."""
+    """The review cannot be answered in this way; the message says why."""
+
+
+def action_hash(tool: str, arguments: Any, agent: str | None, policy: str) -> str:
+    """SHA-256 of the canonical action. An approval applies to exactly this action."""
+    content = {"tool": tool, "arguments": arguments, "agent": agent, "policy": policy}
+    return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 
 def open_review(
     transaction: Transaction, attempt: Attempt, digest: str, decision: Decision, options: Options, now: float
 ) -> ReviewRecord:
-    """The review of this action: the one that is open or approved already, or a new one."""
+    """The open review of this action, or a new one."""
     known = transaction.find_review(attempt.session, digest)
     if known is not None and not _is_over(known, now):
         return known
@@ -51,8 +58,8 @@ def open_review(
     return review
 
 
-def advice(review: ReviewRecord) -> str:
-    """What an agent may do whose call is paused by it."""
+def review_advice(review: ReviewRecord) -> str:
+    """What an agent may do whose call this review pauses."""
     if review.status != "approved":
         return f"wait for the review `{review.id}` to be answered, then resume the call with it"
     if review.edited is not None:
@@ -60,10 +67,10 @@ def advice(review: ReviewRecord) -> str:
     return f"this call is approved; resume it with the review `{review.id}`"
 
 
-def approved(
+def approved_review(
     transaction: Transaction, review_id: str, attempt: Attempt, policy: str, now: float
 ) -> tuple[ReviewRecord | None, str]:
-    """The review that lets this attempt run; None, and why there is none."""
+    """The review that lets this attempt run, or None with the reason."""
     review = transaction.review(review_id)
     if review is None or review.session != attempt.session:
         return None, f"there is no review `{review_id}` in this session"
@@ -73,7 +80,8 @@ def approved(
         _note(transaction, review, "expired", now)
     if review.status != "approved":
         return None, f"the review is {review.status}"
-    if action_hash(attempt.tool, attempt.arguments, attempt.agent, policy) != _approved_hash(review):
+    digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, policy)
+    if digest != (review.action_hash if review.edited_hash is None else review.edited_hash):
         return None, "the call is not the one that was approved"
     return review, ""
 
@@ -85,12 +93,8 @@ def spend(transaction: Transaction, review: ReviewRecord, now: float) -> None:
     _note(transaction, review, "spent", now)
 
 
-def _approved_hash(review: ReviewRecord) -> str:
-    return review.action_hash if review.edited_hash is None else review.edited_hash
-
-
 def edited_attempt(review: ReviewRecord, attempt: Attempt) -> Attempt | None:
-    """The attempt as it was approved; None where secrets were taken out of it, so that nobody here knows it."""
+    """The attempt as it was approved; None if secrets were removed from it, so that it is not known here."""
     if review.edited is None:
         return attempt
     edited = replace(attempt, tool=review.edited["tool"], arguments=review.edited["arguments"])
@@ -110,7 +114,7 @@ def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float)
 
 
 class Reviews:
-    """What people do: list, approve, reject, wait."""
+    """Lists, approves, rejects and waits for reviews."""
 
     def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
         self._store = store
@@ -119,9 +123,9 @@ class Reviews:
     def list(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
     ) -> Sequence[ReviewRecord]:
-        """As they stand now, oldest first: one that nobody answered in time has expired, whoever looked at it last.
+        """Reviews, oldest first. A review that nobody answered in time is listed as expired.
 
-        To find those of a status, no more than `MOST_READ` are read, or `limit` where that is more.
+        With a `status`, no more than `MOST_READ` or `limit` reviews are read, whichever is more.
         """
         read, most = limit, max(limit, MOST_READ)
         while True:
@@ -129,7 +133,7 @@ class Reviews:
             found = [review for review in map(self._as_of_now, stored) if status in (None, review.status)]
             if len(found) >= limit or len(stored) < read or read == most:
                 return found[:limit]
-            read = min(2 * read, most)  # expired ones must not hide those that still wait
+            read = min(2 * read, most)  # expired reviews must not hide pending ones
 
     def get(self, review_id: str) -> ReviewRecord | None:
         with self._store.transaction("") as transaction:
@@ -150,7 +154,7 @@ class Reviews:
         note: str | None = None,
     ) -> ReviewRecord:
         """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
-        call may run; None is as often as the guard says."""
+        call may run; None means the guard's option `review_uses`."""
         if uses is not None and uses < 1:
             raise NotAnswered(f"uses={uses} must be at least 1")
         if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
@@ -162,7 +166,7 @@ class Reviews:
         return self._answer(review_id, by, status="rejected", note=note)
 
     def wait(self, review_id: str, *, timeout: float, poll: float = 0.05) -> ReviewRecord:
-        """The review once it is answered, or as it is when the time is up."""
+        """The review once it is answered, or after the timeout."""
         until = time.monotonic() + timeout
         while True:
             review = self.get(review_id)
@@ -196,7 +200,7 @@ class Reviews:
 
 
 def _edited(review: ReviewRecord, edited: dict[str, Any] | None) -> ReviewRecord:
-    """With the call that is approved in its place: by its hash, and for people to see."""
+    """The review with the call that is approved instead: its hash, and a redacted copy for people."""
     if edited is None:
         return review
     digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)

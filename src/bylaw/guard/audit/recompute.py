@@ -1,44 +1,58 @@
-"""Row after row through the same guard, and what it says compared with what is written.
+"""Each row through the same guard; its decision is compared with the recorded one.
 
-What a row records of the world is taken as it is: attempts, results, what people answered, which switches were on. What
-the guard made of it is made again. A row that lacks what would be needed is left out, with the reason, and so is
-everything in its session that may depend on it.
+Facts are taken from the row: attempts, results, answers of people, switches. Decisions are made again. A row that lacks
+a needed value is left out, with the reason, and so is everything in its session that may depend on it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.engine.predicates import Told
-from bylaw.guard.audit import following
-from bylaw.guard.audit.book import Book
-from bylaw.guard.audit.comparing import Comparing
-from bylaw.guard.audit.model import AuditReport
-from bylaw.guard.audit.rows import OBSERVED, attempt_of, event_of
-from bylaw.guard.audit.said import OtherPredicates, truths_of
-from bylaw.guard.audit.sessions import Held, Replayed, Shelf
-from bylaw.guard.decide.attempts import action_hash
-from bylaw.guard.decide.options import Options
-from bylaw.guard.decide.tree import Chain
-from bylaw.guard.decide.truths import looking_at
-from bylaw.guard.decision import Attempt
-from bylaw.guard.guard import Guard
-from bylaw.guard.stores.ports import AuditRow, GuardStore
-from bylaw.model.guarding import GuardPolicy
+from bylaw.engine.predicates import RedactedArguments
+from bylaw.guard.audit.report import AuditFinding, AuditReport
+from bylaw.guard.audit.sessions import AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.records import attempt_of, decision_row
+from bylaw.guard.decide.redaction import (
+    predicate_digest,
+    recorded_key,
+    rules_on_arguments,
+    rules_on_event,
+    rules_on_places,
+    rules_on_result,
+)
+from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.reviews import action_hash
+from bylaw.guard.stores import MemoryStore
+from bylaw.guard.stores.records import AuditRow
+from bylaw.model.events import Annotation, Event, Message, Origin, Request, Response, SessionEnd, SessionStart, ToolCall
+from bylaw.model.guard_policy import GuardPolicy
+from bylaw.model.predicate import ArgumentIs
 from bylaw.model.verdict import Verdict
 
 MOST_GUARDS = 256
-"""guards put together at once: each set of rules and options has its own"""
-_PRUNED = "rows of its session were forgotten by pruning"
-_STRANGE = "the row is not as a guard writes it"
-_OTHERS_ASKED = "what was said of arguments that are not written down is not what its rules ask"
-_UNWRITTEN = "the attempt could not be written down in full"
-_NO_SCHEMAS = "the tool's schema refused it, and was not given or cannot be asked again"
+"""guards in memory: one for each set of rules and options"""
+COMPARED = ("action", "decided_by", "matched", "would", "denial", "repeats", "counters", "blind")
+OBSERVED = frozenset(
+    {"request", "response", "message", "session_start", "session_end", "annotation", "tool_call", "tool_result"}
+)
+"""kinds of rows with an event that the host has observed"""
+_PRUNED = "rows of its session were pruned"
+_STRANGE = "the row is not one that a guard writes"
+_OTHER_PREDICATES = "the recorded predicates on redacted arguments are not those of its rules"
+_UNWRITTEN = "the attempt could not be recorded in full"
+_NO_SCHEMAS = "the tool's schema refused it, and the schema was not given or cannot be applied again"
+_DIFFERS = "an earlier verdict of its session differs"
+
+
+class OtherPredicates(Exception):
+    """The row holds the truth of other predicates than those of the rule."""
 
 
 class Recompute:
@@ -47,27 +61,23 @@ class Recompute:
         report: AuditReport,
         policies: Mapping[str, Sequence[GuardPolicy]],
         *,
-        store: GuardStore,
         tool_schemas: Mapping[str, Any] | None = None,
     ) -> None:
-        """`store` is an empty one, for guards that write nothing."""
-        self._report, self._policies = report, policies
-        self._compare = Comparing(report)
-        self._store, self._schemas = store, tool_schemas
-        self._guards: dict[tuple[str, str], Guard] = {}
-        self._shelf, self._book = Shelf(), Book()
+        self._report, self._policies, self._schemas = report, policies, tool_schemas
+        self._guards: dict[tuple[str, str], BaseGuard] = {}
+        self._sessions, self._reviews = AuditSessions(), RecordedReviews()
         self._switches: dict[str, str] = {}
         self._now = 0.0
         self._pruned = False
         """whether the chain does not begin with its first row"""
-        self._steps: dict[str, Callable[[AuditRow, Held, Guard], None]] = {
+        self._steps: dict[str, Callable[[AuditRow, AuditSession, BaseGuard], None]] = {
             "decision": self._decision,
-            "taken": self._taken,
+            "taken": self._past_call,
             "result": self._result,
             "release": self._release,
             "run": self._run,
-            "session": self._session,
-            **dict.fromkeys(OBSERVED, self._observed),
+            "session": self._session_end,
+            **dict.fromkeys(OBSERVED, self._observation),
         }
 
     def step(self, row: AuditRow) -> None:
@@ -80,62 +90,62 @@ class Recompute:
             elif kind == "switch":
                 self._switch(row.data)
             elif kind == "review":
-                self._book.tell(row.data)
+                self._reviews.read(row.data)
             elif kind in self._steps:
                 self._in_session(row, self._steps[kind])
         except OtherPredicates:
-            self._lose(row, _OTHERS_ASKED)
-        except Exception:  # whoever has edited a row may have put anything there
+            self._lose(row, _OTHER_PREDICATES)
+        except Exception:  # an edited row may hold anything
             self._lose(row, _STRANGE)
 
-    def _in_session(self, row: AuditRow, step: Callable[[AuditRow, Held, Guard], None]) -> None:
-        data, held = row.data, self._held(row)
-        if data.get("late"):  # no state has moved: its transaction was undone
+    def _in_session(self, row: AuditRow, step: Callable[[AuditRow, AuditSession, BaseGuard], None]) -> None:
+        data, session = row.data, self._session(row)
+        if data.get("late"):  # no state has changed: the transaction was rolled back
             self._leave_out(row, f"it was not judged: `{data['decision']['decided_by']}`")
             return
         policy = data["decision"]["policy"] if data["kind"] == "decision" else data["policy"]
-        if held.lost is None and policy not in self._policies:
-            held.lost = f"the rules {policy[:19]}… were not given"
-        if held.lost is not None:
-            self._leave_out(row, held.lost)
+        if session.lost is None and policy not in self._policies:
+            session.lost = f"the rules {policy[:19]}… were not given"
+        if session.lost is not None:
+            self._leave_out(row, session.lost)
             return
-        step(row, held, self._guard(policy, data.get("options", {})))
+        step(row, session, self._guard(policy, data.get("options", {})))
 
-    def _held(self, row: AuditRow) -> Held:
+    def _session(self, row: AuditRow) -> AuditSession:
         key = row.data["session"]
         if row.data.get("first"):
-            return self._shelf.begin(key)
-        begins = self._pruned and not self._shelf.known(key)
-        held = self._shelf.get(key)
-        if begins:
-            held.lost = _PRUNED
-        return held
+            return self._sessions.begin(key)
+        is_pruned = self._pruned and not self._sessions.is_known(key)
+        session = self._sessions.get(key)
+        if is_pruned:
+            session.lost = _PRUNED
+        return session
 
-    def _guard(self, policy: str, options: dict[str, Any]) -> Guard:
+    def _guard(self, policy: str, options: dict[str, Any]) -> BaseGuard:
         key = policy, json.dumps(options, sort_keys=True) if options else ""
         guard = self._guards.get(key)
         if guard is None:
             if len(self._guards) >= MOST_GUARDS:
                 self._guards.clear()
-            guard = self._guards[key] = Guard(
+            guard = self._guards[key] = BaseGuard(
                 self._policies[policy],
-                store=self._store,
+                store=MemoryStore(),
                 durable=False,
                 options=msgspec.convert(options, Options),
                 tool_schemas=self._schemas,
                 clock=lambda: self._now,
-                sessions=lambda policies, hash: Replayed(policies, hash, self._shelf, self._book, self._store),
+                sessions=lambda policies, hash: ReplayedSessions(policies, hash, self._sessions, self._reviews),
             )
             guard.use_switches(self._switches)
         return guard
 
     def _lose(self, row: AuditRow, reason: str) -> None:
-        """What follows in this session may rest on a row that could not be taken."""
+        """Later rows of the session may depend on a row that could not be read."""
         self._leave_out(row, reason)
-        session = row.data.get("session")
-        if isinstance(session, str):
-            held = self._shelf.get(session)
-            held.lost = held.lost or reason
+        key = row.data.get("session")
+        if isinstance(key, str):
+            session = self._sessions.get(key)
+            session.lost = session.lost or reason
 
     def _leave_out(self, row: AuditRow, reason: str) -> None:
         if row.data.get("kind") == "decision":
@@ -143,139 +153,212 @@ class Recompute:
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
-    def _decision(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _decision(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data, written = row.data, row.data["decision"]
         if data.get("unwritten"):
             if written.get("denial") != "structural":
-                held.lost = _UNWRITTEN
+                session.lost = _UNWRITTEN
             self._leave_out(row, _UNWRITTEN)
             return
-        attempt = self._known(attempt_of(data), data, held, guard)
-        if self._refused_by_schema(written, data):
-            held.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy))
+        attempt = self._attempt(data, session, guard)
+        by_schema = written["decided_by"] == "arguments" and "do not fit the tool's schema" in written["reason"]
+        if by_schema and (self._schemas is None or "redacted" in data):
+            session.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy))
             self._leave_out(row, _NO_SCHEMAS)
             return
         decision = guard.decide(attempt, review=data.get("resumes"))
-        self._remember_review(written, attempt, held, guard)
-        unfollowed = self._unfollowed(attempt, held, guard)
-        if unfollowed:
-            self._compare.without(unfollowed, row, decision, held)
-        else:
-            self._compare.whole(row, decision, held)
+        if written["action"] == "pause" and written["review"] is not None:
+            agent = attempt.agent or session.state.runs.get(attempt.run or "", (None, None))[0]
+            self._reviews.set_action(
+                written["review"], tool=attempt.tool, arguments=attempt.arguments, agent=agent, policy=guard.policy
+            )
+        self._compare(row, decision, session, self._unfollowed(attempt, session, guard))
 
-    def _known(self, attempt: Attempt, data: Mapping[str, Any], held: Held, guard: Guard) -> Attempt:
-        """The attempt with what is known of arguments that are not written down."""
-        gone = data.get("redacted")
-        if gone is None:
+    def _attempt(self, data: Mapping[str, Any], session: AuditSession, guard: BaseGuard) -> Attempt:
+        """The attempt, with the truth of the predicates on arguments that were redacted."""
+        recorded = data["attempt"]
+        call_id = recorded.get("call_id") or data.get("call_id") or data["decision"]["call_id"]
+        attempt = attempt_of(data, session=data["session"], ts=recorded["ts"], call_id=call_id)
+        redacted = data.get("redacted")
+        if redacted is None:
             return attempt
-        chain = self._chain(attempt, held, guard)
-        places = gone["arguments"]
-        truths = truths_of(looking_at(chain, attempt.tool, places), data)
+        chain, places = self._chain(attempt, guard), redacted["arguments"]
+        truths = recorded_truths(rules_on_places(chain, attempt.tool, places), data)
         for policy in chain.reserving:
-            rules = following.looking_at_arguments(policy, attempt.tool, places)
-            held.unfollowed.update(f"{policy.hash}/{id}" for id in rules)
+            rules = rules_on_arguments(policy, attempt.tool, places)
+            session.unfollowed.update(f"{policy.hash}/{id}" for id in rules)
         if isinstance(attempt.arguments, dict):
-            attempt = replace(attempt, arguments=Told(attempt.arguments, truths))
-        if "decision" in data:
-            self._remember_repeats(attempt, data["decision"], held, guard)
+            attempt = replace(attempt, arguments=RedactedArguments(attempt.arguments, truths))
+        if "decision" in data:  # calls may differ only in redacted values, so the number of denials is read
+            digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy)
+            session.state.denied.pop(digest, None)
+            if data["decision"].get("repeats"):
+                session.state.denied[digest] = data["decision"]["repeats"]
         return attempt
 
-    def _remember_repeats(self, attempt: Attempt, written: Mapping[str, Any], held: Held, guard: Guard) -> None:
-        """Two calls may differ in what is not written alone, so how often this one was denied is taken from the row."""
-        digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy)
-        held.state.denied.pop(digest, None)
-        if written.get("repeats"):
-            held.state.denied[digest] = written["repeats"]
+    def _chain(self, attempt: Attempt, guard: BaseGuard) -> Chain:
+        state = self._sessions.for_guard(attempt.session, guard.policy, guard.policies.all).state
+        return guard.policies.chain(attempt, state.runs)
 
-    def _chain(self, attempt: Attempt, held: Held, guard: Guard) -> Chain:
-        state = self._shelf.for_guard(attempt.session, guard.policy, guard.policies.all).state
-        return guard.policies.chain(attempt, state)
-
-    def _refused_by_schema(self, written: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-        by_schema = written["decided_by"] == "arguments" and "do not fit the tool's schema" in written["reason"]
-        return by_schema and (self._schemas is None or "redacted" in data)
-
-    def _remember_review(self, written: Mapping[str, Any], attempt: Attempt, held: Held, guard: Guard) -> None:
-        if written["action"] == "pause" and written["review"] is not None:
-            agent = attempt.agent or held.state.runs.get(attempt.run or "", (None, None))[0]
-            self._book.paused(
-                written["review"],
-                tool=attempt.tool,
-                arguments=attempt.arguments,
-                agent=agent,
-                policy=guard.policy,
-            )
-
-    # -- what is written, and what follows ------------------------------------------------------------------------
-
-    def _unfollowed(self, attempt: Attempt, held: Held, guard: Guard) -> set[str]:
-        """Rules about this call whose memory is not known, as decisions name them."""
-        if not held.unfollowed:
+    def _unfollowed(self, attempt: Attempt, session: AuditSession, guard: BaseGuard) -> set[str]:
+        """Names of the rules about this call whose state is unknown."""
+        if not session.unfollowed:
             return set()
         found: set[str] = set()
-        for policy in self._chain(attempt, held, guard).judging:
-            prefix = "" if policy.agent in (None, attempt.agent) else f"{policy.agent}/"
+        for policy in self._chain(attempt, guard).judging:
             ids = (policy.calls.rules[index].id for index, _, _ in policy.calls.calls[attempt.tool].session)
-            found.update(prefix + id for id in ids if f"{policy.hash}/{id}" in held.unfollowed)
+            unknown = (id for id in ids if f"{policy.hash}/{id}" in session.unfollowed)
+            found.update(policy.rule_name(id, attempt.agent) for id in unknown)
         return found
 
-    # -- everything else ------------------------------------------------------------------------------------------
+    def _compare(self, row: AuditRow, decision: Decision, session: AuditSession, unfollowed: set[str]) -> None:
+        written, again = row.data["decision"], decision_row(decision)
+        if not unfollowed:
+            for name in COMPARED:
+                if written.get(name) != again.get(name):
+                    self._differs(row, name, written.get(name), again.get(name), session)
+                    return
+            self._report.recomputed += 1
+            return
+        before, after = ([rule for rule in one["matched"] if rule not in unfollowed] for one in (written, again))
+        if before != after:
+            self._differs(row, "matched", before, after, session)
+            return
+        names = ", ".join(f"`{rule}`" for rule in sorted(unfollowed))
+        reason = f"{names} looked at values that are not recorded"
+        self._report.leave_out(row.seq, reason)
+        if written["action"] != again["action"]:
+            session.lost = reason
 
-    def _taken(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _differs(self, row: AuditRow, name: str, written: Any, again: Any, session: AuditSession) -> None:
+        """After a difference, nothing more can be recomputed in the session."""
+        session.lost = _DIFFERS
+        self._report.add(
+            AuditFinding(
+                seq=row.seq,
+                kind="verdict",
+                message=f"its `{name}` does not follow from the rows before it",
+                expected=_shown(again),
+                found=_shown(written),
+                session=row.data["session"],
+            )
+        )
+
+    # -- other rows -----------------------------------------------------------------------------------------------
+
+    def _past_call(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         if row.data.get("unwritten"):
-            held.lost = _UNWRITTEN
+            session.lost = _UNWRITTEN
         else:
-            guard.take(self._known(attempt_of(row.data), row.data, held, guard))
+            guard.record_past_call(self._attempt(row.data, session, guard))
 
-    def _result(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _result(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data = row.data
         if data.get("redacted"):
-            call = held.state.open.get(data["result_of"])
-            self._unfollow(held, guard, lambda p: following.looking_at_result(p, None if call is None else call.name))
+            call = session.state.open.get(data["result_of"])
+            tool = None if call is None else call.name
+            self._unfollow(session, guard, lambda policy: rules_on_result(policy, tool))
         found = guard.record(
             data["result_of"], data["content"], session=data["session"], is_error=data["is_error"], ts=row.at
         )
-        self._found(row, found, held)
+        self._compare_findings(row, found, session)
 
-    def _observed(self, row: AuditRow, held: Held, guard: Guard) -> None:
-        event = event_of(row.data)
+    def _observation(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
+        event = recorded_event(row.data)
         if event is None:
-            held.lost = f"a `{row.data['kind']}` was observed, which is not written down in full"
+            session.lost = f"a `{row.data['kind']}` was observed, which is not recorded in full"
             return
-        told, gone = event, bool(row.data.get("redacted"))
-        self._unfollow(held, guard, lambda p: following.looking_at_event(p, told, redacted=gone))
-        self._found(row, guard.observe(event), held)
+        is_redacted = bool(row.data.get("redacted"))
+        self._unfollow(session, guard, lambda policy: rules_on_event(policy, event, redacted=is_redacted))
+        self._compare_findings(row, guard.observe(event), session)
 
-    def _unfollow(self, held: Held, guard: Guard, rules: Callable[[Any], Any]) -> None:
+    def _unfollow(
+        self, session: AuditSession, guard: BaseGuard, rules: Callable[[CompiledPolicy], Iterable[str]]
+    ) -> None:
         for policy in guard.policies.all:
-            held.unfollowed.update(f"{policy.hash}/{id}" for id in rules(policy))
+            session.unfollowed.update(f"{policy.hash}/{id}" for id in rules(policy))
 
-    def _found(self, row: AuditRow, found: Sequence[Verdict], held: Held) -> None:
-        """What broke afterwards. Where a rule cannot be followed, its findings are not known either."""
-        if held.unfollowed:
+    def _compare_findings(self, row: AuditRow, found: Sequence[Verdict], session: AuditSession) -> None:
+        """Rules that an event broke. If the state of a rule is unknown, its findings are unknown too."""
+        if session.unfollowed:
             return
         written = [[one["rule"], one["outcome"]] for one in row.data["found"]]
         again = [[verdict.rule.id, verdict.outcome.value] for verdict in found]
         if written != again:
-            self._compare.differs(row, "found", written, again, held)
+            self._differs(row, "found", written, again, session)
 
-    def _release(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _release(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         guard.release(row.data["call_id"], session=row.data["session"])
 
-    def _run(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _run(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data = row.data
         guard.start_run(data["session"], data["run"], agent=data["agent"], parent_run=data["parent_run"])
 
-    def _session(self, row: AuditRow, held: Held, guard: Guard) -> None:
+    def _session_end(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:
         data = row.data
         if data["how"] == "terminated":
             guard.terminate(data["session"], data["why"])
         else:
-            self._found(row, guard.end_session(data["session"], complete=data["why"] is None), held)
-            held.unfollowed.clear()  # what the rules remembered is gone, so it is known again
+            self._compare_findings(row, guard.end_session(data["session"], complete=data["why"] is None), session)
+            session.unfollowed.clear()  # the state of the rules was reset, so it is known again
 
     def _switch(self, data: Mapping[str, Any]) -> None:
         if data["on"]:
             self._switches[data["agent"]] = data["why"]
         else:
             self._switches.pop(data["agent"], None)
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def recorded_event(data: Mapping[str, Any]) -> Event | None:
+    """The observed event of a row; None if it is not recorded in full. Raises KeyError, TypeError and the like for a
+    row that no guard has written."""
+    origin = Origin(data["session"], data["run"], data["parent_run"], data["agent"])
+    common: dict[str, Any] = {"origin": origin, "at": data["at"]}
+    said = data["said"]
+    match data["kind"]:
+        case "response":
+            calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in said["tool_calls"])
+            request = Request(**common) if said.get("request") else None
+            texts = {name: said[name] for name in ("text", "stop_reason", "model")}
+            return Response(request=request, tool_calls=calls, **texts, **common)
+        case "message":
+            return Message(role=said["role"], content=said["content"], **common)
+        case "request":
+            return Request(**common)
+        case "session_end":
+            return SessionEnd(complete=said["complete"], **common)
+        case "session_start":
+            return SessionStart(**common)
+        case "annotation":
+            return Annotation(label="", **common)
+        case _:
+            return None
+
+
+def recorded_truths(
+    rules: Iterable[tuple[CompiledPolicy, str, Sequence[ArgumentIs]]], data: Mapping[str, Any]
+) -> dict[ArgumentIs, bool | None]:
+    """The recorded truth of the predicates on redacted arguments. A rule without an entry did not influence the
+    verdict. Raises OtherPredicates."""
+    truths_by_rule, digests_by_rule = data["redacted"]["truths"], data.get("asked", {})
+    found: dict[ArgumentIs, bool | None] = {}
+    for policy, id, leaves in rules:
+        key = recorded_key(policy, id)
+        if key not in truths_by_rule:
+            continue
+        truths, digests = truths_by_rule[key], digests_by_rule.get(key)
+        if digests is None:  # rows of earlier versions have no digests
+            if len(truths) != len(leaves):
+                raise OtherPredicates
+            found.update(zip(leaves, truths, strict=True))
+            continue
+        by_digest = dict(zip(digests, truths, strict=True))
+        wanted = {leaf: predicate_digest(leaf) for leaf in leaves}
+        if not by_digest.keys() >= set(wanted.values()):
+            raise OtherPredicates
+        found.update({leaf: by_digest[digest] for leaf, digest in wanted.items()})
+    return found

@@ -1,25 +1,99 @@
-"""An audit's verification: for people, and for programs."""
+"""The report of an audit, rendered for people and programs, and single rows of the audit chain."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import click
 import msgspec
+from msgspec import Struct, field
 
-from bylaw.guard.audit.model import AuditFinding, AuditReport
+from bylaw.guard.stores.chain import ChainFault
+from bylaw.guard.stores.ports import GuardStore, audit_rows
+from bylaw.guard.stores.records import AuditHead, AuditRow
 from bylaw.report.text import printable
 
+MOST_FINDINGS = 1_000
+"""findings in a report; the others are counted"""
+EXAMPLES = 5
+"""rows named for each reason why verdicts could not be recomputed"""
 _COLOURS = {0: "green", 1: "red", 3: "yellow"}
 _MARKS = {0: "✓", 1: "✗", 3: "∅"}
-_LONGEST = 160
-"""characters shown of what was expected and found"""
+_LONGEST_VALUE = 160
+_LONGEST_ROW = 200
+
+
+class AuditFinding(Struct, frozen=True, kw_only=True):
+    """A row that was changed, or a decision that should have been different."""
+
+    seq: int
+    kind: ChainFault | Literal["verdict"]
+    message: str
+    expected: str | None = None
+    found: str | None = None
+    session: str | None = None
+
+
+class Unrecomputed(Struct):
+    """Rows whose verdict could not be recomputed for one reason."""
+
+    rows: int = 0
+    seqs: list[int] = field(default_factory=list)
+    """the first few of them"""
+
+
+class AuditReport(Struct, kw_only=True):
+    """Whether the audit chain is intact, and whether its verdicts follow from it."""
+
+    rows: int = 0
+    decisions: int = 0
+    recomputed: int = 0
+    findings: list[AuditFinding] = field(default_factory=list)
+    more: int = 0
+    """findings that are only counted"""
+    unrecomputed: dict[str, Unrecomputed] = field(default_factory=dict)
+    """reason → rows"""
+    head: AuditHead
+    known: tuple[AuditHead, ...] = ()
+    """heads from outside the store that the chain was compared with"""
+    allow_unrecomputed: bool = False
+
+    @property
+    def intact(self) -> bool:
+        return not self.findings
+
+    @property
+    def left_out(self) -> int:
+        """Verdicts that were not recomputed."""
+        return sum(reason.rows for reason in self.unrecomputed.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 only if everything was checked and is as it should be."""
+        if self.findings:
+            return 1
+        if not self.rows or (self.left_out and not self.allow_unrecomputed):
+            return 3
+        return 0
+
+    def add(self, finding: AuditFinding) -> None:
+        if len(self.findings) < MOST_FINDINGS:
+            self.findings.append(finding)
+        else:
+            self.more += 1
+
+    def leave_out(self, seq: int, reason: str) -> None:
+        found = self.unrecomputed.setdefault(reason, Unrecomputed())
+        found.rows += 1
+        if len(found.seqs) < EXAMPLES:
+            found.seqs.append(seq)
 
 
 def render_json(report: AuditReport) -> str:
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "job": "audit",
         "exit_code": report.exit_code,
         "verdict": headline(report),
@@ -27,7 +101,7 @@ def render_json(report: AuditReport) -> str:
         "left_out": report.left_out,
         "anchored": bool(report.known),
     }
-    return json.dumps({**told, **msgspec.to_builtins(report)}, ensure_ascii=False, indent=2) + "\n"
+    return json.dumps({**summary, **msgspec.to_builtins(report)}, ensure_ascii=False, indent=2) + "\n"
 
 
 def render_terminal(report: AuditReport) -> str:
@@ -50,7 +124,12 @@ def _lines(report: AuditReport) -> Iterator[str]:
     yield click.style(f"{_MARKS[code]} {headline(report)}", fg=_COLOURS[code], bold=True)
     yield f"rows: {report.rows:,}, decisions: {report.decisions:,}, recomputed: {report.recomputed:,}"
     for finding in report.findings:
-        yield from _finding(finding)
+        where = f"row {finding.seq}" + (f", session {printable(finding.session)}" if finding.session else "")
+        yield f"{click.style(finding.kind, fg='red', bold=True)}  {where}: {printable(finding.message)}"
+        if finding.expected is not None:
+            yield f"    expected: {_short(finding.expected, _LONGEST_VALUE)}"
+        if finding.found is not None:
+            yield f"    found:    {_short(finding.found, _LONGEST_VALUE)}"
     if report.more:
         yield f"and {report.more:,} more"
     if report.unrecomputed:
@@ -60,19 +139,52 @@ def _lines(report: AuditReport) -> Iterator[str]:
         yield f"    {left.rows:,}: {printable(reason)} (row {seqs})"
     yield f"head: {report.head}"
     if not report.known:
-        note = "no head from elsewhere was given, so a file that was put back as a whole would not show (`--head`)"
+        note = "no known head was given, so a file that was replaced as a whole would not be noticed (`--head`)"
         yield click.style(f"note: {note}", dim=True)
 
 
-def _finding(finding: AuditFinding) -> Iterator[str]:
-    where = f"row {finding.seq}" + (f", session {printable(finding.session)}" if finding.session else "")
-    kind = click.style(finding.kind, fg="red", bold=True)
-    yield f"{kind}  {where}: {printable(finding.message)}"
-    if finding.expected is not None:
-        yield f"    expected: {_short(finding.expected)}"
-    if finding.found is not None:
-        yield f"    found:    {_short(finding.found)}"
+def _short(text: str, longest: int) -> str:
+    return printable(text if len(text) <= longest else f"{text[:longest]}…")
 
 
-def _short(text: str) -> str:
-    return printable(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+def select_rows(
+    store: GuardStore, *, session: str | None = None, rule: str | None = None, since: float | None = None
+) -> Iterator[AuditRow]:
+    """`rule`: decisions that it decided or matched."""
+    for row in audit_rows(store):
+        if since is not None and row.at < since:
+            continue
+        if session in (None, row.data.get("session")) and (rule is None or _is_about(row.data, rule)):
+            yield row
+
+
+def _is_about(data: dict[str, Any], rule: str) -> bool:
+    decision = data.get("decision")
+    if not isinstance(decision, dict):
+        return any(isinstance(one, dict) and one.get("rule") == rule for one in data.get("found") or ())
+    return rule == decision.get("decided_by") or rule in (decision.get("matched") or ())
+
+
+def row_line(row: AuditRow) -> str:
+    """A row in one line, for people."""
+    data = row.data
+    parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), str(data.get("session", "-")), _subject(data)]
+    return _short("  ".join(part for part in parts if part), _LONGEST_ROW)
+
+
+def _time(at: Any) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OSError, OverflowError, TypeError, ValueError):
+        return str(at)
+
+
+def _subject(data: dict[str, Any]) -> str:
+    decision, attempt = data.get("decision"), data.get("attempt")
+    if isinstance(decision, dict) and isinstance(attempt, dict):
+        by = decision.get("decided_by")
+        return f"{attempt.get('tool')} → {decision.get('action')}" + (f" by {by}" if by else "")
+    for names in (("result_of",), ("review", "what"), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
+        if names[0] in data:
+            return " ".join(str(data[name]) for name in names if data.get(name) is not None)
+    return ""

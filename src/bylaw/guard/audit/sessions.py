@@ -1,117 +1,172 @@
-"""Sessions as they are made again from the rows. Those that were not met for a while go to a file of their own, which
-nobody else sees and which is gone afterwards, so that memory does not grow with the audit."""
+"""Sessions and reviews while an audit is recomputed. Sessions that are not used for a while move to a temporary file,
+so that memory does not grow with the audit."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from bylaw.guard.audit.book import Book
-from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.policy import CompiledPolicy, Policies
 from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.decide.tree import Policies
-from bylaw.guard.decide.written import dump, load
-from bylaw.guard.stores.ports import GuardStore, SessionRecord, Transaction
+from bylaw.guard.reviews import action_hash
+from bylaw.guard.stores import MemoryStore
+from bylaw.guard.stores.ports import Transaction
+from bylaw.guard.stores.records import EventRow, ReviewRecord, SessionRecord
 
-MOST_HELD = 10_000
+MOST_SESSIONS = 10_000
+"""sessions in memory"""
+MOST_REVIEWS = 100_000
+"""reviews that are open at once; the oldest is dropped"""
 
 
-class Held(Struct):
-    """One session under way."""
-
+class AuditSession(Struct):
     record: SessionRecord
     state: SessionState
     policy: str = ""
-    """of the guard that moved it last"""
+    """hash of the guard that changed it last"""
     lost: str | None = None
-    """why nothing more can be said of it"""
+    """why nothing more can be recomputed in it"""
     unfollowed: set[str] = field(default_factory=set)
-    """rules whose memory is not known, as `policy hash/id`"""
+    """rules whose state is unknown, as `policy hash/id`"""
 
 
-class _Shelved(Struct):
+class _Stored(Struct):
     state: bytes
     terminated: str | None
     lost: str | None
     unfollowed: set[str]
 
 
-class Shelf:
+class AuditSessions:
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
+        self._sessions: dict[str, AuditSession] = {}
+        """in the order of last use"""
         self._file = sqlite3.connect("", isolation_level=None)  # a temporary file
         self._file.execute("PRAGMA journal_mode = OFF")
-        self._file.execute("CREATE TABLE shelf (session PRIMARY KEY, data) WITHOUT ROWID")
+        self._file.execute("CREATE TABLE sessions (session PRIMARY KEY, data) WITHOUT ROWID")
 
-    def known(self, key: str) -> bool:
-        return key in self._held or self._fetch(key) is not None
+    def is_known(self, key: str) -> bool:
+        return key in self._sessions or self._fetch(key) is not None
 
-    def begin(self, key: str) -> Held:
-        """The session begins, or begins again; one that was terminated stays so."""
+    def begin(self, key: str) -> AuditSession:
+        """The session begins, or begins again; a terminated one stays terminated."""
         before = self.get(key)
-        held = self._held[key] = Held(SessionRecord(key, terminated=before.record.terminated), SessionState(key))
-        return held
+        new = AuditSession(SessionRecord(key, terminated=before.record.terminated), SessionState(key))
+        self._sessions[key] = new
+        return new
 
-    def get(self, key: str) -> Held:
-        held = self._held.pop(key, None) or self._fetch(key)
-        if held is None:
-            held = Held(SessionRecord(key), SessionState(key))
-        self._held[key] = held  # the one met last is last
-        if len(self._held) > MOST_HELD:
-            self._shelve(next(iter(self._held)))
-        return held
+    def get(self, key: str) -> AuditSession:
+        session = self._sessions.pop(key, None) or self._fetch(key)
+        if session is None:
+            session = AuditSession(SessionRecord(key), SessionState(key))
+        self._sessions[key] = session
+        if len(self._sessions) > MOST_SESSIONS:
+            self._store(next(iter(self._sessions)))
+        return session
 
-    def for_guard(self, key: str, policy: str, policies: Sequence[CompiledPolicy]) -> Held:
-        """As a guard finds it: what others of its policies remember is kept, and not read."""
-        held = self.get(key)
-        if held.policy != policy:
-            if held.policy or held.state.others:
-                held.state = load(key, dump(held.state), policies)
-            held.policy = policy
-        return held
+    def for_guard(self, key: str, policy: str, policies: Sequence[CompiledPolicy]) -> AuditSession:
+        """The session as this guard would load it; states of other policies are stored, and not read."""
+        session = self.get(key)
+        if session.policy != policy:
+            if session.policy or session.state.others:
+                session.state = load(key, dump(session.state), policies)
+            session.policy = policy
+        return session
 
-    def _shelve(self, key: str) -> None:
-        held = self._held.pop(key)
-        shelved = _Shelved(dump(held.state), held.record.terminated, held.lost, held.unfollowed)
-        values = (key.encode("utf-8", "surrogatepass"), msgspec.msgpack.encode(shelved))
-        self._file.execute("REPLACE INTO shelf VALUES (?, ?)", values)
+    def _store(self, key: str) -> None:
+        session = self._sessions.pop(key)
+        stored = _Stored(dump(session.state), session.record.terminated, session.lost, session.unfollowed)
+        values = (key.encode("utf-8", "surrogatepass"), msgspec.msgpack.encode(stored))
+        self._file.execute("REPLACE INTO sessions VALUES (?, ?)", values)
 
-    def _fetch(self, key: str) -> Held | None:
+    def _fetch(self, key: str) -> AuditSession | None:
         name = key.encode("utf-8", "surrogatepass")
-        row = self._file.execute("SELECT data FROM shelf WHERE session = ?", (name,)).fetchone()
+        row = self._file.execute("SELECT data FROM sessions WHERE session = ?", (name,)).fetchone()
         if row is None:
             return None
-        saved = msgspec.msgpack.decode(row[0], type=_Shelved)
-        record = SessionRecord(key, terminated=saved.terminated)
-        return Held(record, load(key, saved.state, ()), lost=saved.lost, unfollowed=saved.unfollowed)
+        stored = msgspec.msgpack.decode(row[0], type=_Stored)
+        record = SessionRecord(key, terminated=stored.terminated)
+        return AuditSession(record, load(key, stored.state, ()), lost=stored.lost, unfollowed=stored.unfollowed)
 
 
-class Replayed(Sessions):
-    """Where a guard finds its sessions when it goes through what was recorded."""
+class ReplayedSessions(Sessions):
+    """The sessions of a guard that recomputes recorded decisions."""
 
-    def __init__(self, policies: Policies, policy: str, shelf: Shelf, book: Book, store: GuardStore) -> None:
-        super().__init__(policies, store=store, durable=False)
-        self.tells_counters = True
-        self._policy, self._shelf, self._book = policy, shelf, book
+    def __init__(self, policies: Policies, policy: str, sessions: AuditSessions, reviews: RecordedReviews) -> None:
+        super().__init__(policies, store=MemoryStore(), durable=False)
+        self.shows_counters = True
+        self._policy, self._sessions, self._reviews = policy, sessions, reviews
         self._lock = threading.RLock()
 
     def lock_of(self, key: str) -> Any:
         return self._lock
 
     def live(self, key: str) -> tuple[SessionRecord, SessionState]:
-        held = self._shelf.for_guard(key, self._policy, self._policies.all)
-        return held.record, held.state
+        session = self._sessions.for_guard(key, self._policy, self._policies.all)
+        return session.record, session.state
 
     def forget(self, key: str) -> None:
-        """A live guard with a store keeps what is not of a rule, too."""
+        """Does nothing: a guard with a store remembers runs and denials after the end, too."""
 
     @contextmanager
-    def reviewing(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
-        yield cast(Transaction, self._book)
+    def review_transaction(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
+        yield cast(Transaction, self._reviews)
+
+
+class RecordedReviews:
+    """The reviews in the rows, with the methods of a transaction that `guard.reviews` needs."""
+
+    def __init__(self) -> None:
+        self._reviews: dict[str, ReviewRecord] = {}
+
+    def read(self, data: Mapping[str, Any]) -> None:
+        """A row about a review. That a review was spent is recomputed, not read."""
+        id, what = data["review"], data["what"]
+        known = self._reviews.get(id)
+        if what == "opened":
+            self._reviews[id] = ReviewRecord(
+                id=id, session=data["session"], tool=data["tool"], action_hash="", policy="", created_at=0.0
+            )
+            if len(self._reviews) > MOST_REVIEWS:
+                del self._reviews[next(iter(self._reviews))]
+        elif known is not None and what == "approved":
+            edited, digest = data["edited"], None
+            if edited is not None:
+                digest = action_hash(edited["tool"], edited["arguments"], known.agent, known.policy)
+            self._reviews[id] = replace(
+                known, status="approved", uses_left=data["uses"], edited=edited, edited_hash=digest
+            )
+        elif what in ("rejected", "expired"):
+            self._reviews.pop(id, None)
+
+    def set_action(self, id: str, *, tool: str, arguments: Any, agent: str | None, policy: str) -> None:
+        """The paused call that the review is about."""
+        known = self._reviews.get(id)
+        if known is not None and not known.action_hash:
+            digest = action_hash(tool, arguments, agent, policy)
+            self._reviews[id] = replace(known, action_hash=digest, agent=agent, policy=policy)
+
+    def review(self, review_id: str) -> ReviewRecord | None:
+        return self._reviews.get(review_id)
+
+    def find_review(self, session: str, action_hash: str) -> ReviewRecord | None:
+        return None  # the rows name the review
+
+    def put_review(self, record: ReviewRecord) -> ReviewRecord:
+        if record.id in self._reviews:
+            self._reviews[record.id] = record
+            if record.status == "used":
+                del self._reviews[record.id]
+        return record
+
+    def append_to_both(self, row: EventRow) -> int:
+        return 0

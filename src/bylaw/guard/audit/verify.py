@@ -1,45 +1,87 @@
-"""The chain and the verdicts together, one page of rows in memory at a time."""
+"""Verifies an audit: the hash chain and the verdicts, with one page of rows in memory at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args
 
-from bylaw.guard.audit.model import AuditFinding, AuditReport, ChainInspector, ChainProblem
-from bylaw.guard.audit.policies import by_hash
+from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import Recompute
-from bylaw.guard.stores.ports import AuditHead, AuditRow, GuardStore
-from bylaw.model.guarding import GuardPolicy
+from bylaw.guard.audit.report import AuditFinding, AuditReport
+from bylaw.guard.policies import (
+    GuardRules,
+    guard_hash,
+    load_policies,
+    select_version,
+    version_of,
+    with_mode,
+    without_repeats,
+)
+from bylaw.guard.stores import ChainCheck, ChainProblem, SqliteStore
+from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
+from bylaw.guard.stores.records import AuditHead, AuditRow
+from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
 
-PAGE = 1_000
+
+def verify_audit(
+    store: str | PathLike[str] | GuardStore,
+    *rules: GuardRules,
+    heads: Sequence[str] = (),
+    tool_schemas: Mapping[str, Any] | None = None,
+    allow_unrecomputed: bool = False,
+) -> AuditReport:
+    """Is the audit intact, and do its verdicts follow from it?
+
+    `rules`: every rule set that was in force, each as for `Guard`. `heads`: earlier values of
+    `str(store.audit_head())`, as `SEQ:HASH`. The report's `exit_code` is that of `bylaw guard audit verify`."""
+    known = [_head(text) for text in heads]
+    files = [load_policies(one) for one in rules]
+    settings: dict[str, Any] = {"tool_schemas": tool_schemas, "allow_unrecomputed": allow_unrecomputed}
+    if not isinstance(store, str | PathLike):
+        return verify(store, files, known=known, **settings)
+    if not Path(store).is_file():
+        raise StoreUnavailable(f"there is no store `{store}`")
+    opened = SqliteStore(store)
+    try:
+        return verify(opened, files, known=known, **settings)
+    finally:
+        opened.close()
+
+
+def _head(text: str) -> AuditHead:
+    seq, _, hash = text.partition(":")
+    if not (seq.isascii() and seq.isdigit() and hash):
+        raise ValueError(f"heads={text!r}: expected `SEQ:HASH`")
+    return AuditHead("", int(seq), hash)
 
 
 def verify(
     store: GuardStore,
     files: Sequence[Sequence[GuardPolicy]],
     *,
-    inspector: ChainInspector,
-    scratch: GuardStore,
     known: Sequence[AuditHead] = (),
     tool_schemas: Mapping[str, Any] | None = None,
     allow_unrecomputed: bool = False,
 ) -> AuditReport:
-    """`files`: the policies of each rule file. `scratch`: an empty store. `known`: heads that were noted elsewhere."""
+    """`files`: the policies of each rule file. `known`: heads that were noted outside the store."""
     report = AuditReport(head=store.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
-    recompute = Recompute(report, by_hash(files), store=scratch, tool_schemas=tool_schemas)
+    chain = ChainCheck(known)
+    recompute = Recompute(report, _policies_by_hash(files), tool_schemas=tool_schemas)
     for row in _rows(store, report):
         report.rows += 1
-        for problem in inspector.step(row):
+        for problem in chain.step(row):
             report.add(_finding(problem, row))
         recompute.step(row)
-    for problem in inspector.end(report.head):
+    for problem in chain.end(report.head):
         report.add(_finding(problem, None))
     return report
 
 
 def _rows(store: GuardStore, report: AuditReport) -> Iterator[AuditRow]:
-    """Every row, also of a chain that grows meanwhile: a row and the head that it makes are written together, so rows
-    are missing only where there are none left and the head, read afterwards, lies further on."""
+    """Every row, even if the chain grows meanwhile. A row and its head are committed together, so rows are missing only
+    if none are left and the head, read afterwards, is further on."""
     last = 0
     while True:
         rows = store.audit(after=last, limit=PAGE)
@@ -62,3 +104,22 @@ def _finding(problem: ChainProblem, row: AuditRow | None) -> AuditFinding:
         found=problem.found,
         session=session if isinstance(session, str) else None,
     )
+
+
+def _policies_by_hash(files: Sequence[Sequence[GuardPolicy]]) -> dict[str, list[GuardPolicy]]:
+    """Each file alone and all together, in every mode and version: a row names the hash of its rules, not the files."""
+    together = [policy for file in files for policy in file]
+    found: dict[str, list[GuardPolicy]] = {}
+    for group in [*files, together] if len(files) > 1 else files:
+        for policies in _variants(group):
+            found.setdefault(guard_hash(without_repeats(policies)), list(policies))
+    return found
+
+
+def _variants(policies: Sequence[GuardPolicy]) -> Iterator[list[GuardPolicy]]:
+    for version in dict.fromkeys((None, *map(version_of, policies))):
+        for mode in (None, *get_args(ExecutionMode)):
+            try:
+                yield with_mode(select_version(policies, version), mode)
+            except InputError:  # no guard can have been created in this way
+                continue

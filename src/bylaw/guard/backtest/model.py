@@ -1,4 +1,4 @@
-"""What rules would have done to recorded traffic, and what shadow rules would have changed."""
+"""The report of a backtest."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from bylaw.model.guarding import Action
+from bylaw.model.guard_policy import Action
 from bylaw.model.report import TraceSummary
 
 UNCLEAR = "unclear"
-"""beside the four actions: the recording lacks what a rule needs that could have decided the call"""
+"""beside the four actions: the recording lacks a value that could have decided the call"""
 OUTCOMES = (*(action.value for action in Action), UNCLEAR)
 
 Lack: TypeAlias = Literal["arguments", "results", "errors", "responses", "messages", "times", "agents"]
@@ -29,7 +29,7 @@ FailOn: TypeAlias = Literal["none", "flips", "blocks"]
 
 
 class Example(Struct, frozen=True, kw_only=True):
-    """One recorded call, with enough of it to be found and understood. Secrets are taken out."""
+    """One recorded call, with enough of it to find and understand it. Secrets are removed."""
 
     trace: str
     session: str
@@ -39,7 +39,7 @@ class Example(Struct, frozen=True, kw_only=True):
     """as in `issue_refund(amount=900)`"""
     action: str
     before: str | None = None
-    """what the other rules do to it"""
+    """the action of the other rules"""
     rules: tuple[str, ...] = ()
     why: str = ""
     source: str | None = None
@@ -47,33 +47,32 @@ class Example(Struct, frozen=True, kw_only=True):
 
 
 class RuleTally(Struct, kw_only=True):
-    """One rule over all calls, or what stands in a rule's place: `allowlist`, `arguments`, `agent`."""
+    """One rule over all calls, or what decides in place of a rule: `allowlist`, `arguments`, `agent`."""
 
     rule: str
     then: str
     shadow: bool = False
     line: str | None = None
     concerned: int = 0
-    """calls of tools that it speaks of"""
+    """calls of tools that the rule is about"""
     matched: int = 0
-    """calls that it has something against"""
     doubtful: int = 0
-    """of those: only because a value could not be compared"""
+    """matches only because a value could not be compared"""
     decided: int = 0
-    """calls that go as it says"""
+    """calls whose action it decided"""
     changed: int = 0
-    """of a shadow rule: calls that would go otherwise if it were on"""
+    """for a shadow rule: calls whose action would differ if it were on"""
     sessions: int = 0
     """in which it matched"""
     lacking: int = 0
-    """calls whose recording lacks what it needs"""
+    """calls whose recording lacks a value that it needs"""
     afterwards: int = 0
-    """broken by a result, a response or the end of a session: no call could have been stopped for it"""
+    """times it was broken by a result, a response or the end of a session, when no call could be stopped"""
     examples: list[Example] = field(default_factory=list)
 
 
 class Tally(Struct):
-    """How often something happened, and the first of it."""
+    """A count, with the first examples."""
 
     count: int = 0
     examples: list[Example] = field(default_factory=list)
@@ -83,30 +82,30 @@ class BacktestReport(Struct, kw_only=True):
     policy: str
     """the hash of the rules"""
     against: str | None = None
-    """the hash of the rules they are compared with"""
+    """the hash of the rules that they are compared with"""
     fail_on: FailOn = "none"
     traces: list[TraceSummary] = field(default_factory=list)
     events: int = 0
     sessions: int = 0
     resumed: int = 0
-    """sessions that were taken up again after they counted as over, and so were judged in two parts; at least"""
+    """at least so many sessions continued after they counted as over, and were judged in two parts"""
     calls: int = 0
     judged: int = 0
-    """calls that some rule or allowlist speaks of"""
+    """calls that some rule or allowlist is about"""
     covered: int = 0
-    """of those: calls whose recording holds everything that the rules need"""
+    """of those: calls whose recording holds every value that the rules need"""
     lacking: dict[Lack, int] = field(default_factory=dict)
     """calls by what their recording lacks"""
     actions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
     shadow_actions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
-    """the same, were the shadow rules on"""
+    """the same, if the shadow rules were on"""
     after_a_stop: int = 0
-    """calls that follow one that would have been stopped: judged as recorded, though the agent might have gone on
-    otherwise"""
+    """calls after one that would have been stopped; they are judged as recorded, although the agent might have
+    continued differently"""
     stopped_sessions: int = 0
     rules: dict[str, RuleTally] = field(default_factory=dict)
     flips: dict[str, Tally] = field(default_factory=dict)
-    """`allow → block` and the like: what the other rules do, and what these do"""
+    """such as `allow → block`: the action of the other rules, and of these"""
     never_decide: tuple[str, ...] = ()
     """rules that only their follow-up acts on"""
 
@@ -131,31 +130,3 @@ class BacktestReport(Struct, kw_only=True):
         if (self.fail_on == "flips" and self.flipped) or (self.fail_on == "blocks" and self.stops):
             return 1
         return 0 if self.judged else 3
-
-
-class ShadowTally(Struct, kw_only=True):
-    """What one rule would have changed, had it been on."""
-
-    rule: str
-    then: str
-    line: str | None = None
-    matched: int = 0
-    changed: dict[str, int] = field(default_factory=dict)
-    """`allow → block` → decisions"""
-    sessions: int = 0
-    first: float | None = None
-    last: float | None = None
-    examples: list[Example] = field(default_factory=list)
-
-    @property
-    def changes(self) -> int:
-        return sum(self.changed.values())
-
-
-class ShadowReport(Struct, kw_only=True):
-    """What rules and guards in shadow would have changed, by the decisions that a store holds."""
-
-    decisions: int = 0
-    changed: int = 0
-    """decisions that would have been another with everything in shadow turned on"""
-    rules: dict[str, ShadowTally] = field(default_factory=dict)

@@ -1,80 +1,103 @@
-"""What rules and guards in shadow would have changed, by the decisions that a live guard has written down."""
+"""The decisions that shadow rules, or a whole guard in shadow, would have changed, from the record of a live guard."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
+from msgspec import Struct, field
+
 from bylaw.engine.evidence import as_json, shorten
-from bylaw.guard.backtest.model import Example, ShadowReport, ShadowTally
-from bylaw.guard.stores.ports import EventRow, GuardStore
-from bylaw.model.guarding import Action
+from bylaw.guard.backtest.model import Example
+from bylaw.guard.stores.ports import GuardStore, each_event
+from bylaw.guard.stores.records import EventRow
+from bylaw.model.guard_policy import Action
 
 EXAMPLES = 3
-PAGE = 1_000
 MOST_SESSIONS = 1_000_000
-"""told apart for one rule"""
+"""sessions that are counted separately for one rule"""
+
+
+class ShadowTally(Struct, kw_only=True):
+    """What one rule would have changed if it had been on."""
+
+    rule: str
+    then: str
+    line: str | None = None
+    matched: int = 0
+    changed: dict[str, int] = field(default_factory=dict)
+    """such as `allow → block` → decisions"""
+    sessions: int = 0
+    first: float | None = None
+    last: float | None = None
+    examples: list[Example] = field(default_factory=list)
+
+    @property
+    def changes(self) -> int:
+        return sum(self.changed.values())
+
+
+class ShadowReport(Struct, kw_only=True):
+    """What rules and guards in shadow would have changed."""
+
+    decisions: int = 0
+    changed: int = 0
+    """decisions that would differ with everything in shadow turned on"""
+    rules: dict[str, ShadowTally] = field(default_factory=dict)
 
 
 def shadow_report(store: GuardStore, *, rule: str | None = None, examples: int = EXAMPLES) -> ShadowReport:
-    """Of every rule that would have changed a decision or had something against a call in shadow, or of one."""
+    """Every rule that matched in shadow, or only one rule."""
     report, sessions = ShadowReport(), dict[str, set[int]]()
-    for row in _decisions(store):
+    for row in each_event(store):
+        if row.kind != "decision" or "decision" not in row.data:
+            continue
         report.decisions += 1
         action = Action(row.data["decision"]["action"])
         changed = False
-        for match in _in_shadow(row.data["decision"], action):
+        for match in _shadow_matches(row.data["decision"], action):
             if rule is not None and match["rule"] != rule:
                 continue
-            tally = report.rules.get(match["rule"]) or _begin(report, match)
-            _count(tally, match, row, action, examples)
-            seen = sessions.setdefault(tally.rule, set())
+            name = match["rule"]
+            tally = report.rules.get(name)
+            if tally is None:
+                tally = report.rules[name] = ShadowTally(rule=name, then=match["then"], line=match.get("line"))
+            changed |= _count(tally, match, row, action, examples)
+            seen = sessions.setdefault(name, set())
             if len(seen) < MOST_SESSIONS:
                 seen.add(hash(row.session))
             tally.sessions = len(seen)
-            changed = changed or Action(match["then"]).strictness > action.strictness
         report.changed += changed
     return report
 
 
-def _decisions(store: GuardStore) -> Iterator[EventRow]:
-    after = 0
-    while rows := store.events(after=after, limit=PAGE):
-        yield from (row for row in rows if row.kind == "decision" and "decision" in row.data)
-        after = rows[-1].seq
-
-
-def _in_shadow(decision: dict[str, Any], action: Action) -> Iterable[dict[str, Any]]:
-    """Matches that did not act: those of shadow rules, and in a guard that is in shadow as a whole, all of them."""
+def _shadow_matches(decision: dict[str, Any], action: Action) -> Iterable[dict[str, Any]]:
+    """Matches without effect: those of shadow rules, and all of a guard that is in shadow as a whole."""
     matches = decision.get("matches", [])
     found = [m for m in matches if m["shadow"] or Action(m["then"]).strictness > action.strictness]
-    if not matches and "would" in decision:  # refused before any rule was asked
+    if not matches and "would" in decision:  # refused before any rule
         by = decision["decided_by"] or "the guard"
         found = [{"rule": by, "then": decision["would"], "message": decision["reason"], "reason": None, "line": None}]
     return found
 
 
-def _begin(report: ShadowReport, match: dict[str, Any]) -> ShadowTally:
-    tally = ShadowTally(rule=match["rule"], then=match["then"], line=match.get("line"))
-    report.rules[tally.rule] = tally
-    return tally
-
-
-def _count(tally: ShadowTally, match: dict[str, Any], row: EventRow, action: Action, examples: int) -> None:
+def _count(tally: ShadowTally, match: dict[str, Any], row: EventRow, action: Action, examples: int) -> bool:
+    """Returns whether the match would have changed the decision."""
     tally.matched += 1
     tally.first = row.at if tally.first is None else min(tally.first, row.at)
     tally.last = row.at if tally.last is None else max(tally.last, row.at)
     then = Action(match["then"])
     if then.strictness <= action.strictness:
-        return
+        return False
     flip = f"{action.value} → {then.value}"
     tally.changed[flip] = tally.changed.get(flip, 0) + 1
     if len(tally.examples) < examples:
         tally.examples.append(_example(match, row, action))
+    return True
 
 
 def _example(match: dict[str, Any], row: EventRow, action: Action) -> Example:
-    """What is written down is without secrets already."""
+    """The record holds no secrets."""
     attempt = row.data["attempt"]
     arguments = attempt.get("arguments")
     if isinstance(arguments, dict):

@@ -1,4 +1,4 @@
-"""`bylaw guard`: its commands, one file each, imported only when called."""
+"""`bylaw guard`: its commands, imported only when they are called."""
 
 from __future__ import annotations
 
@@ -7,42 +7,31 @@ from typing import Any
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.command_group import LazyCommand, LazyGroup
+from bylaw.report.command_line import LazyCommand, LazyGroup
 
+_HERE = "bylaw.guard.commands"
 COMMANDS = {
-    "approve": LazyCommand("bylaw.guard.commands.reviews:approve", "let a paused call run"),
-    "audit": LazyCommand(
-        "bylaw.guard.commands.audit:audit", "is the audit as it was written, and do its verdicts follow from it?"
-    ),
-    "backtest": LazyCommand(
-        "bylaw.guard.commands.backtest:backtest", "what would these rules have done to recorded traffic?"
-    ),
-    "decide": LazyCommand("bylaw.guard.commands.decide:decide", "one decision as JSON, for scripts and tests"),
-    "follow": LazyCommand(
-        "bylaw.guard.commands.follow:follow", "follow the event log: raise incidents, deliver notifications"
-    ),
-    "incidents": LazyCommand(
-        "bylaw.guard.commands.incidents:incidents", "list, acknowledge, assign and solve incidents"
-    ),
-    "kill": LazyCommand("bylaw.guard.commands.switches:kill", "refuse every call of an agent, or of all"),
-    "promote": LazyCommand(
-        "bylaw.guard.commands.shadow:promote", "turn a shadow rule on, after showing what it would have changed"
-    ),
-    "propose": LazyCommand("bylaw.guard.commands.propose:propose", "which rules does clean traffic suggest?"),
-    "prune": LazyCommand("bylaw.guard.commands.prune:prune", "forget what is older than a time"),
-    "reject": LazyCommand("bylaw.guard.commands.reviews:reject", "refuse a paused call"),
-    "replay": LazyCommand(
-        "bylaw.guard.commands.replay:replay", "which incidents do these rules give, over everything recorded?"
-    ),
-    "reviews": LazyCommand("bylaw.guard.commands.reviews:reviews", "list the calls that wait for a person"),
-    "revive": LazyCommand("bylaw.guard.commands.switches:revive", "take a kill back"),
-    "shadow": LazyCommand("bylaw.guard.commands.shadow:shadow", "which decisions would rules in shadow have changed?"),
-    "switches": LazyCommand("bylaw.guard.commands.switches:switches", "list the kill switches that are on"),
+    "approve": LazyCommand(f"{_HERE}.operators:approve", "let a paused call run"),
+    "audit": LazyCommand(f"{_HERE}.audit:audit", "is the audit intact, and do its verdicts follow from it?"),
+    "backtest": LazyCommand(f"{_HERE}.backtest:backtest", "what would these rules have done to recorded traffic?"),
+    "decide": LazyCommand(f"{_HERE}.decide:decide", "one decision as JSON, for scripts and tests"),
+    "follow": LazyCommand(f"{_HERE}.follow:follow", "follow the event log: open incidents, deliver notifications"),
+    "incidents": LazyCommand(f"{_HERE}.incidents:incidents", "list, acknowledge, assign and solve incidents"),
+    "kill": LazyCommand(f"{_HERE}.operators:kill", "refuse every call of an agent, or of all"),
+    "promote": LazyCommand(f"{_HERE}.backtest:promote", "turn a shadow rule on, after showing its effect"),
+    "propose": LazyCommand(f"{_HERE}.backtest:propose", "which rules does clean traffic suggest?"),
+    "prune": LazyCommand(f"{_HERE}.operators:prune", "delete old events, reviews and sessions"),
+    "reject": LazyCommand(f"{_HERE}.operators:reject", "refuse a paused call"),
+    "replay": LazyCommand(f"{_HERE}.follow:replay", "which incidents do these rules find in the whole event log?"),
+    "reviews": LazyCommand(f"{_HERE}.operators:reviews", "list the calls that wait for a person"),
+    "revive": LazyCommand(f"{_HERE}.operators:revive", "undo a kill"),
+    "shadow": LazyCommand(f"{_HERE}.backtest:shadow", "which decisions would rules in shadow have changed?"),
+    "switches": LazyCommand(f"{_HERE}.operators:switches", "list the kill switches that are on"),
 }
 
 
 class GuardGroup(LazyGroup):
-    """Exits with 4 where the store cannot be used."""
+    """Exits with 4 if the store cannot be used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         from bylaw.guard.stores.ports import StoreUnavailable

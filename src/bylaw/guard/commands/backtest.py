@@ -1,44 +1,51 @@
-"""`bylaw guard backtest`"""
+"""`bylaw guard backtest`, `propose`, `shadow` and `promote`: rules on recorded traffic, before they are enforced."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
 
 from bylaw.errors import ExitCode, InputError
+from bylaw.guard.backtest import RENDERERS
 from bylaw.guard.backtest.model import FailOn
-from bylaw.guard.backtest.report import RENDERERS
+from bylaw.guard.commands.options import STORE, VERSION, open_store, read_schemas
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
-from bylaw.report.output import Target, write_reports
+from bylaw.report.output import Target, emit, file_target, open_target, write_reports
 from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
 
-VERSION = click.option("--version", metavar="NAME", help="Of an agent manifest with several versions.")
+EXAMPLES = click.option(
+    "--examples", default=3, show_default=True, type=click.IntRange(0, 1000), help="Calls shown for each rule."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 
 
 @click.command(name="backtest")
 @click.argument("rules", metavar="RULES")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--against", metavar="FILE", help="Other rules: show every decision that differs from theirs.")
-@click.option(
-    "--examples", default=3, show_default=True, type=click.IntRange(0, 1000), help="Calls shown of each rule."
-)
+@EXAMPLES
 @click.option(
     "--fail-on",
     type=click.Choice(get_args(FailOn)),
     default="none",
     show_default=True,
-    help="Exit 1 where a decision differs from --against, or where a call is stopped or paused.",
+    help="Exit 1 if a decision differs from --against, or if a call is stopped or paused.",
 )
 @trace_format_option
-@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
 @VERSION
-@output_options(RENDERERS)
+@output_options(RENDERERS, job="backtest")
 def backtest(
     rules: str,
     traces: tuple[str, ...],
@@ -52,17 +59,18 @@ def backtest(
 ) -> ExitCode:
     """What would these rules have done to recorded traffic?
 
-    Every recorded call is decided in shadow and happens all the same. The report says how many calls would have been
-    stopped, by which rule, and for how many the recording lacks what a rule needs. Exits 3 where nothing was judged.
+    Every recorded call is decided in shadow and runs in any case. The report says how many calls would have been
+    stopped, by which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was
+    judged.
     """
-    from bylaw.guard.backtest.job import Backtest
+    from bylaw.guard.backtest.backtest import Backtest
     from bylaw.traces import find_traces, open_trace
 
     if fail_on == "flips" and against is None:
         raise click.UsageError("--fail-on flips needs --against")
     try:
-        guard = _guard(rules, version)
-        other = None if against is None else _guard(against, version)
+        guard = _trial_guard(rules, version)
+        other = None if against is None else _trial_guard(against, version)
         names = find_traces(traces)
     except InputError as problem:
         return report_bad_input("backtest", problem.diagnostics, targets)
@@ -83,12 +91,137 @@ def backtest(
     return ExitCode(report.exit_code)
 
 
-def _guard(path: str, version: str | None) -> BaseGuard:
-    from bylaw.guard.backtest.replay import trying
-    from bylaw.guard.policies import of_version
-    from bylaw.guard.stores import MemoryStore
+def _trial_guard(path: str, version: str | None) -> BaseGuard:
+    from bylaw.guard.backtest.replay import trial_guard
+    from bylaw.guard.policies import select_version
     from bylaw.rules import load_guard
 
     loaded = load_guard(path)
     print_diagnostics(loaded.diagnostics)
-    return trying(of_version(loaded.policies, version), MemoryStore())
+    return trial_guard(select_version(loaded.policies, version))
+
+
+@click.command(name="propose")
+@click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
+@click.option("--out", metavar="FILE", help="Write the rule file there, and a list to standard output.")
+@click.option(
+    "--min-support", default=10, show_default=True, type=click.IntRange(2), help="Calls that a rule is based on."
+)
+@click.option(
+    "--hold-out",
+    default=0.25,
+    show_default=True,
+    type=click.FloatRange(0, 0.9),
+    help="Share of the sessions that is not mined, to count false stops in.",
+)
+@click.option("--agent", metavar="NAME", help="Only calls of this agent.")
+@click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments: their limits are not proposed.")
+@trace_format_option
+@click.option("--json", "as_json", is_flag=True, help="Print the proposals as JSON.")
+def propose(
+    traces: tuple[str, ...],
+    out: str | None,
+    min_support: int,
+    hold_out: float,
+    agent: str | None,
+    tools: str | None,
+    trace_format: str | None,
+    as_json: bool,
+) -> ExitCode:
+    """Which rules does clean traffic suggest?
+
+    Give it traces in which nothing went wrong. Rules that always held in them are judged by the engine on all of them
+    and printed as a rule file for a person to accept: every rule in it is in shadow. Exits 3 if nothing is proposed.
+    """
+    from bylaw.guard.proposals.propose import ProposalOptions, mine_proposals
+    from bylaw.guard.proposals.report import render_json, render_rule_file, render_terminal
+    from bylaw.traces import find_traces, open_trace
+
+    if "-" in traces:
+        raise click.UsageError("traces are read twice, so they cannot come from standard input")
+    target = None if out is None else file_target(out)
+    schemas = read_schemas(tools) or {}
+    options = ProposalOptions(min_support=min_support, hold_out=hold_out, agent=agent, schemas=schemas)
+    try:
+        names = find_traces(traces)
+        report = mine_proposals(lambda: (open_trace(name, format=trace_format) for name in names), options)
+    except InputError as problem:
+        print_diagnostics(problem.diagnostics)
+        return ExitCode.BAD_INPUT
+    if target is not None:
+        with open_target(target) as file:
+            file.write(render_rule_file(report))
+    render = render_json if as_json else render_terminal if out else render_rule_file
+    emit(render(report), sys.stdout)
+    return ExitCode(report.exit_code)
+
+
+@click.command(name="shadow")
+@STORE
+@click.option("--rule", metavar="ID", help="Only this rule.")
+@EXAMPLES
+@JSON
+def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCode:
+    """Which decisions would rules in shadow have changed?
+
+    Covers shadow rules, and guards that run in shadow as a whole, by the decisions in the store. Exits 3 if the store
+    has none.
+    """
+    from bylaw.guard.backtest.report import render_shadow_json, render_shadow_terminal
+    from bylaw.guard.backtest.shadow import shadow_report
+
+    with open_store(store) as opened:
+        report = shadow_report(opened, rule=rule, examples=examples)
+    emit((render_shadow_json if as_json else render_shadow_terminal)(report), sys.stdout)
+    return ExitCode.OK if report.decisions else ExitCode.NOTHING_CHECKED
+
+
+@click.command(name="promote")
+@click.argument("rule")
+@click.option("--policy", "-p", required=True, metavar="FILE", help="The rule file; one word of it is changed.")
+@STORE
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
+    """Turn a shadow rule on, after showing what it would have changed.
+
+    Only the word that puts the rule into shadow is changed; the rest of the file stays the same, byte for byte.
+    """
+    from bylaw.guard.backtest.report import render_shadow_terminal
+    from bylaw.guard.backtest.shadow import shadow_report
+    from bylaw.rules.files import NotRead, read_text_file
+    from bylaw.rules.promotion import NotPromoted, promotion
+
+    path = Path(policy)
+    try:
+        text = read_text_file(path, policy, regular=True)
+        edit = promotion(text, rule, file=policy)
+    except NotRead as problem:
+        print_diagnostics([problem.diagnostic])
+        return ExitCode.BAD_INPUT
+    except NotPromoted as why:
+        raise click.UsageError(str(why)) from None
+    with open_store(store) as opened:
+        emit(render_shadow_terminal(shadow_report(opened, rule=rule)), sys.stdout)
+    click.echo(f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError("nothing was changed: nobody can be asked here, so it needs --yes")
+        click.confirm(f"turn `{rule}` on?", abort=True)
+    if path.read_bytes() != text.encode():
+        raise click.UsageError(f"{policy} was changed meanwhile; nothing was written")
+    _replace(path.resolve(), edit.text.encode())
+    click.echo(f"`{rule}` is on")
+    return ExitCode.OK
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace the file atomically, with its permissions."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(data)
+        shutil.copymode(path, draft)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise

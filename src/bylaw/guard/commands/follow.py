@@ -1,8 +1,7 @@
-"""`bylaw guard follow`"""
+"""`bylaw guard follow` and `bylaw guard replay`"""
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,25 +11,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.guard.commands.incident_lines import as_json, line, notification_line, unjudged_lines
-from bylaw.guard.commands.opening import STORE, opened
-from bylaw.guard.commands.rules import POLICY, VERSION, loaded
-from bylaw.report.problems import show_on_stderr
+from bylaw.guard.commands.incidents import as_json, line, notification_line, times
+from bylaw.guard.commands.options import JSON_LINES, POLICY, STORE, VERSION, load_rules, open_store, parse_time
+from bylaw.report.diagnostics import print_diagnostics
+from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.correlator import Step
-    from bylaw.guard.incidents.model import Notification, Recipient
-    from bylaw.model.ports import Poster
-
-SECRET = "BYLAW_WEBHOOK_SECRET"
+    from bylaw.guard.stores.records import Notification
 
 
 @click.command(name="follow")
 @STORE
 @POLICY
 @VERSION
-@click.option("--webhook", metavar="URL", help=f"Notify there, signed with ${SECRET}.")
-@click.option("--escalate-to", metavar="URL", help="Where reviews go that wait for too long.")
+@click.option("--webhook", metavar="URL", help="Notify there, signed with $BYLAW_WEBHOOK_SECRET.")
+@click.option("--escalate-to", metavar="URL", help="Where to notify of reviews that wait too long.")
 @click.option("--escalate-after", default=1800.0, show_default=True, type=click.FloatRange(0), metavar="SECONDS")
 @click.option(
     "--warn-before",
@@ -38,11 +34,11 @@ SECRET = "BYLAW_WEBHOOK_SECRET"
     show_default=True,
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long before a review expires it is told of again.",
+    help="How long before its expiry a review is notified again.",
 )
 @click.option("--poll", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), metavar="SECONDS")
-@click.option("--once", is_flag=True, help="Follow what is there, try what is due, and exit.")
-@click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
+@click.option("--once", is_flag=True, help="Follow the events that are there, deliver what is due, and exit.")
+@JSON_LINES
 def follow(
     store: str,
     policies: tuple[str, ...],
@@ -55,23 +51,21 @@ def follow(
     once: bool,
     is_json: bool,
 ) -> ExitCode:
-    """Follow the event log with these rules: raise incidents and alerts, deliver notifications.
+    """Follow the event log with these rules: open incidents and alerts, deliver notifications.
 
-    Goes on from where the last one stopped, until SIGTERM or Ctrl-C. Each event counts once, whatever happens in
-    between. A window counter acts here. A notification that could not be delivered is told on standard error; with
-    --once, the exit code is then 4.
+    Continues from where the last one stopped, until SIGTERM or Ctrl-C. Each event counts once, even after a crash.
+    Window counters apply here. A failed delivery is reported on standard error; with --once, the exit code is then 4.
     """
-    from bylaw.guard.incidents.correlator import Correlator
-    from bylaw.guard.incidents.courier import Courier
-    from bylaw.guard.incidents.loop import Loop
-    from bylaw.guard.incidents.reminders import Reminders, Reminding
+    from bylaw.guard.incidents.follow import SECRET, make_follower
+    from bylaw.guard.incidents.notifications import ReminderTimes
 
     try:
-        rules = loaded(policies, version)
+        rules = load_rules(policies, version)
     except InputError as problem:
-        show_on_stderr(problem.diagnostics)
+        print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
-    posters = _posters(webhook, escalate_to)
+    if webhook is None and escalate_to is not None:
+        raise click.UsageError("--escalate-to needs --webhook")
     delivered = True
 
     def undelivered(notification: Notification) -> None:
@@ -79,59 +73,96 @@ def follow(
         delivered = False
         click.echo(f"not delivered: {notification_line(notification)}", err=True)
 
-    with opened(store) as kept:
-        reminding = Reminding(
-            expiring_seconds=warn_before, escalate_seconds=escalate_after if "second" in posters else None
-        )
-        loop = Loop(
-            Correlator(rules, kept, notify=bool(posters)),
-            reminders=Reminders(kept, reminding) if posters else None,
-            courier=Courier(kept, posters, undelivered=undelivered) if posters else None,
-            poll=poll,
-            each=lambda step: _tell(step, is_json),
-            trouble=lambda why: click.echo(f"waiting: {why}", err=True),
-        )
+    escalate_seconds = None if escalate_to is None else escalate_after
+    with open_store(store) as opened:
+        try:
+            follower = make_follower(
+                rules,
+                opened,
+                webhook,
+                escalate_to,
+                reminding=ReminderTimes(expiring_seconds=warn_before, escalate_seconds=escalate_seconds),
+                poll=poll,
+                each=lambda step: _show(step, is_json),
+                trouble=lambda why: click.echo(f"waiting: {why}", err=True),
+                undelivered=undelivered,
+            )
+        except ValueError as problem:
+            raise click.UsageError(f"{problem} (the secret is ${SECRET})") from None
         if once:
-            loop.once()
+            follower.once()
         else:
             with _stopped_by_signals() as stop:
-                loop.run(stop)
+                follower.run(stop)
     return ExitCode.OUT_OF_REACH if once and not delivered else ExitCode.OK
 
 
-def _posters(webhook: str | None, escalate_to: str | None) -> dict[Recipient, Poster]:
-    from bylaw.guard.incidents.webhooks import Webhook
-
-    if webhook is None and escalate_to is not None:
-        raise click.UsageError("--escalate-to needs --webhook")
-    given: dict[Recipient, str | None] = {"first": webhook, "second": escalate_to}
-    try:
-        return {to: Webhook(url, os.environ.get(SECRET, "")) for to, url in given.items() if url is not None}
-    except ValueError as problem:
-        raise click.UsageError(f"{problem} (the secret is ${SECRET})") from None
-
-
-def _tell(step: Step, is_json: bool) -> None:
-    for incident in step.opened:
-        click.echo(as_json(incident, what="opened") if is_json else f"opened {line(incident)}")
-    for incident in step.withdrawn:
-        click.echo(as_json(incident, what="withdrawn") if is_json else f"withdrawn {line(incident)}")
+def _show(step: Step, is_json: bool) -> None:
+    for what, incidents in (("opened", step.opened), ("withdrawn", step.withdrawn)):
+        for incident in incidents:
+            click.echo(as_json(incident, what=what) if is_json else f"{what} {line(incident)}")
     for problem in step.unreadable:
         click.echo(f"cannot be read: {problem}", err=True)
-    for text in unjudged_lines(step.unjudged):
-        click.echo(text, err=True)
+    _show_unjudged(step.unjudged)
+
+
+def _show_unjudged(unjudged: dict[str, int]) -> None:
+    for rule, count in sorted(unjudged.items()):
+        if count > 0:
+            why = "it depends on a value that is not recorded"
+            click.echo(printable(f"could not be judged: `{rule}` {times(count)}, {why}"), err=True)
 
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
 
-    def ask(number: int, frame: Any) -> None:
+    def handle(number: int, frame: Any) -> None:
         stop.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@click.command(name="replay")
+@STORE
+@POLICY
+@VERSION
+@click.option("--since", metavar="TIME", help="Only incidents last seen then or later: ISO 8601, or seconds.")
+@click.option("--write", is_flag=True, help="Add missing incidents to the store.")
+@JSON_LINES
+def replay(
+    store: str, policies: tuple[str, ...], version: str | None, since: str | None, write: bool, is_json: bool
+) -> ExitCode:
+    """Which incidents do these rules find in the whole event log?
+
+    The log is read from its beginning, independent of what was followed live. Nothing is written without --write.
+    """
+    from bylaw.guard.incidents.follow import replay as replay_log
+
+    start = parse_time("--since", since)
+    try:
+        rules = load_rules(policies, version)
+    except InputError as problem:
+        print_diagnostics(problem.diagnostics)
+        return ExitCode.BAD_INPUT
+    with open_store(store) as opened:
+        done = replay_log(
+            rules,
+            opened,
+            since=start,
+            write=write,
+            each=lambda incident: click.echo(as_json(incident) if is_json else line(incident)),
+        )
+    if not is_json:
+        written = f"; {done.written:,} detections written" if write else ""
+        incidents = "1 incident" if done.count == 1 else f"{done.count:,} incidents"
+        click.echo(f"{done.events:,} events, {incidents}{written}")
+    _show_unjudged(done.unjudged)
+    if done.unreadable:
+        click.echo(f"cannot be read: {done.unreadable:,} events that no guard has written", err=True)
+    return ExitCode.OK

@@ -1,33 +1,36 @@
-"""`bylaw guard incidents`"""
+"""`bylaw guard incidents`, and incidents as lines for people and as JSON.
+
+Session keys, tools and messages come from agents, so control characters are escaped before they reach a terminal.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from bylaw.errors import ExitCode
-from bylaw.guard.commands.incident_lines import alert_line, as_json, line, notification_line, shown
-from bylaw.guard.commands.opening import LIMIT, STORE, opened, within
-from bylaw.guard.incidents.model import FollowRecord
+from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, cut_to_limit, open_store
+from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, Notification
 from bylaw.model.rule import Severity
+from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.incidents import Incidents
 
 R = TypeVar("R", bound=FollowRecord)
 
-BY = click.option("--by", required=True, metavar="NAME", help="Who says so.")
-NOTE = click.option("--note", metavar="TEXT", help="Kept with the change.")
-JSON = click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
+BY = click.option("--by", required=True, metavar="NAME", help="Who makes the change.")
 
 
 @click.group(name="incidents")
 def incidents() -> None:
-    """What the follow-up has found, and what people do with it."""
+    """List, acknowledge, assign and solve the incidents that the follow-up has found."""
 
 
 @incidents.command(name="list")
@@ -36,9 +39,9 @@ def incidents() -> None:
 @click.option("--session", metavar="KEY", help="Only of this session.")
 @click.option("--rule", metavar="ID", help="Only of this rule.")
 @click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only of this severity.")
-@click.option("--assignee", metavar="NAME", help="Only those given to this person.")
+@click.option("--assignee", metavar="NAME", help="Only those assigned to this person.")
 @LIMIT
-@JSON
+@JSON_LINES
 def list_(
     store: str,
     everything: bool,
@@ -52,10 +55,10 @@ def list_(
     """List the incidents that are not solved, oldest first."""
     from bylaw.guard.incidents.incidents import Incidents
 
-    wanted = {"rule": rule, "severity": severity, "assignee": assignee}
-    with opened(store) as kept:
-        found = (one for one in Incidents(kept).each(session=session) if everything or one.status != "solved")
-        fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in wanted.items()))
+    filters = {"rule": rule, "severity": severity, "assignee": assignee}
+    with open_store(store) as opened:
+        found = (one for one in Incidents(opened).each(session=session) if everything or one.status != "solved")
+        fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in filters.items()))
         listed = list(islice(fitting, limit + 1))
     return _list(listed, line, limit, is_json, nothing="no incident is open")
 
@@ -64,27 +67,27 @@ def list_(
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Acknowledged ones too.")
 @LIMIT
-@JSON
+@JSON_LINES
 def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
-    """List the alerts that wait to be acknowledged: what a rule would have paused, found too late for that."""
+    """List the alerts that wait to be acknowledged: a rule would have paused a call, but it had already run."""
     from bylaw.guard.incidents.incidents import Incidents
 
-    with opened(store) as kept:
-        found = Incidents(kept).alerts(status=None if everything else "pending", limit=limit + 1)
-    return _list(found, alert_line, limit, is_json, nothing="no alert waits")
+    with open_store(store) as opened:
+        found = Incidents(opened).alerts(status=None if everything else "pending", limit=limit + 1)
+    return _list(found, _alert_line, limit, is_json, nothing="no alert waits")
 
 
 @incidents.command(name="outbox")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Delivered ones too.")
 @LIMIT
-@JSON
+@JSON_LINES
 def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
-    """List the notifications that were not delivered: those that wait, and those that were given up."""
+    """List the notifications that were not delivered: pending and failed ones."""
     from bylaw.guard.incidents.incidents import Incidents
 
-    with opened(store) as kept:
-        box = Incidents(kept)
+    with open_store(store) as opened:
+        box = Incidents(opened)
         found = [
             one
             for status in (("failed", "pending", "delivered") if everything else ("failed", "pending"))
@@ -97,38 +100,29 @@ def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
 @click.argument("notification")
 @STORE
 def resend(notification: str, store: str) -> ExitCode:
-    """Try a notification again that was given up."""
+    """Deliver a failed notification again."""
     return _change(store, lambda found: found.resend(notification), notification_line)
-
-
-def _list(found: Sequence[R], shown: Callable[[R], str], limit: int, is_json: bool, *, nothing: str) -> ExitCode:
-    """`found`: one more than the limit, where there are more."""
-    for one in within(limit, found):
-        click.echo(as_json(one) if is_json else shown(one))
-    if not found and not is_json:
-        click.echo(nothing)
-    return ExitCode.OK
 
 
 @incidents.command(name="show")
 @click.argument("incident")
 @STORE
 @LIMIT
-@JSON
+@JSON_LINES
 def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
     """Show an incident with its events and its history."""
     from bylaw.guard.incidents.incidents import Incidents
 
-    with opened(store) as kept:
-        found = Incidents(kept)
+    with open_store(store) as opened:
+        found = Incidents(opened)
         known = found.get(incident)
         if known is None:
             raise click.ClickException(f"there is no incident `{incident}`")
-        detections = within(limit, found.detections(known, limit=limit + 1))
+        detections = cut_to_limit(limit, found.detections(known, limit=limit + 1))
     if is_json:
         click.echo(as_json(known, detections=msgspec.to_builtins(detections)))
     else:
-        click.echo("\n".join(shown(known, detections)))
+        click.echo("\n".join(_details(known, detections)))
     return ExitCode.OK
 
 
@@ -138,7 +132,7 @@ def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
 @BY
 @NOTE
 def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
-    """Say that somebody knows of it; its alert is acknowledged with it."""
+    """Acknowledge an incident, and its alert."""
     return _change(store, lambda found: found.acknowledge(incident, by=by, note=note), line)
 
 
@@ -149,7 +143,7 @@ def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
 @BY
 @NOTE
 def assign(incident: str, to: str, store: str, by: str, note: str | None) -> ExitCode:
-    """Give it to somebody."""
+    """Assign an incident to a person."""
     return _change(store, lambda found: found.assign(incident, to, by=by, note=note), line)
 
 
@@ -159,7 +153,7 @@ def assign(incident: str, to: str, store: str, by: str, note: str | None) -> Exi
 @STORE
 @BY
 def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
-    """Write something down with it."""
+    """Add a note to an incident."""
     return _change(store, lambda found: found.note(incident, text, by=by), line)
 
 
@@ -169,16 +163,76 @@ def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
 @BY
 @NOTE
 def solve(incident: str, store: str, by: str, note: str | None) -> ExitCode:
-    """Close it. The next time that the rule is broken in the session opens a new one."""
+    """Close an incident. The next time the rule is broken in the session, a new incident opens."""
     return _change(store, lambda found: found.solve(incident, by=by, note=note), line)
+
+
+def _list(found: Sequence[R], shown: Callable[[R], str], limit: int, is_json: bool, *, nothing: str) -> ExitCode:
+    for one in cut_to_limit(limit, found):
+        click.echo(as_json(one) if is_json else shown(one))
+    if not found and not is_json:
+        click.echo(nothing)
+    return ExitCode.OK
 
 
 def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], str]) -> ExitCode:
     from bylaw.guard.incidents.incidents import Incidents, NotChanged
 
-    with opened(store) as kept:
+    with open_store(store) as opened:
         try:
-            click.echo(shown(change(Incidents(kept))))
+            click.echo(shown(change(Incidents(opened))))
         except NotChanged as why:
             raise click.ClickException(str(why)) from None
     return ExitCode.OK
+
+
+def line(incident: Incident) -> str:
+    assigned = f", assigned to {incident.assignee}" if incident.assignee else ""
+    often = times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
+    return printable(
+        f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
+        f"  session {incident.session}: {incident.message}"
+    )
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _alert_line(alert: Alert) -> str:
+    return printable(
+        f"{alert.id}  {alert.kind} {alert.status}  `{alert.rule}`  session {alert.session}: {alert.message}"
+    )
+
+
+def notification_line(one: Notification) -> str:
+    tries = f"{len(one.deliveries):,} {'try' if len(one.deliveries) == 1 else 'tries'}"
+    last = f": {one.deliveries[-1].problem}" if one.deliveries and one.deliveries[-1].problem else ""
+    due = f", next at {_moment(one.at)}" if one.status == "pending" and one.deliveries else ""
+    return printable(f"{one.id}  {one.status}  to the {one.to} recipient, {tries}{last}{due}")
+
+
+def _details(incident: Incident, detections: Sequence[Detection]) -> list[str]:
+    lines = [line(incident), f"  seen {_moment(incident.first_seen)} to {_moment(incident.last_seen)}"]
+    lines += [f"  {incident.line}"] if incident.line else []
+    for one in detections:
+        call = f" {one.tool} (call {one.call_id})" if one.tool else ""
+        run = f" run {one.run}" if one.run else ""
+        stopped = ", stopped by the guard" if one.stopped else ""
+        lines.append(f"  event {one.seq}{call}{run}{stopped}: {one.message}")
+    for change in incident.history:
+        note = f": {change.note}" if change.note else ""
+        lines.append(f"  {_moment(change.at)} {change.what} by {change.by}{note}")
+    return [printable(text) for text in lines]
+
+
+def _moment(at: float) -> str:
+    try:
+        return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return f"{at:g} s"
+
+
+def as_json(record: FollowRecord, **more: Any) -> str:
+    plain = msgspec.to_builtins(record)
+    return json.dumps({**{key: plain[key] for key in plain if key not in ("version", "notify", "state")}, **more})

@@ -1,13 +1,13 @@
-"""guard: may this tool call run, right now?
+"""decide: one attempt → one decision.
 
-1. `attempts`: what is asked, made sure of: JSON, bounded, valid against the tool's schema
-2. `policy`: the rules of one agent, compiled: those about attempts and those about calls that are made
-3. `tree`: whose rules hold for an attempt
-4. `session`: what one policy remembers of one session, with calls that are allowed and not yet settled
-5. `deciding`: rules × attempt → the strictest action, and why
-6. `answering`: one attempt → one decision, with what stops it before any rule, and reviews
-7. `sessions`: where sessions are kept, one change at a time; `written` is how, `records` what else is written
-8. `guard`: all of it together
+Read in this order:
+
+1. `guard`: a decision from the outside; everything it changes is written in one transaction on its session
+2. `decide`: checks that stop a call before any rule, then the rules, then reviews
+3. `attempts`: is the attempt JSON, within bounds, valid against the tool's schema?
+4. `policy`: the compiled rules of one agent, and the chain of agents whose rules apply to an attempt
+5. `evaluate`: rules × attempt → matches; the strictest decides
+6. `session`: the state of the rules in one session; `session_events` feeds it with results, messages and the end
+7. `sessions`: where sessions live between two calls; `session_codec` encodes them
+8. `records`: rows of the event log and the audit chain; `redaction`: which rules look at values that rows leave out
 """
-
-from __future__ import annotations

@@ -1,39 +1,38 @@
-"""What is asked, made sure of. Anything malformed is a structural denial, never an exception and never a pass."""
+"""Checks an attempt before any rule sees it. A malformed attempt is a structural denial, never an exception or a
+pass."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
 import jsonschema_rs
-from msgspec import Struct
 
-from bylaw.engine.predicates import Told
-from bylaw.guard.decision import Attempt
-from bylaw.model.canonical import canonical_json
+from bylaw.engine.predicates import RedactedArguments
+from bylaw.guard.model import Attempt, Limits
 from bylaw.model.events import Origin, ToolCall
 
-MOST_DEPTH = 64
-MOST_BYTES = 1 << 20
-"""of arguments, unless the guard is told otherwise"""
 LONGEST_NAME = 512
+_SHORT = 1000
+"""characters of a text that needs no closer look"""
+_FEW = 32
+"""keys of a mapping that needs no closer look"""
+_SMALL = 2 * _FEW * _SHORT
+"""bytes that such a mapping cannot exceed"""
+_BIG = 1 << 62
+_MOST_BITS = 14_000
+"""of an integer: Python prints none of more than 4,300 digits"""
 
 
 class Refused(Exception):
-    """The attempt cannot be judged; the argument says why, in the model's words."""
-
-
-class Limits(Struct, frozen=True):
-    bytes: int = MOST_BYTES
-    depth: int = MOST_DEPTH
+    """The attempt cannot be judged. The message is meant for the model."""
 
 
 def call_of(
     attempt: Attempt, call_id: str, origin: Origin, turn: int | None, limits: Limits, clock: Callable[[], float]
 ) -> ToolCall:
-    """The attempt as the event that rules judge. `origin` is that of an attempt that names nothing but its session.
+    """The attempt as the event that rules judge. `origin` is used if the attempt names nothing but its session.
     Raises Refused."""
     tool, session, arguments, ts = attempt.tool, attempt.session, attempt.arguments, attempt.ts
     run, parent_run, agent = attempt.run, attempt.parent_run, attempt.agent
@@ -57,7 +56,7 @@ def call_of(
 
 
 def _check_names(attempt: Attempt) -> None:
-    """A host may build an Attempt of anything."""
+    """A host may construct an Attempt with values of any type."""
     if not (attempt.tool and _is_name(attempt.tool) and _is_name(attempt.session)):
         raise Refused(f"`tool` and `session` are texts of at most {LONGEST_NAME} characters")
     others = (attempt.agent, attempt.run, attempt.parent_run, attempt.call_id, *attempt.ancestors)
@@ -74,7 +73,7 @@ def _is_time(ts: Any) -> bool:
 
 
 def _is_text(text: str) -> bool:
-    """Half a surrogate pair is no character: it has no UTF-8, so nothing could be searched for it or written down."""
+    """Whether the text has a UTF-8 form. Half a surrogate pair has none, so it could not be searched or stored."""
     if text.isascii():
         return True
     try:
@@ -84,11 +83,8 @@ def _is_text(text: str) -> bool:
     return True
 
 
-_SHORT = 1000
-
-
 def check_json(value: Any, limits: Limits) -> None:
-    """Refuses what JSON cannot say, what is nested too deeply, and what is too big, at a cost bounded by the limits."""
+    """Raises Refused for values that are not JSON, nested too deeply or too big. The cost is bounded by the limits."""
     if type(value) is not dict or len(value) > _FEW or limits.bytes < _SMALL:
         _check_all(value, limits)
         return
@@ -109,26 +105,18 @@ def check_json(value: Any, limits: Limits) -> None:
     _check_all(value, limits)
 
 
-_FEW = 32
-_SMALL = 2 * _FEW * _SHORT
-"""bytes that a mapping of few short keys and values cannot exceed"""
-_BIG = 1 << 62
-_MOST_BITS = 14_000
-"""of an integer: Python writes none of more than 4,300 digits"""
-
-
 def _check_all(value: Any, limits: Limits) -> None:
     left = limits.bytes
     stack: list[tuple[Any, int]] = [(value, 0)]
     while stack:
         one, depth = stack.pop()
         left -= _size(one)
-        if left < 0:
-            raise Refused(f"the arguments are larger than {limits.bytes:,} bytes")
-        if isinstance(one, dict | list | tuple) and 4 * len(one) > left:
+        if left < 0 or (isinstance(one, dict | list | tuple) and 4 * len(one) > left):
             raise Refused(f"the arguments are larger than {limits.bytes:,} bytes")
         if isinstance(one, dict):
-            _refuse_keys(one)
+            for key in one:
+                if not isinstance(key, str) or not _is_text(key):
+                    raise Refused("the arguments have a key that is not text")
             stack += [(inner, depth + 1) for inner in one.values()]
             left -= sum(map(len, one))
         elif isinstance(one, list | tuple):
@@ -155,16 +143,19 @@ def _size(value: Any) -> int:
     raise Refused(f"the arguments hold a value of type `{type(value).__name__}`, which is not JSON")
 
 
-def _refuse_keys(value: dict[Any, Any]) -> None:
-    for key in value:
-        if not isinstance(key, str) or not _is_text(key):
-            raise Refused("the arguments have a key that is not text")
+class ToolSchemas:
+    """JSON Schemas of tools' arguments, by tool name. A call that does not fit is malformed, whatever the rules say."""
 
+    def __init__(self, schemas: Mapping[str, Any]) -> None:
+        self._validators = {name: _validator(name, schema) for name, schema in schemas.items()}
 
-def action_hash(tool: str, arguments: Any, agent: str | None, policy: str) -> str:
-    """SHA-256 of the canonical action: an approval is bound to exactly this."""
-    content = {"tool": tool, "arguments": arguments, "agent": agent, "policy": policy}
-    return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
+    def check(self, call: ToolCall) -> None:
+        validator = self._validators.get(call.name)
+        if validator is None or type(call.arguments) is RedactedArguments:  # checked before its arguments were redacted
+            return
+        problem = next(validator.iter_errors(call.arguments if call.arguments is not None else {}), None)
+        if problem is not None:
+            raise Refused(f"the arguments do not fit the tool's schema: {problem.message}")
 
 
 def _validator(tool: str, schema: Any) -> Any:
@@ -173,18 +164,3 @@ def _validator(tool: str, schema: Any) -> Any:
     except (ValueError, TypeError) as problem:
         reason = getattr(problem, "message", None) or str(problem)
         raise ValueError(f"the schema of `{tool}` cannot be used: {reason}") from None
-
-
-class ToolSchemas:
-    """JSON Schemas of tools' arguments, by name. A call that does not fit is malformed, whatever the rules say."""
-
-    def __init__(self, schemas: Mapping[str, Any]) -> None:
-        self._validators = {name: _validator(name, schema) for name, schema in schemas.items()}
-
-    def check(self, call: ToolCall) -> None:
-        validator = self._validators.get(call.name)
-        if validator is None or type(call.arguments) is Told:  # it was checked while all of it was known
-            return
-        problem = next(validator.iter_errors(call.arguments if call.arguments is not None else {}), None)
-        if problem is not None:
-            raise Refused(f"the arguments do not fit the tool's schema: {problem.message}")

@@ -1,78 +1,72 @@
-"""The rules of one agent, compiled for call time."""
+"""Compiled rules: those of one policy, and the chain of policies that applies to an attempt.
+
+Rules of an agent's ancestors apply to it too. A child can only tighten: rules are added, never removed.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from bylaw.engine.compile import Prevention, compile_rules
-from bylaw.engine.memo import Memo
+from bylaw.engine.compile import NOBODY as NO_RULE
+from bylaw.engine.compile import Memo, Prevention, compile_rules
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.predicates import tools_of
-from bylaw.model.canonical import canonical_json
-from bylaw.model.demand import Attempt
+from bylaw.guard.decide.attempts import Refused
+from bylaw.guard.model import Attempt
+from bylaw.guard.policies import policy_hash
+from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import ToolCall
-from bylaw.model.guarding import GuardPolicy, GuardRule
+from bylaw.model.guard_policy import GuardPolicy, GuardRule
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, counts
 from bylaw.model.rule import Rule, Scope
 
 RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
+MOST_CHAINS = 4_096
+"""chains that are cached; a host may invent agent names without end"""
+
+Runs: TypeAlias = Mapping[str, tuple[str | None, str | None]]
+"""run → its agent and its parent run"""
 
 
 class CompiledPolicy:
-    """A GuardPolicy with its programs. Rules about attempts count attempts; the others judge calls that are made."""
+    """A GuardPolicy with its programs. `attempts` holds rules that count attempts, `calls` rules about calls that
+    run."""
 
     def __init__(self, policy: GuardPolicy) -> None:
         self.policy = policy
         self.agent = policy.agent
         self.hash = policy_hash(policy)
         active = () if policy.switched_off else policy.rules
-        gating = [(rule, inline_form(rule)) for rule in active]
-        self.follow_up_only = tuple(rule.rule.id for rule, inline in gating if inline is None)
-        """rules that never gate a call: they act on what was recorded"""
-        attempts = [(rule, inline) for rule, inline in gating if inline and isinstance(inline.demand, Attempt)]
-        calls = [(rule, inline) for rule, inline in gating if inline and not isinstance(inline.demand, Attempt)]
-        # without excerpts: arguments are written down in one place, where secrets are taken out
-        self.attempts = compile_rules([inline for _, inline in attempts], excerpts=False)
-        self.calls = compile_rules([inline for _, inline in calls], excerpts=False)
-        counted = [
-            c for rule in self.attempts.rules if isinstance(rule.demand, Attempt) for c in counts(rule.demand.when)
-        ]
-        self.gates = bool(self.attempts.rules or self.calls.rules or policy.tools is not None)
+        inline = [(rule.rule.id, inline_form(rule)) for rule in active]
+        self.follow_up_only = tuple(id for id, rule in inline if rule is None)
+        """rules that never gate a call: they act on the event log only"""
+        gating = [rule for _, rule in inline if rule is not None]
+        # without excerpts: arguments are recorded in one place, where secrets are removed
+        self.attempts = compile_rules([r for r in gating if isinstance(r.demand, AttemptDemand)], excerpts=False)
+        self.calls = compile_rules([r for r in gating if not isinstance(r.demand, AttemptDemand)], excerpts=False)
+        self.gates = bool(gating or policy.tools is not None)
         """whether anything here can refuse a call"""
-        self.counts_session = any(counter.over != "run" for counter in counted)
+        demands = [rule.demand for rule in self.attempts.rules if isinstance(rule.demand, AttemptDemand)]
+        self.counts_session = any(counter.over != "run" for demand in demands for counter in counts(demand.when))
         """whether attempts of other agents of the session count here too"""
         self.rules: dict[str, GuardRule] = {rule.rule.id: rule for rule in active}
-        self.detective = tuple(
-            rule.id
-            for rule, label in zip(self.calls.rules, self.calls.prevention, strict=True)
-            if label is not Prevention.PREVENTIVE
-        )
         self.needs = {rule.id: _needs(m) for rule, m in zip(self.calls.rules, self.calls.monitors, strict=True)}
-        self._blind: dict[frozenset[str], tuple[str, ...]] = {}
-        self._counting = Memo(self._counting_about)
-        self.asking = Memo(self._asking_about)
-        """tool → rules about attempts of it that look at arguments, with all that they ask of them"""
-
-    def blind(self, fed: frozenset[str]) -> tuple[str, ...]:
-        """Rules that need events nobody has fed."""
-        known = self._blind.get(fed)
-        if known is None:
-            known = self._blind[fed] = tuple(rule for rule, needs in self.needs.items() if not needs <= fed)
-        return known
+        self._counting = Memo(self._counters_for)
+        self.argument_predicates = Memo(self._argument_predicates_for)
+        """tool → rules about attempts of it that look at arguments, with all their predicates on arguments"""
 
     def counters(self, states: dict[int, Any], call: ToolCall) -> dict[str, int]:
-        """What the counters of the rules that this call concerns show."""
+        """The values of the counters of the rules about this tool."""
         shown: dict[str, int] = {}
         for index, monitor, names in self._counting[call.name]:
             if index in states:
                 shown |= zip(names, monitor.shown(states[index], call), strict=True)
         return shown
 
-    def _counting_about(self, tool: str) -> list[tuple[int, AttemptMonitor, list[str]]]:
+    def _counters_for(self, tool: str) -> list[tuple[int, AttemptMonitor, list[str]]]:
         found: list[tuple[int, AttemptMonitor, list[str]]] = []
         for index, _, _ in self.attempts.calls[tool].session:
             monitor, rule = self.attempts.monitors[index], self.attempts.rules[index]
@@ -80,27 +74,31 @@ class CompiledPolicy:
                 found.append((index, monitor, [f"{rule.id}: {name}" for name in monitor.counters]))
         return found
 
-    def _asking_about(self, tool: str) -> list[tuple[str, tuple[ArgumentIs, ...]]]:
-        """Of the rules as they are written: the follow-up judges by all of it."""
+    def _argument_predicates_for(self, tool: str) -> list[tuple[str, tuple[ArgumentIs, ...]]]:
+        """Taken from the original rules, since the follow-up evaluates all of them."""
         found: list[tuple[str, tuple[ArgumentIs, ...]]] = []
         for id, guarded in self.rules.items():
             demand = guarded.rule.demand
-            if isinstance(demand, Attempt) and (leaves := tuple(_leaves(demand.when))):
+            if isinstance(demand, AttemptDemand) and (leaves := tuple(_argument_leaves(demand.when))):
                 tools = tools_of(demand.when)
                 if tools is None or tool in tools:
                     found.append((id, leaves))
         return found
 
+    def rule_name(self, id: str, agent: str | None) -> str:
+        """The rule as decisions about a call of `agent` name it."""
+        return id if self.agent in (None, agent) else f"{self.agent}/{id}"
+
 
 def cannot_prevent(policy: GuardPolicy) -> list[str]:
-    """For each rule with `then` that a guard cannot or not always enforce: why, for people."""
+    """One line for each rule with `then` that the guard cannot, or cannot always, enforce."""
     compiled = CompiledPolicy(policy)
     found = [f"`{rule}`: only its follow-up acts, it never gates a call" for rule in compiled.follow_up_only]
     for rule, label in zip(compiled.calls.rules, compiled.calls.prevention, strict=True):
         if label is Prevention.DETECTIVE:
-            found.append(f"`{rule.id}`: detective, it needs what the model or a tool answered")
+            found.append(f"`{rule.id}`: cannot block: depends on model or tool output")
         elif label is Prevention.CLOSING:
-            found.append(f"`{rule.id}`: closing, only the end of the session decides it")
+            found.append(f"`{rule.id}`: cannot block: only the end of the session decides it")
     found += [
         f"`{rule.rule.id}`: a guard judges it session by session, `bylaw check` the whole trace (`scope: trace`)"
         for rule in policy.rules
@@ -114,73 +112,180 @@ def cannot_prevent(policy: GuardPolicy) -> list[str]:
     return found
 
 
-def policy_hash(policy: GuardPolicy) -> str:
-    """Equal for equal rules, wherever they stand."""
-    rules = [
-        [r.rule.id, r.rule.kind, r.rule.params, r.then.value, r.reason, r.inline, r.shadow, _when(r.rule)]
-        for r in policy.rules
-    ]
-    tools = None if policy.tools is None else list(policy.tools)
-    content = [policy.agent, policy.mode, tools, policy.switched_off, rules]
-    return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
-
-
-def _when(rule: Rule) -> list[str]:
-    return [str(condition) for condition in rule.when]
-
-
 def inline_form(rule: GuardRule) -> Rule | None:
-    """The rule as it gates a call; None where it does not. A guard's trace is the session, so that is every scope."""
+    """The rule as it gates a call; None if it gates none. The scope of a guard is always the session."""
     demand = rule.rule.demand
-    if not isinstance(demand, Attempt):
+    if not isinstance(demand, AttemptDemand):
         return replace(rule.rule, scope=Scope.SESSION)
     if rule.inline:
         return rule.rule
-    if _denies_window(demand.when, under_not=False):
+    if _negates_window(demand.when, negated=False):
         return None
     when = _without_windows(demand.when)
-    return None if isinstance(when, Nothing) else replace(rule.rule, demand=Attempt(when, demand.marks))
+    return None if isinstance(when, Nothing) else replace(rule.rule, demand=AttemptDemand(when, demand.marks))
 
 
-def _denies_window(predicate: Predicate, *, under_not: bool) -> bool:
+def _negates_window(predicate: Predicate, *, negated: bool) -> bool:
     match predicate:
         case CountOver(over="window"):
-            return under_not
+            return negated
         case AllOf(of=parts) | AnyOf(of=parts):
-            return any(_denies_window(part, under_not=under_not) for part in parts)
+            return any(_negates_window(part, negated=negated) for part in parts)
         case NotOf(of=of):
-            return _denies_window(of, under_not=True)
+            return _negates_window(of, negated=True)
         case _:
             return False
 
 
 def _without_windows(predicate: Predicate) -> Predicate:
-    """At attempt time a window counter does not hold."""
+    """The predicate at attempt time, when a window counter is never true."""
     match predicate:
         case CountOver(over="window"):
             return Nothing()
-        case AllOf(of=parts):
-            kept = [_without_windows(part) for part in parts]
-            return Nothing() if any(isinstance(part, Nothing) for part in kept) else AllOf(tuple(kept))
-        case AnyOf(of=parts):
-            some = [part for part in map(_without_windows, parts) if not isinstance(part, Nothing)]
-            return AnyOf(tuple(some)) if some else Nothing()
+        case AllOf(of=of):
+            parts = [_without_windows(part) for part in of]
+            return Nothing() if any(isinstance(part, Nothing) for part in parts) else AllOf(tuple(parts))
+        case AnyOf(of=of):
+            parts = [part for part in map(_without_windows, of) if not isinstance(part, Nothing)]
+            return AnyOf(tuple(parts)) if parts else Nothing()
         case _:
             return predicate
 
 
-def _leaves(predicate: Predicate) -> Iterator[ArgumentIs]:
+def _argument_leaves(predicate: Predicate) -> Iterator[ArgumentIs]:
     match predicate:
         case ArgumentIs():
             yield predicate
         case AllOf(of=of) | AnyOf(of=of):
             for part in of:
-                yield from _leaves(part)
+                yield from _argument_leaves(part)
         case NotOf(of=part):
-            yield from _leaves(part)
+            yield from _argument_leaves(part)
 
 
 def _needs(monitor: Any) -> frozenset[str]:
     watches = monitor.watches
     wanted = {RESPONSES: watches.responses, RESULTS: bool(watches.results), MESSAGES: watches.messages}
     return frozenset(kind for kind, is_wanted in wanted.items() if is_wanted)
+
+
+class Chain:
+    """The policies that apply to an attempt, root first, the agent's own last, and what follows from that alone."""
+
+    def __init__(
+        self,
+        policies: tuple[CompiledPolicy, ...] = (),
+        *,
+        own: Sequence[CompiledPolicy] = (),
+        known: Sequence[CompiledPolicy] = (),
+    ) -> None:
+        self.policies = policies
+        self.judging = tuple(policy for policy in policies if not policy.policy.switched_off)
+        self.concerned = Memo(self._concerned_by)
+        """tool → policies with a rule about it, and whether that rule is about its attempts or its calls"""
+        self.reserving = tuple(policy for policy in self.judging if policy.calls.rules)
+        """policies that remember calls which run"""
+        self.counting = tuple(policy for policy in self.judging if policy.attempts.rules)
+        self.allowed = tuple(frozenset(policy.policy.tools) for policy in own if policy.policy.tools is not None)
+        """allowlists; the tool has to be on each of them"""
+        self.elsewhere = tuple(
+            policy
+            for policy in known
+            if policy.counts_session and policy not in policies and not policy.policy.switched_off
+        )
+        """policies of other agents, whose session counters span the whole tree"""
+        self.admits_all = bool(policies) and not self.allowed
+        self.notes = _notes(policies)
+        self.can_be_blind = any(needs for policy in policies for needs in policy.needs.values())
+        self._blind: dict[frozenset[str], tuple[str, ...]] = {}
+
+    def _concerned_by(self, tool: str) -> tuple[tuple[CompiledPolicy, bool, bool], ...]:
+        found = [(p, p.attempts.calls[tool] is not NO_RULE, p.calls.calls[tool] is not NO_RULE) for p in self.judging]
+        return tuple((policy, attempts, calls) for policy, attempts, calls in found if attempts or calls)
+
+    def blind(self, fed: frozenset[str]) -> tuple[str, ...]:
+        """Rules that need events which nobody has fed."""
+        known = self._blind.get(fed)
+        if known is None:
+            needs = [item for policy in self.policies for item in policy.needs.items()]
+            known = self._blind[fed] = tuple(rule for rule, needed in needs if not needed <= fed)
+        return known
+
+    def rules_by_name(self, agent: str | None) -> dict[str, tuple[CompiledPolicy, GuardRule]]:
+        """The rules, by the names that decisions about a call of `agent` use."""
+        return {p.rule_name(id, agent): (p, rule) for p in self.judging for id, rule in p.rules.items()}
+
+
+def _notes(policies: Sequence[CompiledPolicy]) -> tuple[str, ...]:
+    off = [policy for policy in policies if policy.policy.switched_off]
+    if not off and not any(policy.gates for policy in policies):
+        return ("no rule decides calls here: nothing was judged",)
+    return tuple(f"the rules of {policy.agent or 'every agent'} are switched off" for policy in off)
+
+
+NOBODY = Chain()
+
+
+class Policies:
+    """The policies of a guard, by agent. Those without an agent apply to everyone, before all others."""
+
+    def __init__(self, policies: Sequence[CompiledPolicy], *, depth: int = 5) -> None:
+        self.all = tuple(policies)
+        self._everyone = tuple(policy for policy in policies if policy.agent is None)
+        self._by_agent: dict[str, tuple[CompiledPolicy, ...]] = {}
+        for policy in policies:
+            if policy.agent is not None:
+                self._by_agent[policy.agent] = (*self._by_agent.get(policy.agent, ()), policy)
+        self._sole = next(iter(self._by_agent)) if len(self._by_agent) == 1 and not self._everyone else None
+        self._depth = depth
+        self._chains: dict[tuple[str | None, ...], Chain] = {}
+        self._alone: dict[str | None, Chain] = {}
+        """chains of agents without ancestors"""
+
+    def named(self, agent: str | None) -> str | None:
+        """The agent whose rules apply to an attempt that names this one. If only one agent is known, None means
+        that."""
+        return self._sole if agent is None else agent
+
+    def chain(self, attempt: Attempt, runs: Runs) -> Chain:
+        """Raises Refused for a tree that is too deep or has a cycle."""
+        if attempt.run is attempt.parent_run is None and not attempt.ancestors:
+            return self._alone.get(attempt.agent) or self._build((attempt.agent,))
+        unknown_parent = not attempt.ancestors and attempt.parent_run and attempt.parent_run not in runs
+        if self._by_agent and unknown_parent:
+            raise Refused(f"the parent run `{attempt.parent_run}` is not known, so neither are the rules above")
+        agents = (*ancestors(attempt, runs, self._depth), attempt.agent)
+        return self._chains.get(agents) or self._build(agents)
+
+    def without_ancestors(self, agent: str | None) -> Chain:
+        return Chain((*self._everyone, *self._by_agent.get(agent or "", ())))
+
+    def _build(self, agents: tuple[str | None, ...]) -> Chain:
+        if len(agents) - 1 > self._depth:
+            raise Refused(f"the agent stands more than {self._depth} levels below the root")
+        named = [agent for agent in agents if agent is not None]
+        if len(set(named)) < len(named):
+            raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
+        policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
+        own = (*self._everyone, *self._by_agent.get(agents[-1] or "", ()))
+        chain = Chain(policies, own=own, known=self.all)
+        if len(self._chains) < MOST_CHAINS:
+            self._chains[agents] = chain
+            if len(agents) == 1:
+                self._alone[agents[0]] = chain
+        return chain
+
+
+def ancestors(attempt: Attempt, runs: Runs, depth: int) -> tuple[str, ...]:
+    """Agents above, root first: as the attempt states, else as the runs were announced."""
+    if attempt.ancestors:
+        return tuple(attempt.ancestors)
+    above: list[str] = []
+    run = attempt.parent_run or (runs.get(attempt.run, (None, None))[1] if attempt.run else None)
+    seen: set[str] = set()
+    while run is not None and run not in seen and len(above) <= depth:
+        seen.add(run)
+        agent, run = runs.get(run, (None, None))
+        if agent is not None:
+            above.append(agent)
+    return tuple(reversed(above))

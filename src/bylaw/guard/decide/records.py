@@ -1,4 +1,8 @@
-"""What is written down of everything that happens, in the transaction that it happens in."""
+"""The rows that a guard writes to the event log and the audit chain, in the transaction of the change.
+
+Secrets are removed from everything that is written. A row says where that changed its values (`redacted`), and whether
+values could not be written at all (`unwritten`).
+"""
 
 from __future__ import annotations
 
@@ -10,158 +14,79 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Limits, Refused, check_json
-from bylaw.guard.decide.decided import as_json, as_written
-from bylaw.guard.decide.hiding import Place, hidden
-from bylaw.guard.decision import Attempt, Decision, DenialClass
-from bylaw.guard.stores.ports import EventRow, Transaction
+from bylaw.guard.decide.attempts import Refused, check_json
+from bylaw.guard.decide.redaction import Place, redacted_paths
+from bylaw.guard.model import Attempt, Decision, DenialClass, Limits, Match
+from bylaw.guard.stores.ports import Transaction
+from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.verdict import Verdict
 from bylaw.text.redaction.secrets import redacted
 
 _log = logging.getLogger("bylaw")
 _NOTHING: Mapping[str, Any] = {}
-Truths: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
-"""what predicates say of arguments in places that are not written down: `truths` by rule, and what was `asked`"""
+_WRITABLE = Limits(bytes=8 << 20, depth=128)
+_REFUSED = Limits(bytes=64 << 10)
+"""of refused attempts: an agent must not fill the disk with calls that are refused"""
+_SHORT = 1000
+_UNPRINTABLE = "[cannot be written]"
+_FOR_PEOPLE = ("reason", "advice", "matches", "notes")
+"""parts of a decision that may quote a value of the call"""
+
+RedactedPredicates: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
+"""the truth of the predicates on redacted arguments: `truths` by rule, and the digests of the predicates in `asked`"""
 
 
-def decision(
+def write_decision(
     transaction: Transaction,
     attempt: Attempt,
-    decided: Decision,
+    decision: Decision,
     now: float,
     *,
     about: Mapping[str, Any] = _NOTHING,
     review: str | None = None,
-    truths: Truths | None = None,
+    predicates: RedactedPredicates | None = None,
 ) -> None:
-    """The attempt and its decision, in the event log and in the audit chain. `about`: what else a replay needs."""
-    limits = _REFUSED if decided.denial is DenialClass.STRUCTURAL else _WRITABLE
-    told = _attempt(attempt, now, limits)
-    data = {"attempt": told, "decision": as_written(decided), **about}
+    """The attempt and its decision. `about`: further keys that a replay needs."""
+    limits = _REFUSED if decision.denial is DenialClass.STRUCTURAL else _WRITABLE
+    written = _attempt(attempt, now, limits)
+    data = {"attempt": written, "decision": decision_row(decision), **about}
     if review is not None:
         data["resumes"] = review
-    data |= _not_written(attempt, told, limits, truths)
+    data |= _left_out(attempt, written, limits, predicates)
     transaction.append_to_both(EventRow(attempt.session, "decision", now, data))
 
 
-def _not_written(
-    attempt: Attempt, told: dict[str, Any], limits: Limits, truths: Truths | None = None
-) -> dict[str, Any]:
-    """What the row says of what it does not have of the attempt."""
-    if (
-        told["tool"] != attempt.tool
-        or told.get("agent") != attempt.agent
-        or told.get("run") != attempt.run
-        or told.get("parent_run") != attempt.parent_run
-        or (attempt.ancestors and told["ancestors"] != list(attempt.ancestors))
-        or attempt.call_id != told.get("call_id")
-    ):
-        return _names_gone(_taken_out(attempt.arguments, told.get("arguments"), limits, None))
-    return _taken_out(attempt.arguments, told.get("arguments"), limits, truths)
-
-
-def _names_gone(arguments_gone: Mapping[str, Any]) -> dict[str, Any]:
-    """A name that is not written says nothing of the arguments."""
-    return {"unwritten": True} if arguments_gone else {"unwritten": True, "arguments_written": True}
-
-
-def _taken_out(arguments: Any, written: Any, limits: Limits, truths: Truths | None) -> dict[str, Any]:
-    if written == arguments:
-        return {}
-    if writable(arguments, limits) is not arguments:
-        return {"unwritten": True}
-    places = hidden(arguments, written)
-    if not places:
-        return {}
-    said = truths(places) if truths is not None else {}
-    asked = {"asked": said["asked"]} if said.get("asked") else {}
-    return {"redacted": {"arguments": places, "truths": said.get("truths", {})}, **asked}
-
-
-def taken(transaction: Transaction, attempt: Attempt, call_id: str, now: float, *, about: Mapping[str, Any]) -> None:
-    """A call that was made before, and only counted here."""
-    told = _attempt(attempt, now, _WRITABLE)
-    data: dict[str, Any] = {"attempt": told, "call_id": call_id, **about}
-    data |= _not_written(attempt, told, _WRITABLE)
+def write_past_call(
+    transaction: Transaction, attempt: Attempt, call_id: str, now: float, *, about: Mapping[str, Any]
+) -> None:
+    """A call that was made before, and is only counted."""
+    written = _attempt(attempt, now, _WRITABLE)
+    data: dict[str, Any] = {"attempt": written, "call_id": call_id, **about}
+    data |= _left_out(attempt, written, _WRITABLE, None)
     transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 
 
-class Unwritten(Struct, frozen=True):
-    """A decision that was made while nothing could be written."""
-
-    session: str
-    at: float
-    data: dict[str, Any]
-
-
-def unwritten(attempt: Attempt, decided: Decision, now: float, truths: Truths | None = None) -> Unwritten:
-    """Whatever is wrong with the attempt, this much of it can be written: a row that cannot be would undo every
-    transaction that it is written with."""
-    decided = replace(decided, call_id=text_of(decided.call_id))
-    try:
-        data = _late(attempt, decided, now, truths)
-    except Exception:  # a host may put anything there
-        told = {"tool": _UNTOLD, "ts": now}
-        bare = replace(decided, matches=(), reason=_UNTOLD, advice=None, notes=())
-        data = {"attempt": told, "decision": as_json(bare), "unwritten": True}
-    return Unwritten(decided.session, now, {**data, "late": True})
-
-
-_UNTOLD = "[cannot be written]"
-
-
-def text_of(value: Any) -> str:
-    """Of what should have been a text. A host's object may refuse to be one."""
-    try:
-        return str(value)
-    except Exception:
-        return _UNTOLD
-
-
-def _late(attempt: Attempt, decided: Decision, now: float, truths: Truths | None) -> dict[str, Any]:
-    arguments = _plain(attempt.arguments, _REFUSED)
-    agent = None if attempt.agent is None else text_of(attempt.agent)
-    names = {"tool": text_of(attempt.tool), "agent": agent}
-    told = {**redacted(names), "ts": now, "arguments": arguments}
-    gone = _taken_out(attempt.arguments, arguments, _REFUSED, truths)
-    if not names.items() <= told.items():
-        gone = _names_gone(gone)
-    return {"attempt": told, "decision": as_written(decided), **gone}
-
-
-def write_late(transaction: Transaction, row: Unwritten) -> None:
-    try:
-        transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
-    except (ValueError, TypeError) as problem:  # it must not undo what it is written with, nor go unsaid
-        _log.error("a decision in the session `%s` could not be written down: %s", row.session, problem)
-
-
-def result(
-    transaction: Transaction, told: ToolResult, found: Iterable[Verdict], *, about: Mapping[str, Any] = _NOTHING
+def write_result(
+    transaction: Transaction, result: ToolResult, found: Iterable[Verdict], *, about: Mapping[str, Any] = _NOTHING
 ) -> None:
     data = {
-        "result_of": told.call_id,
-        "content": _plain(told.content),
-        "is_error": told.is_error,
+        "result_of": result.call_id,
+        "content": _plain(result.content),
+        "is_error": result.is_error,
         "found": _verdicts(found),
         **about,
     }
-    if data["content"] != told.content:
+    if data["content"] != result.content:
         data["redacted"] = True
-    transaction.append_to_both(EventRow(told.origin.session, "result", _time(told), data))
+    transaction.append_to_both(EventRow(result.origin.session, "result", result.time or 0.0, data))
 
 
-def observation(
-    transaction: Transaction,
-    event: Event,
-    found: Iterable[Verdict],
-    now: float,
-    *,
-    about: Mapping[str, Any] = _NOTHING,
+def write_observation(
+    transaction: Transaction, event: Event, found: Iterable[Verdict], now: float, *, about: Mapping[str, Any] = _NOTHING
 ) -> None:
-    """In the audit its kind is that of the event."""
-    said = _said(event)
+    """In the audit chain, the kind of the row is the kind of the event."""
+    content = _content(event)
     data = {
         "kind": event.kind,
         "run": event.origin.run,
@@ -169,45 +94,17 @@ def observation(
         "agent": event.origin.agent,
         "turn": event.turn,
         "at": event.time,
-        "said": _plain(said),
+        "said": _plain(content),
         "found": _verdicts(found),
         **about,
     }
-    if data["said"] != said:
+    if data["said"] != content:
         data["redacted"] = True
     transaction.append_to_both(EventRow(event.origin.session, "observation", now, data))
 
 
-def ended(
-    transaction: Transaction,
-    session: str,
-    how: str,
-    found: Iterable[Verdict],
-    now: float,
-    why: str | None = None,
-    *,
-    about: Mapping[str, Any] = _NOTHING,
-) -> None:
-    data = {"how": how, "why": why, "found": _verdicts(found), **about}
-    transaction.append_to_both(EventRow(session, "session", now, data))
-
-
-def run(
-    transaction: Transaction,
-    session: str,
-    name: str,
-    agent: str | None,
-    parent: str | None,
-    now: float,
-    *,
-    about: Mapping[str, Any] = _NOTHING,
-) -> None:
-    data = {"run": name, "agent": agent, "parent_run": parent, **about}
-    transaction.append_to_both(EventRow(session, "run", now, data))
-
-
-def _said(event: Event) -> dict[str, Any]:
-    """What a rule could ask of it, so that rules can be tried on it later. A request's messages stay with the host."""
+def _content(event: Event) -> dict[str, Any]:
+    """The parts of the event that rules can look at. The messages of a request are not recorded."""
     match event:
         case Response():
             calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
@@ -221,16 +118,78 @@ def _said(event: Event) -> dict[str, Any]:
             return {}
 
 
-def release(
-    transaction: Transaction, session: str, call_id: str, now: float, *, about: Mapping[str, Any] = _NOTHING
+def write_session_end(
+    transaction: Transaction,
+    session: str,
+    how: str,
+    found: Iterable[Verdict],
+    now: float,
+    why: str | None = None,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
 ) -> None:
-    transaction.append_to_both(EventRow(session, "release", now, {"call_id": call_id, **about}))
+    data = {"how": how, "why": why, "found": _verdicts(found), **about}
+    transaction.append_to_both(EventRow(session, "session", now, data))
 
 
-def switch(transaction: Transaction, agent: str, why: str | None, now: float) -> None:
+def write_switch(transaction: Transaction, agent: str, why: str | None, now: float) -> None:
     data = {"agent": agent, "on": why is not None, "why": why}
     transaction.append_event(EventRow("", "switch", now, data))
     transaction.append_audit(now, {"kind": "switch", **data})
+
+
+def write_row(transaction: Transaction, session: str, kind: str, now: float, data: Mapping[str, Any]) -> None:
+    """A row without values that need redaction: `run`, `release`."""
+    transaction.append_to_both(EventRow(session, kind, now, dict(data)))
+
+
+# -- decisions that were made while the store could not be written ----------------------------------------------------
+
+
+class LateDecision(Struct, frozen=True):
+    """A decision that no transaction holds yet."""
+
+    session: str
+    at: float
+    data: dict[str, Any]
+
+
+def late_decision(
+    attempt: Attempt, decision: Decision, now: float, predicates: RedactedPredicates | None = None
+) -> LateDecision:
+    """A row that can be written whatever the attempt holds: one that cannot would undo each transaction it is part
+    of."""
+    decision = replace(decision, call_id=text_of(decision.call_id))
+    try:
+        arguments = _plain(attempt.arguments, _REFUSED)
+        names = {"tool": text_of(attempt.tool), "agent": None if attempt.agent is None else text_of(attempt.agent)}
+        written = {**redacted(names), "ts": now, "arguments": arguments}
+        left_out = _arguments_left_out(attempt.arguments, arguments, _REFUSED, predicates)
+        if not names.items() <= written.items():
+            left_out = _names_left_out(left_out)
+        data = {"attempt": written, "decision": decision_row(decision), **left_out}
+    except Exception:  # a host may put any object into an attempt
+        bare = replace(decision, matches=(), reason=_UNPRINTABLE, advice=None, notes=())
+        data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": decision_json(bare), "unwritten": True}
+    return LateDecision(decision.session, now, {**data, "late": True})
+
+
+def write_late_decision(transaction: Transaction, row: LateDecision) -> None:
+    try:
+        transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
+    except (ValueError, TypeError) as problem:  # must not undo the transaction it is part of
+        _log.error("a decision in the session `%s` could not be written down: %s", row.session, problem)
+
+
+def text_of(value: Any) -> str:
+    """`str(value)`, also for an object of the host that cannot be converted."""
+    try:
+        return str(value)
+    except Exception:
+        return _UNPRINTABLE
+
+
+# -- attempts and values as they are written --------------------------------------------------------------------------
 
 
 def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
@@ -246,14 +205,60 @@ def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
     return plain
 
 
-_WRITABLE = Limits(bytes=8 << 20, depth=128)
-_SHORT = 1000
-_REFUSED = Limits(bytes=64 << 10)
-"""of what nobody asked for: an agent must not fill the disk with calls that are refused"""
+def attempt_of(data: Mapping[str, Any], *, session: str, ts: float, call_id: str | None = None) -> Attempt:
+    """The attempt of a row. Raises KeyError or TypeError for a row that no guard has written."""
+    written = data["attempt"]
+    return Attempt(
+        tool=written["tool"],
+        arguments=written.get("arguments"),
+        agent=written.get("agent"),
+        session=session,
+        run=written.get("run"),
+        parent_run=written.get("parent_run"),
+        ancestors=tuple(written.get("ancestors", ())),
+        ts=ts,
+        call_id=call_id,
+    )
+
+
+def _left_out(
+    attempt: Attempt, written: dict[str, Any], limits: Limits, predicates: RedactedPredicates | None
+) -> dict[str, Any]:
+    """The keys of a row that say which parts of the attempt it lacks."""
+    if (
+        written["tool"] != attempt.tool
+        or written.get("agent") != attempt.agent
+        or written.get("run") != attempt.run
+        or written.get("parent_run") != attempt.parent_run
+        or (attempt.ancestors and written["ancestors"] != list(attempt.ancestors))
+        or attempt.call_id != written.get("call_id")
+    ):
+        return _names_left_out(_arguments_left_out(attempt.arguments, written.get("arguments"), limits, None))
+    return _arguments_left_out(attempt.arguments, written.get("arguments"), limits, predicates)
+
+
+def _names_left_out(arguments_left_out: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the arguments were written is independent of the names."""
+    return {"unwritten": True} if arguments_left_out else {"unwritten": True, "arguments_written": True}
+
+
+def _arguments_left_out(
+    arguments: Any, written: Any, limits: Limits, predicates: RedactedPredicates | None
+) -> dict[str, Any]:
+    if written == arguments:
+        return {}
+    if writable(arguments, limits) is not arguments:
+        return {"unwritten": True}
+    places = redacted_paths(arguments, written)
+    if not places:
+        return {}
+    found = predicates(places) if predicates is not None else {}
+    asked = {"asked": found["asked"]} if found.get("asked") else {}
+    return {"redacted": {"arguments": places, "truths": found.get("truths", {})}, **asked}
 
 
 def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
-    """The value where it can be written down; else what it is, never dropped in silence."""
+    """The value if it can be written, else a description of it."""
     if type(value) is str and len(value) <= _SHORT and value.isascii():
         return value
     try:
@@ -264,7 +269,7 @@ def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
 
 
 def _plain(value: Any, limits: Limits = _WRITABLE) -> Any:
-    """What is written down: without secrets."""
+    """The value as it is written, without secrets."""
     return redacted(writable(value, limits))
 
 
@@ -272,5 +277,45 @@ def _verdicts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
     return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": redacted(v.message)} for v in found]
 
 
-def _time(event: Event) -> float:
-    return event.time or 0.0
+# -- decisions as JSON ------------------------------------------------------------------------------------------------
+
+
+def decision_row(decision: Decision) -> dict[str, Any]:
+    """The decision as it is written. Only texts for people are redacted: the rest is compared when a verdict is
+    recomputed, and the name of a counter may look like a secret."""
+    plain = decision_json(decision)
+    for name in _FOR_PEOPLE:
+        if value := plain.get(name):
+            plain[name] = redacted(value)
+    return plain
+
+
+def decision_json(decision: Decision) -> dict[str, Any]:
+    """The documented keys come first; empty ones of the rest are left out."""
+    plain: dict[str, Any] = {
+        "action": decision.action.value,
+        "decided_by": decision.decided_by,
+        "matched": list(decision.matched),
+        "reason": decision.reason,
+        "review": decision.review,
+        "policy": decision.policy,
+    }
+    if decision.denial is not None:
+        plain["denial"] = decision.denial.value
+    if decision.advice:
+        plain["advice"] = decision.advice
+    if decision.would is not None:
+        plain["would"] = decision.would.value
+    if decision.matches:
+        plain["matches"] = [_match(match) for match in decision.matches]
+    for name in ("blind", "counters", "repeats", "notes", "call_id", "session"):
+        if value := getattr(decision, name):
+            plain[name] = list(value) if type(value) is tuple else value
+    if latency := round(decision.latency_us, 1):
+        plain["latency_us"] = latency
+    return plain
+
+
+def _match(match: Match) -> dict[str, Any]:
+    plain = {name: getattr(match, name) for name in match.__struct_fields__}
+    return {**plain, "then": match.then.value}

@@ -1,4 +1,5 @@
-"""The sessions of a guard, in this process or in a store: one change at a time, all of it or nothing."""
+"""The sessions of a guard, in memory or in a store. Each change is atomic, and changes of one session do not
+overlap."""
 
 from __future__ import annotations
 
@@ -7,18 +8,19 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
-from bylaw.guard.decide import records
+from bylaw.guard.decide.policy import Policies
+from bylaw.guard.decide.records import LateDecision, write_late_decision
 from bylaw.guard.decide.session import SessionState
-from bylaw.guard.decide.tree import Policies
-from bylaw.guard.decide.written import dump, load
-from bylaw.guard.stores.ports import GuardStore, SessionRecord, Transaction
+from bylaw.guard.decide.session_codec import dump, load
+from bylaw.guard.stores.ports import GuardStore, Transaction
+from bylaw.guard.stores.records import SessionRecord
 
 MOST_LIVE = 100_000
-"""sessions that are kept without a store; the one that began first is forgotten first"""
+"""sessions without a store; beyond that the oldest is forgotten"""
 MOST_CACHED = 10_000
-"""sessions whose state is kept decoded"""
-MOST_UNWRITTEN = 10_000
-"""decisions that are kept until the store can be written again"""
+"""sessions whose state is cached in decoded form"""
+MOST_LATE = 10_000
+"""decisions that wait until the store can be written again"""
 LOCKS = 1024
 
 
@@ -26,17 +28,17 @@ class Sessions:
     def __init__(self, policies: Policies, *, store: GuardStore, durable: bool) -> None:
         self._policies, self._store = policies, store
         self.durable = durable
-        self.tells_counters = durable
-        """for the record, so only where there is one"""
+        self.shows_counters = durable
+        """whether decisions name counter values; they are for the record only"""
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
         self._locks = tuple(threading.RLock() for _ in range(LOCKS))
-        self._ended: dict[str, str] = {}
-        """sessions without a store that were forgotten and stay terminated"""
-        self._unwritten: deque[records.Unwritten] = deque(maxlen=MOST_UNWRITTEN)
+        self._terminated: dict[str, str] = {}
+        """forgotten sessions without a store that stay terminated"""
+        self._late: deque[LateDecision] = deque(maxlen=MOST_LATE)
 
     @contextmanager
     def change(self, key: str) -> Iterator[tuple[Transaction | None, SessionRecord, SessionState]]:
-        """The session for one change. With a durable store everything is written, or nothing."""
+        """The session, for one change. With a durable store everything is written, or nothing."""
         if not self.durable:
             with self.lock_of(key):
                 yield None, *self.live(key)
@@ -45,12 +47,12 @@ class Sessions:
             record, state = self.read(transaction, key)
             yield transaction, record, state
             self.write(transaction, record, state)
-        self.remember(record, state)
+        self.cache(record, state)
 
     def read(self, transaction: Transaction, key: str) -> tuple[SessionRecord, SessionState]:
         record = transaction.session(key)
         cached = self._live.pop(key, None)
-        if cached is not None and cached[0].version == record.version and record.state:  # else it was pruned meanwhile
+        if cached is not None and cached[0].version == record.version and record.state:  # else pruned meanwhile
             return record, cached[1]
         return record, load(key, record.state, self._policies.all)
 
@@ -59,63 +61,63 @@ class Sessions:
         record.version += 1
         transaction.put_session(record)
 
-    def remember(self, record: SessionRecord, state: SessionState) -> None:
-        """After the end of the transaction: only what was committed may be taken up again."""
+    def cache(self, record: SessionRecord, state: SessionState) -> None:
+        """To be called after the commit: only committed states may be used again."""
         self._live[record.session] = (record, state)
         while len(self._live) > MOST_CACHED:
             self._live.pop(next(iter(self._live)), None)
 
     def lock_of(self, key: str) -> threading.RLock:
-        """Sessions share locks, so that none has to be kept for each, or dropped while somebody holds it."""
+        """Sessions share a fixed number of locks, so that none has to be created or dropped for each."""
         return self._locks[hash(key) % LOCKS]
 
     def live(self, key: str) -> tuple[SessionRecord, SessionState]:
-        """Without a store: the session, for whoever holds its lock."""
+        """Without a store: the session. The caller holds its lock."""
         return self._live.get(key) or self._begin(key)
 
     def forget(self, key: str) -> None:
-        """Without a store: a later attempt begins a new session. One that was ended by force stays so."""
+        """Without a store: the next attempt starts a new session, unless this one was terminated."""
         found = self._live.get(key)
         if not self.durable and found is not None and found[0].terminated is None:
             del self._live[key]
 
     def transaction(self, key: str) -> AbstractContextManager[Transaction]:
-        """With what could not be written before."""
-        return self._with_late(key) if self._unwritten else self._store.transaction(key)
+        """A transaction that also writes late decisions."""
+        return self._transaction_with_late(key) if self._late else self._store.transaction(key)
 
     @contextmanager
-    def _with_late(self, key: str) -> Iterator[Transaction]:
-        late: list[records.Unwritten] = []
+    def _transaction_with_late(self, key: str) -> Iterator[Transaction]:
+        late: list[LateDecision] = []
         with suppress(IndexError):  # another thread may take some of them
             while True:
-                late.append(self._unwritten.popleft())
+                late.append(self._late.popleft())
         try:
             with self._store.transaction(key) as transaction:
                 yield transaction
-                for one in late:
-                    records.write_late(transaction, one)
+                for decision in late:
+                    write_late_decision(transaction, decision)
         except BaseException:
-            self._unwritten.extendleft(reversed(late))
+            self._late.extendleft(reversed(late))
             raise
 
     @contextmanager
-    def reviewing(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
-        """Reviews are kept by the store also where nothing else is."""
+    def review_transaction(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
+        """The given transaction, or a new one: reviews are stored even if sessions are not."""
         if transaction is not None:
             yield transaction
             return
         with self._store.transaction(key) as own:
             yield own
 
-    def write_later(self, decided: records.Unwritten) -> None:
-        """With the next transaction."""
-        self._unwritten.append(decided)
+    def write_later(self, decision: LateDecision) -> None:
+        """Write it with the next transaction."""
+        self._late.append(decision)
 
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
-        while len(self._live) >= MOST_LIVE:  # a process that never ends its sessions must not fill its memory
+        while len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
             oldest = next(iter(self._live))
             record, _ = self._live.pop(oldest)
             if record.terminated is not None:
-                self._ended[oldest] = record.terminated
-        pair = self._live[key] = (SessionRecord(key, terminated=self._ended.get(key)), SessionState(key))
+                self._terminated[oldest] = record.terminated
+        pair = self._live[key] = (SessionRecord(key, terminated=self._terminated.get(key)), SessionState(key))
         return pair

@@ -1,42 +1,50 @@
-"""The rules of a guard over the rows of one session, in order. No rule is evaluated here: the guard's own parts do it.
+"""The rules of a guard over the rows of one session, in order. The guard's own functions evaluate the rules.
 
-Rows are facts. A call that the guard allowed was made; one that it stopped was attempted and no more. Window counters
-hold here as they stand, and nothing that is found can undo a call. What a rule looks at may not be in the rows: then it
-is not judged here, see `unwritten`.
-"""
+Rows are facts. A call that the guard allowed was made; a call that it stopped was only attempted. Window counters
+apply, and no finding can undo a call. A rule that depends on a value which rows leave out is not judged here, see
+`unrecorded`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Limits, Refused, call_of
-from bylaw.guard.decide.deciding import count, judge
-from bylaw.guard.decide.happening import concerned, ended, observed, released, returned
-from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.attempts import Refused, call_of
+from bylaw.guard.decide.evaluate import count_attempt, judge, reserve_call
+from bylaw.guard.decide.policy import Chain, CompiledPolicy
 from bylaw.guard.decide.session import SessionState
-from bylaw.guard.decide.tree import Chain
-from bylaw.guard.decision import Match
-from bylaw.guard.incidents.recorded import Decided, Unreadable, decided, observation, taken
-from bylaw.guard.incidents.then import name_of, named, said, word
-from bylaw.guard.incidents.unwritten import Known, Rules, concerned_by, key, known
-from bylaw.guard.stores.ports import EventRow
-from bylaw.model.events import Event, Request, ToolCall
-from bylaw.model.guarding import Action, GuardRule
+from bylaw.guard.decide.session_events import (
+    concerned_chain,
+    end_session,
+    observe_event,
+    record_result,
+    release_call,
+)
+from bylaw.guard.incidents.event_rows import (
+    RecordedDecision,
+    read_decision,
+    read_observation,
+    recorded_findings,
+    recorded_matches,
+    text_at,
+)
+from bylaw.guard.incidents.unrecorded import PartialCall, Rules, lost_rules, partial_call, rule_key
+from bylaw.guard.model import Limits, Match
+from bylaw.guard.stores.records import EventRow
+from bylaw.model.events import Event, ToolCall
+from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.verdict import Verdict
 
-MOST_ASKED = 256
-"""reviews of a session whose tool is kept in mind"""
+MOST_REVIEWS = 256
+"""reviews of a session whose tool is remembered"""
 _ANY_SIZE = Limits(bytes=1 << 30, depth=256)
-"""what was written down was bounded when it was"""
-_NONE: frozenset[str] = frozenset()
+"""recorded arguments were checked when they were recorded"""
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """A rule, broken by a row."""
+    """A rule broken by a row."""
 
     row: EventRow
     rule: str
@@ -59,115 +67,116 @@ class Fold:
         lost: Iterable[str] = (),
         unjudged: Mapping[str, int] | None = None,
     ) -> None:
-        """As `Following` has them."""
+        """The arguments are fields of `Following`."""
         self._rules, self._policies, self.state = rules, rules.policies, state
         self.asked = dict(asked or {})
         self.lost = set(lost)
         self.unjudged = dict(unjudged or {})
 
     def step(self, row: EventRow, at: float) -> Sequence[Found]:
-        """Raises Unreadable for a row that no guard has written; then nothing has changed."""
+        """Raises Unreadable for a row that no guard has written; the state is then unchanged."""
         match row.kind:
             case "decision":
-                return self._decision(row, decided(row, at))
+                return self._decision(row, read_decision(row, at))
             case "taken":
-                self._taken(taken(row, at))
+                self._past_call(read_decision(row, at))
             case "result":
                 return self._result(row, at)
             case "observation":
                 return self._observation(row, at)
             case "session" if row.data.get("how") == "ended":
-                return self._ended(row)
+                return self._end(row)
             case "run":
-                self.state.runs[_text(row, "run")] = (row.data.get("agent"), row.data.get("parent_run"))
+                self.state.runs[text_at(row, "run")] = (row.data.get("agent"), row.data.get("parent_run"))
             case "release":
-                released(self.state, _text(row, "call_id"))
+                release_call(self.state, text_at(row, "call_id"))
             case "review" if row.data.get("what") == "opened":
-                self.asked[_text(row, "review")] = _text(row, "tool")
-                if len(self.asked) > MOST_ASKED:
+                self.asked[text_at(row, "review")] = text_at(row, "tool")
+                if len(self.asked) > MOST_REVIEWS:
                     del self.asked[next(iter(self.asked))]
         return ()
 
     # -- calls ----------------------------------------------------------------------------------------------------
 
-    def _decision(self, row: EventRow, told: Decided) -> Sequence[Found]:
-        if not told.judged and not (told.resumed and told.action == "allow"):
+    def _decision(self, row: EventRow, decision: RecordedDecision) -> Sequence[Found]:
+        allowed = decision.action == "allow"
+        if not decision.judged and not (decision.resumed and allowed):
             return ()
-        placed = self._placed(told)
-        if placed is None:
+        located = self._locate(decision)
+        if located is None:
             return ()
-        call, chain, gone = placed
+        call, chain, partial = located
         state = self.state
         matches: Sequence[Match] = ()
-        if told.judged:
+        if decision.judged:
             matches = judge(chain, state, call, Action.BLOCK)
             if chain.elsewhere:
-                count(chain.elsewhere, state, call)
-        elif self.asked.get(told.review or "", call.name) != call.name:  # a person chose another tool: a new attempt
-            count(chain.judging, state, call)
-        if told.action == "allow":
-            self._made(chain, call)
+                count_attempt(chain.elsewhere, state, call)
+        elif self.asked.get(decision.review or "", call.name) != call.name:  # a person chose another tool
+            count_attempt(chain.judging, state, call)
+        if allowed:
+            reserve_call(chain, state, call)
         found: Sequence[Found] = ()
-        if told.judged and (matches or gone is not None or self.lost):
-            found = list(self._matched(row, told, matches, chain, call, gone))
-        if gone is not None and told.action == "allow":
-            self.lost |= gone.lost
+        if decision.judged and (matches or partial is not None or self.lost):
+            found = list(self._matched(row, decision, matches, chain, call, partial))
+        if partial is not None and allowed:
+            self.lost |= partial.lost
         return found
 
-    def _taken(self, told: Decided) -> None:
-        placed = self._placed(told)
-        if placed is not None:
-            call, chain, gone = placed
-            count(chain.judging, self.state, call)
-            self._made(chain, call)
-            self.lost |= gone.lost if gone is not None else _NONE
+    def _past_call(self, decision: RecordedDecision) -> None:
+        located = self._locate(decision)
+        if located is not None:
+            call, chain, partial = located
+            count_attempt(chain.judging, self.state, call)
+            reserve_call(chain, self.state, call)
+            if partial is not None:
+                self.lost |= partial.lost
 
-    def _placed(self, told: Decided) -> tuple[ToolCall, Chain, Known | None] | None:
-        """The call, and whose rules hold for it; None where no rule can be asked about it, now as then."""
-        state, attempt = self.state, told.attempt
-        if attempt.agent is None:
-            agent = state.runs.get(attempt.run, (None, None))[0] if attempt.run is not None else None
-            agent = agent or self._policies.named(None)
-            attempt = replace(attempt, agent=agent) if agent is not None else attempt
+    def _locate(self, decision: RecordedDecision) -> tuple[ToolCall, Chain, PartialCall | None] | None:
+        """The call and the policies that apply to it; None if no rule can judge it, as the guard found too."""
+        state, attempt = self.state, decision.attempt
+        agent = state.agent_of(attempt) or self._policies.named(None)
+        if attempt.agent is None and agent is not None:
+            attempt = replace(attempt, agent=agent)
         try:
-            call = call_of(attempt, told.call_id, state.origin, state.turn, _ANY_SIZE, _no_clock)
-            state.met(attempt)
-            chain = self._policies.chain(attempt, state)
+            call = call_of(attempt, decision.call_id, state.origin, state.turn, _ANY_SIZE, _no_clock)
+            state.remember_agent(attempt)
+            chain = self._policies.chain(attempt, state.runs)
         except Refused:
             return None
-        if told.gone is None:
+        if decision.redacted is None:
             return call, chain, None
-        as_known = known(call, chain, told.gone)
-        return as_known.call, chain, as_known
-
-    def _made(self, chain: Chain, call: ToolCall) -> None:
-        for policy in chain.reserving:
-            self.state.of(policy).reserve(call)
-        if chain.reserving:
-            self.state.opened(call)
+        partial = partial_call(call, chain, decision.redacted)
+        return partial.call, chain, partial
 
     def _matched(
         self,
         row: EventRow,
-        told: Decided,
+        decision: RecordedDecision,
         matches: Sequence[Match],
         chain: Chain,
         call: ToolCall,
-        gone: Known | None,
+        partial: PartialCall | None,
     ) -> Iterator[Found]:
-        rules = named(chain, call.origin.agent)
-        unclear = self._unclear(rules, matches, chain, call, gone)
-        told_then = word(row) if unclear and self._rules.are_those_of(told.policy) else None
+        rules = chain.rules_by_name(call.origin.agent)
+        unclear = self._unclear(rules, matches, chain, call, partial)
+        recorded = recorded_matches(row) if unclear and self._rules.are_those_of(decision.policy) else None
         for match in matches:
             if match.rule not in unclear:
-                yield from self._found(row, told, rules[match.rule][1], match, call)
+                yield from self._found(row, decision, rules[match.rule][1], match, call)
         for name in unclear:
             policy, guarded = rules[name]
-            if told_then is None or (name not in told_then and self._rules.is_asked_in_part(policy, guarded)):
+            if recorded is None or (name not in recorded and self._rules.is_partly_evaluated(policy, guarded)):
                 self._count_unjudged(name, guarded)
-            elif name in told_then:
-                match = replace(told_then[name], shadow=guarded.shadow, then=guarded.then)
-                yield from self._found(row, told, guarded, match, call)
+            elif name in recorded:
+                match = Match(
+                    rule=name,
+                    then=guarded.then,
+                    message=str(recorded[name].get("message") or ""),
+                    certain=recorded[name].get("certain") is not False,
+                    shadow=guarded.shadow,
+                )
+                yield from self._found(row, decision, guarded, match, call)
 
     def _unclear(
         self,
@@ -175,23 +184,25 @@ class Fold:
         matches: Sequence[Match],
         chain: Chain,
         call: ToolCall,
-        gone: Known | None,
+        partial: PartialCall | None,
     ) -> list[str]:
-        """Rules that this call concerns and of which it is not known what they say, as decisions name them."""
-        lost = self.lost | gone.lost if gone is not None else self.lost
+        """Names of rules that this call concerns and whose verdict is unknown."""
+        lost = self.lost | partial.lost if partial is not None else self.lost
         agent = call.origin.agent
-        found = [name_of(policy, id, agent) for policy, id in concerned_by(chain.judging, call, lost)] if lost else []
-        if gone is not None and gone.doubtful:
+        found = [policy.rule_name(id, agent) for policy, id in lost_rules(chain.judging, call, lost)] if lost else []
+        if partial is not None and partial.doubtful:
             doubts = (one.rule for one in matches if not one.certain)
-            found += [name for name in doubts if key(rules[name][0], rules[name][1].rule.id) in gone.doubtful]
+            found += [name for name in doubts if rule_key(rules[name][0], rules[name][1].rule.id) in partial.doubtful]
         return found
 
-    def _found(self, row: EventRow, told: Decided, guarded: GuardRule, match: Match, call: ToolCall) -> Iterator[Found]:
-        before = match.rule in told.matched
-        stopped = before and told.action != "allow"
-        if match.shadow or not match.then.restricts or (before and told.in_shadow):
+    def _found(
+        self, row: EventRow, decision: RecordedDecision, guarded: GuardRule, match: Match, call: ToolCall
+    ) -> Iterator[Found]:
+        was_matched = match.rule in decision.matched
+        stopped = was_matched and decision.action != "allow"
+        if match.shadow or not match.then.restricts or (was_matched and decision.in_shadow):
             return
-        if stopped and match.then is Action.PAUSE:  # a person was asked: that is what the rule wants
+        if stopped and match.then is Action.PAUSE:  # a person was asked, as the rule demands
             return
         yield Found(
             row=row,
@@ -207,51 +218,46 @@ class Fold:
         if not guarded.shadow and guarded.then.restricts:
             self.unjudged[name] = self.unjudged.get(name, 0) + 1
 
-    # -- what happens around them ---------------------------------------------------------------------------------
+    # -- events around calls --------------------------------------------------------------------------------------
 
     def _result(self, row: EventRow, at: float) -> Sequence[Found]:
-        data = row.data
-        call_id = _text(row, "result_of")
-        result, found = returned(self._policies, self.state, call_id, data.get("content"), data.get("is_error"), at)
+        data, call_id = row.data, text_at(row, "result_of")
+        result, found = record_result(
+            self._policies, self.state, call_id, data.get("content"), data.get("is_error"), at
+        )
         if data.get("redacted"):
-            self.lost |= self._rules.lost_by(result, redacted=True, asked=False)
-        if not found and not self.lost:
-            return ()
-        return self._told(row, found, event=result, call=result.call)
+            self.lost |= self._rules.lost_by(result, redacted=True, has_request=False)
+        return self._observed(row, found, event=result, call=result.call)
 
     def _observation(self, row: EventRow, at: float) -> Sequence[Found]:
-        data = row.data
-        try:
-            event = observation(row, at)
-            asked = isinstance(event, Request) or bool((data.get("said") or {}).get("request"))
-        except (KeyError, TypeError, AttributeError) as problem:
-            raise Unreadable(f"event {row.seq}: {problem!r}") from problem
-        event, found = observed(self._policies, self.state, event)
-        self.lost |= self._rules.lost_by(event, redacted=bool(data.get("redacted")), asked=asked)
-        return self._told(row, found, event=event) if found or self.lost else ()
+        event, has_request = read_observation(row, at)
+        event, found = observe_event(self._policies, self.state, event)
+        self.lost |= self._rules.lost_by(event, redacted=bool(row.data.get("redacted")), has_request=has_request)
+        return self._observed(row, found, event=event)
 
-    def _ended(self, row: EventRow) -> Sequence[Found]:
+    def _end(self, row: EventRow) -> Sequence[Found]:
         policies = [own.policy for own in self.state.policies.values()]
-        found = ended(self.state, complete=row.data.get("why") is None)
-        lost = [(policy, id) for policy in policies for id in policy.rules if key(policy, id) in self.lost]
-        told = list(self._judged(row, found, lost, agent=None))
-        self.lost.clear()  # what the rules remembered is gone, so it is known again
-        return told
+        found = end_session(self.state, complete=row.data.get("why") is None)
+        lost = [(policy, id) for policy in policies for id in policy.rules if rule_key(policy, id) in self.lost]
+        ended = list(self._broken(row, found, lost, agent=None))
+        self.lost.clear()  # the state of the rules was reset, so it is known again
+        return ended
 
-    def _told(
+    def _observed(
         self,
         row: EventRow,
-        found: Iterable[tuple[CompiledPolicy, Verdict]],
+        found: Sequence[tuple[CompiledPolicy, Verdict]],
         *,
         event: Event,
         call: ToolCall | None = None,
     ) -> Sequence[Found]:
         lost: Sequence[tuple[CompiledPolicy, str]] = ()
         if self.lost:
-            lost = list(concerned_by(concerned(self._policies, event, self.state).reserving, event, self.lost))
-        return list(self._judged(row, found, lost, agent=event.origin.agent, call=call))
+            chain = concerned_chain(self._policies, event, self.state)
+            lost = list(lost_rules(chain.reserving, event, self.lost))
+        return list(self._broken(row, found, lost, agent=event.origin.agent, call=call)) if found or lost else ()
 
-    def _judged(
+    def _broken(
         self,
         row: EventRow,
         found: Iterable[tuple[CompiledPolicy, Verdict]],
@@ -260,34 +266,20 @@ class Fold:
         agent: str | None,
         call: ToolCall | None = None,
     ) -> Iterator[Found]:
-        """What an event broke, and what the guard found at the time by rules that are lost."""
+        """The rules that an event broke; for rules with unknown state, those that the guard found broken."""
         agent = self._policies.named(agent)
-        for policy, verdict in found:
-            if key(policy, verdict.rule.id) not in self.lost:
-                yield from self._broken(row, policy, verdict.rule.id, verdict.message, agent, call)
-        if not lost:
-            return
-        found_then = said(row) if self._rules.are_those_of(row.data.get("policy")) else None
+        broken = [(p, v.rule.id, v.message) for p, v in found if rule_key(p, v.rule.id) not in self.lost]
+        recorded = recorded_findings(row) if lost and self._rules.are_those_of(row.data.get("policy")) else None
         for policy, id in lost:
-            if found_then is None:
-                self._count_unjudged(name_of(policy, id, agent), policy.rules[id])
-            elif id in found_then:
-                yield from self._broken(row, policy, id, found_then[id], agent, call)
-
-    def _broken(
-        self, row: EventRow, policy: CompiledPolicy, rule: str, message: str, agent: str | None, call: ToolCall | None
-    ) -> Iterator[Found]:
-        guarded = policy.rules[rule]
-        if not guarded.shadow and guarded.then.restricts:
-            yield Found(row=row, rule=name_of(policy, rule, agent), guarded=guarded, message=message, call=call)
-
-
-def _text(row: EventRow, key: str) -> str:
-    value: Any = row.data.get(key)
-    if not isinstance(value, str):
-        raise Unreadable(f"event {row.seq}: `{key}` is no text")
-    return value
+            if recorded is None:
+                self._count_unjudged(policy.rule_name(id, agent), policy.rules[id])
+            elif id in recorded:
+                broken.append((policy, id, recorded[id]))
+        for policy, id, message in broken:
+            guarded = policy.rules[id]
+            if not guarded.shadow and guarded.then.restricts:
+                yield Found(row=row, rule=policy.rule_name(id, agent), guarded=guarded, message=message, call=call)
 
 
 def _no_clock() -> float:
-    raise AssertionError("what was recorded has a time")
+    raise AssertionError("a recorded attempt has a time")

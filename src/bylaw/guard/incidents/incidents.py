@@ -1,39 +1,182 @@
-"""What people do with incidents: look, acknowledge, assign, note, solve. Each change says who and when."""
+"""Incidents: opened from detections by the follow-up, and changed by people. Each change records who and when."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec.structs import replace
 
-from bylaw.guard.incidents.model import (
+from bylaw.guard.incidents.notifications import about_incident, enqueue
+from bylaw.guard.incidents.sessions import short_hash
+from bylaw.guard.stores.ports import GuardStore, Transaction, each_followed
+from bylaw.guard.stores.records import (
     Alert,
     AlertStatus,
     Change,
     Detection,
+    EventRow,
     Incident,
     IncidentStatus,
     Notification,
     NotificationStatus,
 )
-from bylaw.guard.incidents.notices import about_incident, enqueue
-from bylaw.guard.incidents.paging import each
-from bylaw.guard.incidents.raising import alert_id, note_change
-from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.text.redaction.secrets import redacted
 
+FOLLOW_UP = "follow-up"
+"""the author of changes by the follow-up"""
 LONGEST_NOTE = 4_000
 MOST_CHANGES = 500
-"""that are kept with an incident; the audit has all of them"""
+"""changes stored with an incident; the audit has all of them"""
+_WITHDRAWN = "late events show that it did not happen"
+
+
+class IncidentWriter:
+    """Adds detections to incidents, in the transaction that stores the position in the log. Call `finish` at the end:
+    an incident is written once, however many detections a batch has."""
+
+    def __init__(self, transaction: Transaction, *, now: float, notify: bool) -> None:
+        self._transaction, self._now, self._notify = transaction, now, notify
+        self._last: dict[tuple[str, str], Incident] = {}
+        """rule and session → the newest incident, as counted so far"""
+        self._alerted: set[str] = set()
+        self.opened: list[Incident] = []
+        self.withdrawn: list[Incident] = []
+        self.detections = 0
+
+    def add(self, detected: Detection) -> None:
+        """Count it in the open incident of its rule and session, or open one. A stored detection is not counted again:
+        a replay may have added it."""
+        if self._transaction.followed(Detection, detected.id) is not None:
+            return
+        key = detected.rule, detected.session
+        incident = self._last.get(key) or _last_incident(self._transaction, *key)
+        if incident is None or (incident.status == "solved" and incident.count):
+            number = 1 if incident is None else incident.number + 1
+            id = incident_id(detected.rule, detected.session, number)
+            new = Incident(id=id, session=detected.session, rule=detected.rule, number=number, opened_at=self._now)
+            incident = self._open(new)
+        elif incident.status == "solved":  # withdrawn, but it did happen
+            incident = self._open(replace(incident, status="unresolved"))
+        incident = self._last[key] = _counted(incident, detected)
+        self._transaction.put_followed(replace(detected, incident=incident.id, at=self._now))
+        self.detections += 1
+        if incident.count == 1:
+            self.opened.append(incident)
+            if self._notify:
+                enqueue(self._transaction, about_incident(incident, "incident.opened", self._now))
+        if detected.then == "pause" and not detected.stopped:
+            self._alert(incident, detected)
+
+    def finish(self) -> None:
+        for incident in self._last.values():
+            self._transaction.put_followed(replace(incident, at=self._now))
+
+    def withdraw(self, removed: Iterable[Detection], standing: Iterable[Detection]) -> None:
+        """Remove detections that late events disproved. `standing`: all that still hold in the session."""
+        by_incident: dict[str, list[Detection]] = {}
+        for detected in removed:
+            self._transaction.drop_followed(detected)
+            by_incident.setdefault(detected.incident, [])
+        for detected in standing:
+            if detected.incident in by_incident:
+                by_incident[detected.incident].append(detected)
+        for incident_id, left in by_incident.items():
+            incident = self._transaction.followed(Incident, incident_id)
+            if incident is not None:
+                self._recount(incident, left)
+
+    def _open(self, incident: Incident) -> Incident:
+        change = Change(at=self._now, by=FOLLOW_UP, what="opened")
+        _write_change(self._transaction, incident, change)
+        return replace(incident, history=(*incident.history, change), notify=incident.notify or self._notify)
+
+    def _alert(self, incident: Incident, detected: Detection) -> None:
+        if incident.id in self._alerted:
+            return
+        self._alerted.add(incident.id)
+        if self._transaction.followed(Alert, _alert_id(incident)) is None:
+            alert = Alert(
+                id=_alert_id(incident),
+                session=incident.session,
+                at=self._now,
+                incident=incident.id,
+                rule=incident.rule,
+                tool=detected.tool,
+                call_id=detected.call_id,
+                message=detected.message,
+                created_at=self._now,
+            )
+            self._transaction.put_followed(alert)
+
+    def _recount(self, incident: Incident, standing: list[Detection]) -> None:
+        counted = replace(incident, count=0, stopped=0)
+        for detected in standing:
+            counted = _counted(counted, detected)
+        if not standing and incident.status != "solved":
+            change = Change(at=self._now, by=FOLLOW_UP, what="withdrawn", note=_WITHDRAWN)
+            _write_change(self._transaction, incident, change)
+            counted = replace(counted, status="solved", history=(*counted.history, change))
+            self.withdrawn.append(counted)
+            if counted.notify:
+                enqueue(self._transaction, about_incident(counted, "incident.solved", self._now))
+            alert = self._transaction.followed(Alert, _alert_id(incident))
+            if alert is not None:
+                self._transaction.drop_followed(alert)
+        self._transaction.put_followed(replace(counted, at=self._now))
+
+
+def _last_incident(transaction: Transaction, rule: str, session: str) -> Incident | None:
+    """The newest of this rule in this session."""
+    found, number = None, 1
+    while (one := transaction.followed(Incident, incident_id(rule, session, number))) is not None:
+        found, number = one, number + 1
+    return found
+
+
+def incident_id(rule: str, session: str, number: int) -> str:
+    """The same for the same events and rules, in whichever order the events arrive."""
+    return f"incident-{short_hash(rule, session, number)}"
+
+
+def _alert_id(incident: Incident) -> str:
+    return f"alert-{incident.id.removeprefix('incident-')}"
+
+
+def _write_change(transaction: Transaction, incident: Incident, change: Change) -> None:
+    row = {"incident": incident.id, "rule": incident.rule, "what": change.what, "by": change.by, "note": change.note}
+    transaction.append_to_both(EventRow(incident.session, "incident", change.at, row))
+
+
+def _counted(incident: Incident, detected: Detection) -> Incident:
+    """The incident with one more detection. Its details are those of the earliest, whichever arrived first."""
+    if not incident.count or (detected.when, detected.event) < (incident.first_seen, incident.first_event):
+        incident = replace(
+            incident,
+            severity=detected.severity,
+            then=detected.then,
+            message=detected.message,
+            line=detected.line,
+            agent=detected.agent,
+            run=detected.run,
+            tool=detected.tool,
+            call_id=detected.call_id,
+            event=detected.seq,
+            first_event=detected.event,
+            first_seen=detected.when,
+        )
+    last = detected.when if not incident.count else max(incident.last_seen, detected.when)
+    return replace(incident, count=incident.count + 1, stopped=incident.stopped + detected.stopped, last_seen=last)
 
 
 class NotChanged(ValueError):
-    """The incident cannot be changed like this; the argument says why."""
+    """The incident cannot be changed in this way; the message says why."""
 
 
 class Incidents:
+    """Lists incidents, alerts and notifications, and changes incidents: acknowledge, assign, note, solve."""
+
     def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
 
@@ -45,27 +188,27 @@ class Incidents:
 
     def each(self, *, session: str | None = None) -> Iterator[Incident]:
         """All of them, oldest first."""
-        return each(self._store, Incident, session=session)
+        return each_followed(self._store, Incident, session=session)
 
     def get(self, incident_id: str) -> Incident | None:
         with self._store.transaction("") as transaction:
             return transaction.followed(Incident, incident_id)
 
     def detections(self, incident: Incident, *, limit: int = 1000) -> Sequence[Detection]:
-        """What it counts: the events, calls and runs."""
-        found = each(self._store, Detection, session=incident.session)
+        """The detections that it counts."""
+        found = each_followed(self._store, Detection, session=incident.session)
         return tuple(islice((one for one in found if one.incident == incident.id), limit))
 
     def alerts(self, *, status: AlertStatus | None = None, limit: int = 1000) -> Sequence[Alert]:
-        """`anomaly_alert` tasks. Whoever acknowledges the incident has taken note of its alert."""
+        """`anomaly_alert` tasks. Acknowledging the incident acknowledges its alert."""
         return self._store.followed(Alert, status=status, limit=limit)
 
     def notifications(self, *, status: NotificationStatus | None = None, limit: int = 1000) -> Sequence[Notification]:
-        """The outbox: what waits to be delivered, was delivered, or was given up, with each try."""
+        """The outbox: pending, delivered and failed notifications, with each attempt to deliver them."""
         return self._store.followed(Notification, status=status, limit=limit)
 
     def resend(self, notification_id: str) -> Notification:
-        """Try one that was given up from the beginning; a running follow-up delivers it."""
+        """Deliver a failed notification again; a running follower does so."""
         with self._store.transaction("") as transaction:
             found = transaction.followed(Notification, notification_id)
             if found is None:
@@ -88,7 +231,7 @@ class Incidents:
         return self._change(incident_id, by, "noted", text)
 
     def solve(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
-        """The next time that the rule is broken in this session opens a new incident."""
+        """The next detection of the rule in this session opens a new incident."""
         return self._change(incident_id, by, "solved", note)
 
     def _change(self, incident_id: str, by: str, what: str, note: str | None, *, to: str | None = None) -> Incident:
@@ -102,27 +245,21 @@ class Incidents:
                 raise NotChanged(f"there is no incident `{incident_id}`")
             if what in (incident.status, "acknowledged") and incident.status != "unresolved":
                 raise NotChanged(f"the incident is {incident.status} already")
-            told = f"to {to}" + (f": {note}" if note else "") if to is not None else note
-            change = Change(at=self._clock(), by=by, what=what, note=redacted(told))
-            return self._write(transaction, incident, change, to)
-
-    def _write(self, transaction: Transaction, incident: Incident, change: Change, to: str | None) -> Incident:
-        history = (*incident.history[:1], *incident.history[1:][-MOST_CHANGES:], change)
-        incident = replace(incident, history=history, at=change.at, assignee=to or incident.assignee)
-        if change.what == "acknowledged":
-            incident = replace(incident, status="acknowledged")
-        elif change.what == "solved":
-            incident = replace(incident, status="solved")
-        note_change(transaction, incident, change)
-        if change.what in ("acknowledged", "solved"):
-            _take_note(transaction, incident, change)
-        if change.what == "solved" and incident.notify:
-            enqueue(transaction, about_incident(incident, "incident.solved", change.at))
-        return transaction.put_followed(incident)
+            text = f"to {to}" + (f": {note}" if note else "") if to is not None else note
+            change = Change(at=self._clock(), by=by, what=what, note=redacted(text))
+            history = (*incident.history[:1], *incident.history[1:][-MOST_CHANGES:], change)
+            incident = replace(incident, history=history, at=change.at, assignee=to or incident.assignee)
+            _write_change(transaction, incident, change)
+            if what in ("acknowledged", "solved"):
+                incident = replace(incident, status="acknowledged" if what == "acknowledged" else "solved")
+                _acknowledge_alert(transaction, incident, change)
+            if what == "solved" and incident.notify:
+                enqueue(transaction, about_incident(incident, "incident.solved", change.at))
+            return transaction.put_followed(incident)
 
 
-def _take_note(transaction: Transaction, incident: Incident, change: Change) -> None:
-    alert = transaction.followed(Alert, alert_id(incident))
+def _acknowledge_alert(transaction: Transaction, incident: Incident, change: Change) -> None:
+    alert = transaction.followed(Alert, _alert_id(incident))
     if alert is not None and alert.status == "pending":
         done = replace(alert, status="acknowledged", acknowledged_by=change.by, acknowledged_at=change.at)
         transaction.put_followed(replace(done, at=change.at))

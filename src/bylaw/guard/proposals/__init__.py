@@ -1,11 +1,9 @@
-"""propose: which rules does clean traffic suggest?
+"""proposals: which rules does clean traffic suggest?
 
-1. `facts`: what all calls of a tool had in common, gathered in one pass and in bounded memory
-2. `paths`: arguments by path, and what results say plainly
-3. `orders`, `limits`: facts → candidates
-4. `job`: candidates put before the guard on the same traffic, ranked, and dropped where they do not hold
+1. `facts`: what all calls of a tool have in common, gathered in one pass and in bounded memory
+2. `orders`, `limits`: facts → candidate rules
+3. `propose`: each candidate is tried by a guard on the same traffic, then ranked, or dropped if it does not hold
+4. `report`: the proposals as a rule file, as a list, as JSON
 
-No candidate is trusted by how it was mined: the engine judges all of the traffic under it.
+A candidate is never trusted because of how it was mined: the engine judges all of the traffic under it.
 """
-
-from __future__ import annotations

@@ -8,25 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bylaw.guard.proposals.facts import Facts, PathFacts, ToolFacts
-from bylaw.guard.proposals.model import Proposal
-from bylaw.guard.proposals.paths import can_be_named, slug
+from bylaw.guard.proposals.facts import Facts, PathFacts, ToolFacts, can_be_named, slug
+from bylaw.guard.proposals.report import Proposal
 from bylaw.text.redaction.secrets import redacted
 
 MOST_CHOICES = 8
 CALLS_A_VALUE = 10
-"""calls for each value of a closed set, at the least: fewer leave room for values that nobody has seen yet"""
+"""calls for each value of a closed set, at least: with fewer, unseen values are likely"""
 SHARED_BY = 3
-"""tools: an argument that so many share names a thing, and is no choice"""
+"""tools: an argument that so many tools share is an identifier, not a choice"""
 HARD_SHARE = 0.05
-"""of the calls that stand exactly at the highest value: then it is a limit, and not only the highest so far"""
+"""share of the calls at exactly the highest value, from which it is a limit and not only the highest so far"""
 MARGIN = 0.25
 HARD, SOFT = 0.6, 0.3
-"""how specific a bound is"""
-_NAMES_A_THING = re.compile(
+"""specificity of a bound"""
+_IDENTIFIER = re.compile(
     r"(?i)(^|[_.])(id|ids|uuid|number|no|nr|code|phone|zip|postcode|date|year|time|ts|index|page)$|Id$"
 )
-"""the last word of a path whose numbers are names, not quantities"""
+"""the last word of a path whose numbers are identifiers, not quantities"""
 
 
 def propose_limits(facts: Facts, min_support: int, schemas: Mapping[str, Any]) -> Iterator[Proposal]:
@@ -47,15 +46,15 @@ def _of_path(
     tool: str, path: str, values: PathFacts, known: ToolFacts, schema: Mapping[str, Any], shared: int
 ) -> Iterator[Proposal]:
     choices = _choices(values)
-    if choices is not None and shared < SHARED_BY and not _NAMES_A_THING.search(path):
+    if choices is not None and shared < SHARED_BY and not _IDENTIFIER.search(path):
         if "enum" not in schema and "const" not in schema:
             yield _value_set(tool, path, choices, known)
-    elif values.numbers == values.present and not _NAMES_A_THING.search(path) and "maximum" not in schema:
+    elif values.numbers == values.present and not _IDENTIFIER.search(path) and "maximum" not in schema:
         yield _range(tool, path, values, known)
 
 
 def _choices(values: PathFacts) -> list[Any] | None:
-    """The values of a closed set: few, and none of them rare."""
+    """The values of a closed set: few, and none of them rare; None if it is not one."""
     found = values.values
     if found is None or not 2 <= len(found) <= MOST_CHOICES or values.present < CALLS_A_VALUE * len(found):
         return None
@@ -94,7 +93,7 @@ def _range(tool: str, path: str, values: PathFacts, known: ToolFacts) -> Proposa
 
 
 def _with_margin(highest: float) -> float:
-    """Somewhat above the highest, rounded to two digits."""
+    """The highest value plus a margin, rounded up to two digits."""
     raised = highest + abs(highest) * MARGIN
     if not raised:
         return 0.0
@@ -139,7 +138,7 @@ def _is_secret(path: str) -> bool:
 
 
 def _schema_at(schema: Any, path: str) -> Mapping[str, Any]:
-    """What the tool's own JSON Schema says of the argument."""
+    """The tool's own JSON Schema of the argument."""
     for key in path.split("."):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
         schema = properties.get(key) if isinstance(properties, Mapping) else None

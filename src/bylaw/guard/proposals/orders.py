@@ -1,4 +1,4 @@
-"""Orders that always held: B only after A, after a result of A that said so, for the same argument; or after A or C."""
+"""Orders that always held: B only after A, or after a certain result of A, for the same argument; or after A or C."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.guard.proposals.facts import Earlier, Facts, ToolFacts
-from bylaw.guard.proposals.model import Proposal
-from bylaw.guard.proposals.paths import can_be_named, slug
+from bylaw.guard.proposals.facts import Earlier, Facts, ToolFacts, can_be_named, slug
+from bylaw.guard.proposals.report import Proposal
 
 MOST_ALTERNATIVES = 3
 MAIN_SHARE = 0.5
-"""of the calls that the first alternative has to explain"""
+"""share of the calls that the first alternative has to explain"""
 LEAST_SHARE = 0.02
-"""of the calls that any further one has to explain, so that no odd call makes an alternative"""
+"""share of the calls that each further one has to explain, so that a single call makes no alternative"""
 LEAST_SPECIFICITY = 0.1
 
 Signatures: TypeAlias = "Counter[frozenset[Earlier]]"
@@ -75,21 +74,21 @@ def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
 
 
 def _is_usable(earlier: Earlier, known: ToolFacts) -> bool:
-    """An argument that some calls leave out would let those escape."""
+    """Calls without the argument would escape the rule."""
     return earlier.path is None or known.paths[earlier.path].present == known.calls
 
 
 def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
-    """Of several that hold as often, the one that says most; the names only make the choice repeatable."""
-    said = "" if earlier.said is None else f"{earlier.said[0]} {earlier.said[1]}"
-    plainness = 2 if earlier.said is None else 1 - earlier.said[1]
-    return plainness, earlier.path is None, earlier.tool, said, earlier.path or ""
+    """Among several that hold as often, the most specific; the names make the choice deterministic."""
+    flag = "" if earlier.flag is None else f"{earlier.flag[0]} {earlier.flag[1]}"
+    plainness = 2 if earlier.flag is None else 1 - earlier.flag[1]
+    return plainness, earlier.path is None, earlier.tool, flag, earlier.path or ""
 
 
 def _alternatives(
     first: Earlier, signatures: Signatures, held: Counter[Earlier], calls: int
 ) -> tuple[Earlier, ...] | None:
-    """The first and as few others as explain every call; None where that takes too many."""
+    """The first and as few others as explain every call; None if that takes too many."""
     chosen, left = [first], {s: n for s, n in signatures.items() if first not in s}
     while left:
         if len(chosen) == MOST_ALTERNATIVES:
@@ -108,20 +107,20 @@ def _alternatives(
 
 
 def _strengthened(after: tuple[Earlier, ...], signatures: Signatures) -> tuple[Earlier, ...]:
-    """Each alternative asked for as much as still explains every call, one after the other."""
+    """Each alternative made as specific as possible, as long as they explain every call."""
     for i, one in enumerate(after):
         after = (*after[:i], _strongest(one, signatures, after), *after[i + 1 :])
     return after
 
 
 def _is_padded(after: tuple[Earlier, ...], signatures: Signatures) -> bool:
-    """Whether fewer alternatives would do, each asked for less: then it is no choice between them."""
+    """Whether fewer, less specific alternatives explain every call: then the others are not needed."""
     tools = [{one.tool for one in after if one is not left} for left in after]
     return len(after) > 1 and any(all(any(e.tool in few for e in s) for s in signatures) for few in tools)
 
 
 def _strongest(one: Earlier, signatures: Signatures, after: Sequence[Earlier]) -> Earlier:
-    """The same tool, asked for as much as still explains every call."""
+    """The same tool, as specific as possible, as long as every call is explained."""
     others = [other for other in after if other is not one]
     paths = {other.path for other in after if other.path is not None}
     candidates = {e for s in signatures for e in s if e.tool == one.tool and (not paths or e.path in (None, *paths))}
@@ -132,8 +131,8 @@ def _strongest(one: Earlier, signatures: Signatures, after: Sequence[Earlier]) -
 
 
 def _elsewhere(tool: str, after: Sequence[Earlier], facts: Facts) -> float:
-    """The share of all other calls that come after one of these as well: what says nothing of this tool."""
-    loose = {Earlier(one.tool, one.said) for one in after}
+    """The share of calls of other tools that come after one of these too, so that it is not specific to this tool."""
+    loose = {Earlier(one.tool, one.flag) for one in after}
     total = explained = 0
     for name, known in facts.tools.items():
         if name == tool or name in {one.tool for one in after}:
@@ -145,7 +144,7 @@ def _elsewhere(tool: str, after: Sequence[Earlier], facts: Facts) -> float:
 
 
 def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
-    """Leaves out C where B only comes after A, and A only after C."""
+    """Without `B after C` if B comes only after A, and A only after C."""
     plain = {(order.tool, order.after[0].tool): order.after[0] for order in orders if len(order.after) == 1}
     for order in orders:
         needed = order.after[0]
@@ -157,10 +156,10 @@ def _without_implied(orders: Sequence[Order]) -> Iterator[Order]:
 def _implies(plain: dict[tuple[str, str], Earlier], tool: str, between: str, needed: Earlier) -> bool:
     near, far = plain[tool, between], plain[between, needed.tool]
     same = needed.path is None or needed.path == near.path == far.path
-    return same and needed.said in (None, far.said)
+    return same and needed.flag in (None, far.flag)
 
 
-# -- how it is written ------------------------------------------------------------------------------------------------
+# -- as a sentence and as a rule --------------------------------------------------------------------------------------
 
 
 def _sentence(order: Order) -> str:
@@ -168,11 +167,11 @@ def _sentence(order: Order) -> str:
 
 
 def _words(one: Earlier) -> str:
-    said = ""
-    if one.said is not None:
-        key, value = one.said
-        said = f" that returned {f'{key}={value}' if key else value}".replace("True", "true").replace("False", "false")
-    return one.tool + said + (f" for the same {one.path}" if one.path else "")
+    flag = ""
+    if one.flag is not None:
+        key, value = one.flag
+        flag = f" that returned {f'{key}={value}' if key else value}".replace("True", "true").replace("False", "false")
+    return one.tool + flag + (f" for the same {one.path}" if one.path else "")
 
 
 def _rule(order: Order) -> dict[str, Any]:
@@ -191,9 +190,9 @@ def _rule(order: Order) -> dict[str, Any]:
 
 
 def _earlier(one: Earlier) -> str:
-    if one.said is None:
+    if one.flag is None:
         return _atom("tool", one.tool, _same(one.path))
-    key, value = one.said
+    key, value = one.flag
     test = f"result{f'.{key}' if key else ''} = {'true' if value else 'false'}"
     return _atom("result", one.tool, (*_same(one.path), test))
 

@@ -1,41 +1,65 @@
-"""The audit's hash chain: each row's hash covers the row and the hash before it, over all sessions and processes.
+"""The audit's hash chain. The hash of each row covers the row and the hash before it, over all sessions and processes.
 
-The hash is the SHA-256 of the canonical JSON (RFC 8785) of `{"at", "data", "previous", "seq"}`, in hex; before the
-first row stands the id of the chain. So no row can be changed, dropped, moved or taken from another chain without
-breaking a link after it. Two things need more than the rows:
+The hash is the SHA-256 of the canonical JSON (RFC 8785) of `{"at", "data", "previous", "seq"}`, in hex; `previous` of
+the first row is the id of the chain. So no row can be changed, dropped, moved or taken from another chain without
+breaking a later link. Two changes need more than the rows:
 
-- Rows cut off at the end leave an unbroken chain. The store keeps its head apart, and new rows continue that; whoever
-  can write the rows can write the head too, so note it outside of the store, and pass it as one of `known`.
-- Rows forgotten at the start leave an anchor: a row that has their last hash, and `previous` empty. What makes it
-  believable is a row further on, written when they were forgotten, which vouches for it.
-"""
+- Rows cut off at the end leave an unbroken chain. The store holds its head separately, and new rows continue the head.
+  Whoever can write the rows can also write the head, so note the head outside the store and pass it as `known`.
+- Pruning rows at the start leaves an anchor: a row with their last hash and an empty `previous`. It is credible only if
+  a later row, written when they were pruned, vouches for it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from bylaw.guard.audit.model import ChainFault, ChainProblem
+from msgspec import Struct
+
 from bylaw.guard.stores.encoding import encode, encode_number
-from bylaw.guard.stores.ports import AuditHead, AuditRow, GuardStore
+from bylaw.guard.stores.records import AuditHead, AuditRow
+
+ChainFault: TypeAlias = Literal[
+    "edited",
+    "dropped",
+    "inserted",
+    "reordered",
+    "truncated",
+    "spliced",
+    "unlinked",
+    "first",
+    "unvouched",
+    "last",
+    "rewritten",
+    "unknown-head",
+]
 
 START = "0" * 64
-"""what stands before the first row of a chain without an id of its own"""
-
+"""`previous` of the first row of a chain without an id"""
 ANCHOR = {"kind": "anchor"}
-"""the data of the row that stands for those forgotten: it has the last one's seq, time and hash, and no `previous`"""
+"""the data of the row that replaces pruned ones; it has the seq, time and hash of the last, and no `previous`"""
+
+
+class ChainProblem(Struct, frozen=True):
+    """Why the chain cannot be trusted, and the row that shows it."""
+
+    seq: int
+    fault: ChainFault
+    message: str
+    expected: str | None = None
+    found: str | None = None
 
 
 def link(seq: int, at: float, text: bytes, previous: str) -> str:
-    """The hash of a row whose data has this canonical JSON. Its parts are put together here rather than encoded anew:
-    the keys are in canonical order."""
+    """The hash of a row whose data has this canonical JSON. The row is assembled here rather than encoded again: its
+    keys are in canonical order."""
     row = b'{"at":%b,"data":%b,"previous":"%b","seq":%d}' % (encode_number(at), text, previous.encode(), seq)
     return hashlib.sha256(row).hexdigest()
 
 
 def vouch(*, through: int, hash: str) -> dict[str, Any]:
-    """The data of the row that says: everything up to `through`, which had this hash, is forgotten."""
+    """The data of the row that says: all rows up to `through`, which had this hash, were pruned."""
     return {"kind": "prune", "through": through, "hash": hash}
 
 
@@ -46,29 +70,21 @@ def is_anchor(row: AuditRow) -> bool:
 def verify_chain(
     rows: Iterable[AuditRow], *, head: str | AuditHead | None = None, known: Sequence[AuditHead] = ()
 ) -> list[ChainProblem]:
-    """Every problem of a whole chain, in order. `head`: where it ends, or the last hash, as the store keeps it or as it
-    is known from elsewhere. `known`: where it once ended; it may have grown since."""
+    """Every problem of a whole chain, in order. `head`: the head or the last hash of the chain, from the store or from
+    elsewhere. `known`: earlier heads."""
     check = ChainCheck(known)
     problems = [problem for row in rows for problem in check.step(row)]
     return problems + list(check.end(head))
 
 
-def audit_rows(store: GuardStore, *, page: int = 1000) -> Iterator[AuditRow]:
-    """The whole audit of a store, a page in memory at a time."""
-    after = 0
-    while rows := store.audit(after=after, limit=page):
-        yield from rows
-        after = rows[-1].seq
-
-
 class ChainCheck:
-    """A chain under inspection: row after row, then its end."""
+    """Checks a chain: `step` for each row, then `end`."""
 
     def __init__(self, known: Sequence[AuditHead] = ()) -> None:
         self._known = {head.seq: head for head in known}
         self._last: AuditRow | None = None
         self._last_is_whole = True
-        """whether the last row's content has its hash"""
+        """whether the content of the last row matches its hash"""
         self._first_row: AuditRow | None = None
         self._unvouched: AuditRow | None = None
         """the anchor, until a row vouches for it"""
@@ -82,16 +98,18 @@ class ChainCheck:
         else:
             yield from self._link(self._last, row, is_whole)
         if not is_whole:
-            yield ChainProblem(row.seq, "edited", "its content does not have its hash", computed, row.hash)
+            yield ChainProblem(row.seq, "edited", "content does not match its hash", computed, row.hash)
         elif is_anchor(row) and row.data != ANCHOR:
-            yield ChainProblem(row.seq, "edited", "an anchor says nothing of its own", str(ANCHOR), str(row.data))
+            yield ChainProblem(row.seq, "edited", "an anchor has no data of its own", str(ANCHOR), str(row.data))
         self._look_for_voucher(row)
         yield from self._compare(row)
         self._last, self._last_is_whole = row, is_whole
 
     def end(self, head: str | AuditHead | None = None) -> Iterator[ChainProblem]:
         if self._unvouched is not None:
-            yield ChainProblem(self._unvouched.seq, "unvouched", "rows before it are gone, and no row says why")
+            yield ChainProblem(
+                self._unvouched.seq, "unvouched", "rows before it are missing, and no row vouches for them"
+            )
         if isinstance(head, AuditHead):
             yield from self._end_at(head)
         elif head is not None and head != self._end_hash:
@@ -99,8 +117,8 @@ class ChainCheck:
         for seq, known in sorted(self._known.items()):
             if seq > self._end_seq:
                 yield ChainProblem(self._end_seq, "truncated", "the chain once went on", str(known), self._shown_end)
-            elif seq:  # before the first row that is left
-                message = "the head that is known from elsewhere was forgotten by pruning: note a newer one"
+            elif seq:  # before the first remaining row
+                message = "the known head was pruned: note a newer one"
                 yield ChainProblem(seq, "unknown-head", message, str(known))
 
     @property
@@ -126,20 +144,20 @@ class ChainCheck:
         elif self._last is not None and head.hash != self._end_hash:
             yield ChainProblem(self._end_seq, "last", "the chain does not end here", str(head), self._shown_end)
         elif self._last is None and head.hash != head.chain:
-            yield ChainProblem(0, "truncated", "there are no rows, and the head is of some", str(head), self._shown_end)
+            yield ChainProblem(0, "truncated", "there are no rows, but the head names one", str(head), self._shown_end)
 
     def _first(self, row: AuditRow) -> Iterator[ChainProblem]:
         self._first_row = row
         if is_anchor(row):
             self._unvouched = row
         elif row.seq != 1:
-            yield ChainProblem(row.seq, "first", "it is not the first row, and no anchor stands for those before it")
+            yield ChainProblem(row.seq, "first", "it is not row 1, and no anchor replaces the rows before it")
 
     def _link(self, last: AuditRow, row: AuditRow, is_whole: bool) -> Iterator[ChainProblem]:
         if row.seq <= last.seq:
             yield ChainProblem(row.seq, "reordered", f"it comes after row {last.seq}", str(last.seq + 1), str(row.seq))
         elif row.seq > last.seq + 1:
-            message = f"nothing stands between it and row {last.seq}"
+            message = f"rows are missing between it and row {last.seq}"
             yield ChainProblem(row.seq, "dropped", message, str(last.seq + 1), str(row.seq))
         elif row.previous != last.hash:
             fault: ChainFault = "spliced" if is_whole and self._last_is_whole else "unlinked"
@@ -149,11 +167,11 @@ class ChainCheck:
     def _compare(self, row: AuditRow) -> Iterator[ChainProblem]:
         known = self._known.pop(row.seq, None)
         if known is not None and known.hash != row.hash:
-            message = "the chain that is known from elsewhere was another one here"
+            message = "this row had another hash when the known head was noted"
             yield ChainProblem(row.seq, "rewritten", message, known.hash, row.hash)
 
     def _look_for_voucher(self, row: AuditRow) -> None:
-        """Rows are forgotten in steps, each with its anchor; the chain leads from there to what is vouched for."""
+        """Rows are pruned in steps, each with its anchor; the chain leads from there to the row that vouches."""
         missing = self._unvouched
         if missing is None or row is missing or row.data.get("kind") != "prune":
             return
@@ -166,4 +184,4 @@ def _hash(row: AuditRow) -> str:
     try:
         return link(row.seq, row.at, encode(row.data), row.previous)
     except (AttributeError, TypeError, ValueError):
-        return ""  # no row of ours looks like this
+        return ""  # no row that a store has written

@@ -1,8 +1,7 @@
-"""Records as they are stored: data as canonical JSON text, reviews as one JSON object, odd strings as bytes.
+"""The encoding of stored records: data as canonical JSON, reviews as one JSON object, strings without UTF-8 as bytes.
 
-Data is stored in the very bytes that are hashed, so that it is encoded once and an auditor needs nothing of ours but
-SHA-256. Both stores use this, so that what one refuses or changes (a tuple, an integer key) the other does too.
-"""
+The stored bytes are the ones that are hashed, so that data is encoded once and an auditor needs only SHA-256. All
+stores use this module, so that they refuse or change the same values (a tuple, an integer key)."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from bylaw.guard.incidents.model import Following, FollowRecord
-from bylaw.guard.stores.ports import MAX_DEPTH, ReviewRecord
+from bylaw.guard.stores.ports import MAX_DEPTH
+from bylaw.guard.stores.records import Following, FollowRecord, ReviewRecord
 from bylaw.model.canonical import canonical_json, is_whole, plain_json, prints_alike
 
 R = TypeVar("R", bound=FollowRecord)
@@ -23,22 +22,22 @@ _decode = msgspec.json.Decoder().decode
 
 
 def encode(data: Any) -> bytes:
-    """`data` as `canonical_json` has it, ten times as fast for what records usually hold. Raises ValueError."""
+    """The result of `canonical_json`, ten times as fast for usual records. Raises ValueError."""
     text = plain_json(data)
     if text is not None:
         return text
     try:
-        return _encode_odd(data)
+        return _encode_unusual(data)
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"cannot be stored as JSON: {error}") from error
 
 
 def encode_both(data: dict[str, Any], **more: str) -> tuple[bytes, bytes]:
-    """`encode(data)` and `encode({**more, **data})`, with what stands in both encoded once."""
+    """`encode(data)` and `encode({**more, **data})`, with the shared values encoded once."""
     together = {**more, **data}
     own: list[bytes] = []
     whole: list[bytes] = []
-    for key in sorted(together) if _are_names(data) else ():
+    for key in sorted(together) if all(map(_is_name, data)) else ():
         text = plain_json(together[key])
         if text is None:
             break
@@ -46,23 +45,19 @@ def encode_both(data: dict[str, Any], **more: str) -> tuple[bytes, bytes]:
         whole.append(part)
         if key in data:
             own.append(part)
-    if len(whole) < len(together):  # one odd part makes the whole of it odd
+    if len(whole) < len(together):  # one unusual value makes the whole unusual
         return encode(data), encode(together)
     return b"{%b}" % b",".join(own), b"{%b}" % b",".join(whole)
 
 
-def _are_names(keys: Iterable[Any]) -> bool:
-    """As records have them: in order as they are, and without escapes."""
-    return all(map(_is_name, keys))
-
-
 @lru_cache(maxsize=256)
 def _is_name(key: Any) -> bool:
+    """Whether the key sorts as it is and needs no escapes."""
     return type(key) is str and key.isascii() and key.isidentifier()
 
 
 def decode(text: str | bytes) -> Any:
-    """By msgspec, in a third of the time; what it does not take (NaN, lone surrogates, 1e400) is read all the same."""
+    """By msgspec, in a third of the time; values that it rejects (NaN, lone surrogates, 1e400) are read by `json`."""
     try:
         return _decode(text)
     except (ValueError, RecursionError):
@@ -70,8 +65,8 @@ def decode(text: str | bytes) -> Any:
 
 
 def decode_audit(text: Any) -> dict[str, Any]:
-    """Whoever has edited the file may have put anything there. Nothing but an object is ever written, so whatever else
-    it is, it does not have its hash."""
+    """The column of a file that was tampered with may hold anything. Only objects are ever written, so anything else
+    does not match its hash."""
     try:
         data = decode(text)
     except (TypeError, ValueError, RecursionError):
@@ -80,7 +75,7 @@ def decode_audit(text: Any) -> dict[str, Any]:
 
 
 def decode_head(text: Any) -> tuple[int, str]:
-    """`SEQ:HASH`; for anything else what is no head of any row."""
+    """`SEQ:HASH`; anything else gives a head that no row has."""
     seq, _, hash = str(text).partition(":")
     return (int(seq), hash) if seq.isascii() and seq.isdigit() and len(seq) < 19 else (0, "")
 
@@ -108,7 +103,7 @@ def decode_review(text: str | bytes) -> ReviewRecord:
 
 
 def encode_followed(record: FollowRecord) -> tuple[bytes, bytes]:
-    """The record, and apart from it what the rules remember: that is bytes, and by far the most of it."""
+    """The record, and separately the state of the rules: bytes, and by far the largest part."""
     finite(record.at)
     state = record.state if isinstance(record, Following) else b""
     return encode(msgspec.to_builtins(replace(record, state=b"") if isinstance(record, Following) else record)), state
@@ -120,8 +115,8 @@ def decode_followed(kind: type[R], text: str | bytes, state: bytes) -> R:
 
 
 def to_column(text: str) -> str | bytes:
-    """Text as SQLite takes it: half a surrogate pair has no UTF-8, so such a text is kept as bytes, which equal no
-    text there."""
+    """Text as SQLite accepts it: half a surrogate pair has no UTF-8 form, so such a text is stored as bytes, which
+    equal no text in SQLite."""
     if text.isascii():
         return text
     try:
@@ -135,10 +130,10 @@ def from_column(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
-def _encode_odd(data: Any) -> bytes:
-    """Canonical JSON that is still the same after it was read back, so that a row's hash can be checked from its data.
+def _encode_unusual(data: Any) -> bytes:
+    """Canonical JSON that is stable after reading it back, so that the hash of a row can be checked from its data.
 
-    Reading back may change what the canonical form depends on: 1e20 is read as an integer, the key 1 as "1"."""
+    Reading back may change the canonical form: 1e20 is read as an integer, the key 1 as "1"."""
     _check_depth(data)
     text = canonical_json(data)
     while (again := canonical_json(decode(text))) != text:

@@ -1,7 +1,7 @@
-"""A store in this process: for tests, for rules that need no memory across restarts, and as the model of the others.
+"""A store in memory: for tests, for rules whose state may end with the process, and as the reference for other stores.
 
-One lock for everything: threads of one process share the interpreter's lock anyway, and a transaction is short. A
-transaction collects its writes apart, and its end puts them in place, so undoing it is forgetting them.
+One lock for everything: threads share the interpreter lock anyway, and a transaction is short. A transaction collects
+its writes separately and applies them at its end, so undoing it means dropping them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bylaw.guard.incidents.model import FollowRecord
 from bylaw.guard.stores.chain import ANCHOR, START, link, vouch
 from bylaw.guard.stores.encoding import (
     decode,
@@ -30,17 +29,16 @@ from bylaw.guard.stores.encoding import (
     encode_review,
     finite,
 )
-from bylaw.guard.stores.ports import (
+from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
+from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
     EventRow,
+    FollowRecord,
     ReviewRecord,
     ReviewStatus,
     SessionRecord,
-    StoreConflict,
-    StoreUnavailable,
 )
-from bylaw.guard.stores.reviews import can_be_forgotten, is_open
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -51,7 +49,7 @@ class _Event(Struct, frozen=True):
     kind: str
     at: float
     text: bytes
-    """its data: kept encoded, so that nobody changes it later"""
+    """its data, encoded so that no caller can change it later"""
 
 
 class _Link(Struct, frozen=True):
@@ -64,13 +62,13 @@ class _Link(Struct, frozen=True):
 
 class _Review(Struct, frozen=True):
     record: ReviewRecord
-    """for looking; what is handed out is decoded anew, since its arguments can be changed"""
+    """for searches; callers receive a copy that is decoded anew"""
     text: bytes
 
 
 class _Followed(Struct, frozen=True):
     record: FollowRecord
-    """for looking, as with reviews"""
+    """for searches, as with reviews"""
     text: bytes
     state: bytes
 
@@ -79,12 +77,12 @@ class _Tables(Struct):
     sessions: dict[str, SessionRecord] = field(default_factory=dict)
     touched: dict[str, float] = field(default_factory=dict)
     floor: int = 0
-    """the highest version among the sessions forgotten, from which new ones go on"""
+    """the highest version of a deleted session, from which new ones continue"""
     events: list[_Event] = field(default_factory=list)
     last_event: int = 0
     audit: list[_Link] = field(default_factory=list)
     head: tuple[int, str] = (0, START)
-    """the last link, kept apart from the links"""
+    """the last link, stored apart from the links"""
     reviews: dict[str, _Review] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
     followed: dict[tuple[type[FollowRecord], str], _Followed] = field(default_factory=dict)
@@ -95,7 +93,7 @@ class MemoryStore:
         self._busy_timeout, self._clock = busy_timeout, clock
         self._lock = threading.Lock()
         self._owner: int | None = None
-        """the thread in a transaction"""
+        """the thread that is in a transaction"""
         self._closed = False
         self._tables = _Tables()
 
@@ -136,7 +134,7 @@ class MemoryStore:
     ) -> list[R]:
         self._check_open()
         everything = iter(list(self._tables.followed.items()))
-        if after is not None and (kind, after) not in (key for key, _ in everything):  # moves on to the one after it
+        if after is not None and (kind, after) not in (key for key, _ in everything):  # advances to the record after it
             raise LookupError(after)
         found = (one for (of, _), one in everything if of is kind)
         wanted = (
@@ -250,7 +248,7 @@ class MemoryTransaction:
         self._check_open()
         for review in reversed((self._tables.reviews | self._new.reviews).values()):
             record = review.record
-            if record.action_hash == action_hash and record.session == session and is_open(record):
+            if record.action_hash == action_hash and record.session == session and record.is_open:
                 return decode_review(review.text)
         return None
 
@@ -328,21 +326,21 @@ def _seq(row: _Event | _Link) -> int:
 
 
 def _prune_events(tables: _Tables, before: float) -> int:
-    kept = [row for row in tables.events if row.at >= before]
-    forgotten = len(tables.events) - len(kept)
-    tables.events = kept  # a new list: readers may be walking the old one
-    return forgotten
+    left = [row for row in tables.events if row.at >= before]
+    deleted = len(tables.events) - len(left)
+    tables.events = left  # a new list: readers may be iterating over the old one
+    return deleted
 
 
 def _prune_reviews(tables: _Tables, before: float) -> int:
-    gone = [key for key, review in tables.reviews.items() if can_be_forgotten(review.record, before=before)]
+    gone = [key for key, review in tables.reviews.items() if review.record.can_be_pruned(before=before)]
     for review_id in gone:
         del tables.reviews[review_id]
     return len(gone)
 
 
 def _prune_sessions(tables: _Tables, before: float) -> int:
-    busy = {review.record.session for review in tables.reviews.values() if is_open(review.record)}
+    busy = {review.record.session for review in tables.reviews.values() if review.record.is_open}
     idle = [r for key, r in tables.sessions.items() if key not in busy and tables.touched[key] < before]
     gone = [record for record in idle if record.terminated is None or record.state]
     for record in gone:

@@ -1,7 +1,7 @@
 """A store in one SQLite file, shared by the threads and processes of one machine.
 
-What survives is named: with durability `normal` a committed transaction survives the death of the process (kill -9);
-with `full` it survives power loss too, and each waits for the disk.
+With durability `normal`, a committed transaction survives the death of the process (kill -9). With `full` it survives
+power loss too, and each transaction waits for the disk.
 """
 
 from __future__ import annotations
@@ -11,21 +11,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from bylaw.guard.incidents.model import FollowRecord
-from bylaw.guard.stores.connections import Connections
+from bylaw.guard.stores.chain import ANCHOR, vouch
 from bylaw.guard.stores.encoding import (
     decode,
     decode_audit,
     decode_followed,
     decode_head,
     decode_review,
+    encode,
     from_column,
     to_column,
 )
-from bylaw.guard.stores.opening import DURABILITIES, Durability
-from bylaw.guard.stores.ports import AuditHead, AuditRow, EventRow, ReviewRecord, ReviewStatus
-from bylaw.guard.stores.pruning import Pruning
-from bylaw.guard.stores.transaction import SqliteTransaction
+from bylaw.guard.stores.records import AuditHead, AuditRow, EventRow, FollowRecord, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
+from bylaw.guard.stores.sqlite_transaction import SqliteTransaction
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -56,10 +55,10 @@ class SqliteStore:
         busy_timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises StoreUnavailable where the file cannot be used."""
+        """Raises StoreUnavailable if the file cannot be used."""
         if durability not in DURABILITIES:
             raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
-        real = os.path.realpath(path)  # the working folder may change, and so may a link
+        real = os.path.realpath(path)  # the working directory and links may change
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
         self._clock = clock
 
@@ -96,10 +95,10 @@ class SqliteStore:
         after: str | None = None,
         limit: int = 1000,
     ) -> list[R]:
-        asked = {"after": _column(after), "session": _column(session), "status": status, "until": until}
-        given = {name: value for name, value in asked.items() if value is not None}
-        query = _FOLLOWED.format(" AND ".join(["kind = ?1", *(_CONDITIONS[name] for name in given)]))
-        rows = self._read(query, (kind.__name__, *given.values(), limit))
+        filters = {"after": _column(after), "session": _column(session), "status": status, "until": until}
+        active = {name: value for name, value in filters.items() if value is not None}
+        query = _FOLLOWED.format(" AND ".join(["kind = ?1", *(_CONDITIONS[name] for name in active)]))
+        rows = self._read(query, (kind.__name__, *active.values(), limit))
         if not rows and after is not None and not self._read(_IS_FOLLOWED, (kind.__name__, _column(after))):
             raise LookupError(after)
         return [decode_followed(kind, text, state) for text, state in rows]
@@ -110,15 +109,90 @@ class SqliteStore:
         return AuditHead(str(rows[0][0]) if rows else "", seq, hash)
 
     def prune(self, *, before: float) -> dict[str, int]:
-        return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()
+        return _Pruning(self, before=before, now=self._clock()).run()
 
     def close(self) -> None:
         self._connections.close()
 
-    def _read(self, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(query, values).fetchall()
 
 
 def _column(text: str | None) -> str | bytes | None:
     return None if text is None else to_column(text)
+
+
+STEP = 500
+"""rows that one transaction deletes: a few milliseconds"""
+_OLD_REVIEW = "touched_at < :before AND (NOT is_open OR expires_at < :before)"
+_IDLE_SESSION = """touched_at < :before AND (terminated IS NULL OR length(state))
+    AND NOT EXISTS (SELECT 1 FROM reviews WHERE reviews.session = sessions.session AND is_open)"""
+_KEEP_FLOOR = f"""UPDATE floor SET version = max(version, (SELECT coalesce(max(version), 0) FROM sessions
+    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL))"""
+_EMPTY_TERMINATED = f"""UPDATE sessions SET state = x'', version = version + 1
+    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NOT NULL"""
+_DELETE_IDLE = f"DELETE FROM sessions WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL"
+_LAST_OLD_LINK = """SELECT seq, hash FROM audit WHERE previous != ''
+    AND seq < coalesce((SELECT seq FROM audit WHERE at >= :before ORDER BY seq LIMIT 1), 9223372036854775807)
+    ORDER BY seq DESC LIMIT 1"""
+_INSERT_ANCHOR = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, '', ?)"
+
+
+class _Pruning:
+    """Deletes old rows in steps so short that no decision waits for them.
+
+    The rows to delete are found without blocking writers; each step deletes a range of them and checks its condition
+    again. If pruning stops between two steps, the store is consistent, and the next pruning continues.
+    """
+
+    def __init__(self, store: SqliteStore, *, before: float, now: float) -> None:
+        self._store, self._before, self._now = store, before, now
+
+    def run(self) -> dict[str, int]:
+        """Reviews before sessions: a session with an open review is not deleted."""
+        return {
+            "events": self._delete("events", "seq", "at < :before"),
+            "reviews": self._delete("reviews", "number", _OLD_REVIEW),
+            "sessions": self._in_steps("sessions", "id", _IDLE_SESSION, _KEEP_FLOOR, _DELETE_IDLE, _EMPTY_TERMINATED),
+            "followed": self._delete("followed", "number", "at < :before AND NOT is_open"),
+            "audit": self._delete_audit(),
+        }
+
+    def _delete(self, table: str, key: str, condition: str) -> int:
+        delete = f"DELETE FROM {table} WHERE {key} BETWEEN :first AND :last AND {condition}"
+        return self._in_steps(table, key, condition, delete)
+
+    def _in_steps(self, table: str, key: str, condition: str, *statements: str) -> int:
+        """Run the statements for each range of STEP rows. Returns the rows changed, except by the one on the floor."""
+        query = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY {key}"
+        keys = [row[0] for row in self._store._read(query, {"before": self._before})]
+        total = 0
+        for start in range(0, len(keys), STEP):
+            step = keys[start : start + STEP]
+            values = {"before": self._before, "first": step[0], "last": step[-1]}
+            with self._store.transaction("") as transaction:
+                changed = {statement: transaction.execute(statement, values).rowcount for statement in statements}
+            total += sum(rows for statement, rows in changed.items() if statement != _KEEP_FLOOR)
+        return total
+
+    def _delete_audit(self) -> int:
+        """The row that vouches for the deleted ones is written first, so that the chain verifies after each step."""
+        old = self._store._read(_LAST_OLD_LINK, {"before": self._before})
+        if not old:
+            return 0
+        through, hash = old[0]
+        with self._store.transaction("") as transaction:
+            transaction.append_audit(self._now, vouch(through=through, hash=hash))
+        first = self._store._read("SELECT min(seq) FROM audit", {})[0][0]
+        return sum(self._move_anchor(last) for last in (*range(first + STEP, through, STEP), through))
+
+    def _move_anchor(self, last: int) -> int:
+        with self._store.transaction("") as transaction:
+            row = transaction.execute("SELECT at, hash FROM audit WHERE seq = ?", (last,)).fetchone()
+            if row is None:  # deleted by another process meanwhile
+                return 0
+            deleted = transaction.execute("DELETE FROM audit WHERE seq <= ? AND previous != ''", (last,)).rowcount
+            transaction.execute("DELETE FROM audit WHERE seq <= ?", (last,))
+            transaction.execute(_INSERT_ANCHOR, (last, row[0], encode(ANCHOR).decode(), row[1]))
+            return deleted

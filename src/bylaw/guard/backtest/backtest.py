@@ -1,0 +1,227 @@
+"""Traces through the rules, counted: decisions, coverage, flips. Memory does not grow with the traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+from bylaw.guard.backtest.coverage import RecordedSession
+from bylaw.guard.backtest.model import UNCLEAR, BacktestReport, Example, FailOn, RuleTally, Tally
+from bylaw.guard.backtest.open_sessions import OpenSessions
+from bylaw.guard.backtest.replay import Judged, Replay, example_of, trial_guard
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.policies import GuardRules, load_policies, select_version
+from bylaw.model.events import Event, Message, Request, Response, SessionEnd, ToolCall, ToolResult
+from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.ports import TraceSource
+from bylaw.model.report import TraceSummary
+from bylaw.model.verdict import Outcome, Verdict
+from bylaw.rules.promotion import promotion
+from bylaw.traces.source import Traces, as_sources
+
+EXAMPLES = 3
+"""examples of each rule and of each flip"""
+_RESTRICTING = frozenset(action.value for action in Action if action.restricts)
+
+_Pair: TypeAlias = tuple[RecordedSession, RecordedSession]
+"""one session: for these rules, and for the others"""
+
+
+def backtest(
+    rules: GuardRules,
+    traces: Traces,
+    *,
+    against: GuardRules | None = None,
+    fail_on: FailOn = "none",
+    examples: int = EXAMPLES,
+    version: str | None = None,
+) -> BacktestReport:
+    """What would these rules have done to recorded traffic?
+
+    `rules` and `against` as for `Guard`, `traces` as for `check`. The report's `coverage` is the share of calls whose
+    recording holds every value that the rules need; its `exit_code` is that of `bylaw guard backtest`.
+    """
+    other = None if against is None else trial_guard(select_version(load_policies(against), version))
+    guard = trial_guard(select_version(load_policies(rules), version))
+    job = Backtest(guard, against=other, fail_on=fail_on, examples=examples)
+    for source in as_sources(traces):
+        job.add(source)
+    return job.report()
+
+
+def promote(rule: str, policy: str | PathLike[str]) -> str:
+    """Turn on a shadow rule of the file. Returns the changed line. Raises ValueError if it is not clear what to change;
+    the file is then unchanged."""
+    path = Path(policy)
+    edit = promotion(path.read_bytes().decode("utf-8"), rule, file=str(path))
+    path.write_bytes(edit.text.encode())
+    return edit.after
+
+
+class Backtest:
+    """A backtest in progress: `add` traces, then take the `report`."""
+
+    def __init__(
+        self, guard: BaseGuard, *, against: BaseGuard | None = None, examples: int = EXAMPLES, fail_on: FailOn = "none"
+    ) -> None:
+        self._replay = Replay(guard)
+        self._other = None if against is None else Replay(against)
+        self._most_examples = examples
+        self._sessions = OpenSessions[_Pair](self._begin, self._end)
+        self._turns = 0
+        rules = {key: _rule_tally(key, rule) for key, rule in self._replay.rules()}
+        self._keys = {rule.rule.id: key for key, rule in reversed(self._replay.rules())}
+        """if two agents have rules with the same id, findings after a call are counted for the first"""
+        self._report = BacktestReport(
+            policy=guard.policy,
+            against=None if against is None else against.policy,
+            fail_on=fail_on,
+            rules=rules,
+            never_decide=tuple(id for policy in guard.policies.all for id in policy.follow_up_only),
+        )
+
+    def add(self, source: TraceSource) -> None:
+        before, self._turns = self._report.sessions, 0
+        finished = False
+        try:
+            for event in source:
+                self._report.events += 1
+                self._observe(source.name, event)
+            finished = True
+        finally:
+            self._sessions.end_all(complete=finished and source.complete)
+        self._report.resumed = self._sessions.resumed
+        summary = TraceSummary(
+            name=source.name,
+            turns=self._turns,
+            sessions=self._report.sessions - before,
+            complete=source.complete,
+            format=source.format,
+            skipped=source.skipped,
+            notes=tuple(source.notes),
+            problems=tuple(source.problems),
+        )
+        self._report.traces.append(summary)
+
+    def report(self) -> BacktestReport:
+        return self._report
+
+    def _observe(self, trace: str, event: Event) -> None:
+        session = event.origin.session
+        if isinstance(event, SessionEnd):
+            self._sessions.end(session, complete=event.complete)
+            return
+        ours, theirs = self._sessions.of(session)
+        if isinstance(event, ToolCall):
+            self._call(trace, event, ours, theirs)
+        elif isinstance(event, ToolResult | Response | Request | Message):
+            self._turns += isinstance(event, Response)
+            ours.observe(event)
+            self._count_afterwards(self._replay.observe(event, ours))
+            if self._other is not None:
+                theirs.observe(event)
+                self._other.observe(event, theirs)
+
+    def _begin(self, session: str) -> _Pair:
+        self._report.sessions += 1
+        return RecordedSession(), RecordedSession()
+
+    def _end(self, session: str, pair: _Pair, complete: bool) -> None:
+        ours, theirs = pair
+        self._count_afterwards(self._replay.end(session, ours, complete=complete))
+        if self._other is not None:
+            self._other.end(session, theirs, complete=complete)
+        self._report.stopped_sessions += ours.stopped
+        for key in ours.matched:
+            self._report.rules[key].sessions += 1
+
+    # -- one call -------------------------------------------------------------------------------------------------
+
+    def _call(self, trace: str, call: ToolCall, ours: RecordedSession, theirs: RecordedSession) -> None:
+        judged = self._replay.judge(call, ours)
+        self._count(judged, ours)
+        self._count_rules(trace, call, judged, ours)
+        if self._other is not None:
+            self._compare(trace, call, judged, self._other.judge(call, theirs))
+            theirs.add_call(call)
+        ours.add_call(call)
+
+    def _count(self, judged: Judged, ours: RecordedSession) -> None:
+        report = self._report
+        report.calls += 1
+        report.actions[judged.action] += 1
+        report.shadow_actions[judged.shadow_action] += 1
+        if judged.concerns or judged.listed or judged.decided_by is not None:
+            report.judged += 1
+            report.covered += not judged.lacking
+        for lack in set(chain.from_iterable(judged.lacking.values())):
+            report.lacking[lack] = report.lacking.get(lack, 0) + 1
+        report.after_a_stop += ours.stopped
+        ours.stopped = ours.stopped or judged.action in _RESTRICTING
+
+    def _count_rules(self, trace: str, call: ToolCall, judged: Judged, ours: RecordedSession) -> None:
+        for concern in judged.concerns:
+            tally = self._report.rules[concern.key]
+            tally.concerned += 1
+            tally.lacking += concern.key in judged.lacking
+        for key, match in judged.matches:
+            if key in judged.lacking:
+                continue
+            tally = self._tally(key, match.then.value)
+            tally.matched += 1
+            tally.doubtful += not match.certain
+            is_stricter = judged.action != UNCLEAR and match.then.strictness > Action(judged.action).strictness
+            tally.changed += match.shadow and is_stricter
+            ours.matched.add(key)
+            self._add_example(tally.examples, trace, call, judged, match.reason or match.message)
+        if judged.decided_by is not None:
+            tally = self._tally(judged.decided_by, judged.action)
+            tally.decided += 1
+            if not judged.matches:
+                tally.matched += 1
+                ours.matched.add(tally.rule)
+                self._add_example(tally.examples, trace, call, judged, judged.why)
+
+    def _tally(self, name: str, then: str) -> RuleTally:
+        """A name that is not a rule decided before any rule, or in place of one."""
+        tally = self._report.rules.get(name)
+        if tally is None:
+            tally = self._report.rules[name] = RuleTally(rule=name, then=then)
+        return tally
+
+    def _compare(self, trace: str, call: ToolCall, judged: Judged, other: Judged) -> None:
+        if judged.action == other.action:
+            return
+        flip = self._report.flips.setdefault(f"{other.action} → {judged.action}", Tally())
+        flip.count += 1
+        by = judged if judged.action in _RESTRICTING else other
+        self._add_example(flip.examples, trace, call, judged, by.why, other=other)
+
+    def _add_example(
+        self,
+        examples: list[Example],
+        trace: str,
+        call: ToolCall,
+        judged: Judged,
+        why: str,
+        *,
+        other: Judged | None = None,
+    ) -> None:
+        if len(examples) < self._most_examples:
+            rules = tuple(dict.fromkeys(key for one in (judged, other) if one for key, _ in one.matches))
+            before = None if other is None else other.action
+            examples.append(example_of(trace, call, action=judged.action, rules=rules, why=why, before=before))
+
+    def _count_afterwards(self, found: Iterable[Verdict]) -> None:
+        for verdict in found:
+            if verdict.outcome is Outcome.VIOLATED:
+                self._report.rules[self._keys[verdict.rule.id]].afterwards += 1
+
+
+def _rule_tally(key: str, rule: GuardRule) -> RuleTally:
+    span = rule.rule.span
+    line = None if span is None else f"{span.file}:{span.line}"
+    return RuleTally(rule=key, then=rule.then.value, shadow=rule.shadow, line=line)

@@ -1,0 +1,257 @@
+"""The reports of `bylaw guard backtest` and `bylaw guard shadow`: terminal, Markdown (for a pull request), JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from bylaw.guard.backtest.model import LACKS, OUTCOMES, BacktestReport, Example, RuleTally
+from bylaw.guard.backtest.shadow import ShadowReport, ShadowTally
+from bylaw.report.json import diagnostic_as_json
+from bylaw.report.text import count, escape_markdown, inline_code, printable
+
+MOST_RULES = 50
+"""rules in the table of a Markdown report"""
+_COLOURS = {0: "green", 1: "red", 3: "yellow"}
+_MARKS = {0: "✓", 1: "✗", 3: "∅"}
+_EMOJI = {0: "✅", 1: "❌", 3: "⚠️"}
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def render_json(report: BacktestReport) -> str:
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    traces = [
+        {**msgspec.to_builtins(trace), "problems": [diagnostic_as_json(d) for d in trace.problems]}
+        for trace in report.traces
+    ]
+    summary = {
+        "exit_code": report.exit_code,
+        "verdict": headline(report),
+        "coverage": report.coverage,
+        "stops": report.stops,
+        "flipped": report.flipped,
+    }
+    return json_document("backtest", {**summary, **fields, "rules": list(fields["rules"].values()), "traces": traces})
+
+
+def render_shadow_json(report: ShadowReport) -> str:
+    rules = [{**msgspec.to_builtins(tally), "changes": tally.changes} for tally in report.rules.values()]
+    return json_document("shadow", {"decisions": report.decisions, "changed": report.changed, "rules": rules})
+
+
+def json_document(job: str, fields: dict[str, Any]) -> str:
+    document = {"schema": f"bylaw.{job}/1", "job": job, **fields}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+# -- terminal ---------------------------------------------------------------------------------------------------------
+
+
+def render_terminal(report: BacktestReport) -> str:
+    return "\n".join(_terminal_lines(report)) + "\n"
+
+
+def _terminal_lines(report: BacktestReport) -> Iterator[str]:
+    exit_code = report.exit_code
+    title = click.style(f"{_MARKS[exit_code]} {headline(report)}", fg=_COLOURS[exit_code], bold=True)
+    yield f"{title}  ({_size(report)})"
+    yield click.style(_coverage(report), bold=True)
+    yield from (f"    {printable(line)}" for line in _lacking(report))
+    yield ""
+    yield f"decisions: {_actions(report.actions)}"
+    if report.has_shadow:
+        yield f"with the shadow rules on: {_actions(report.shadow_actions)}"
+    yield ""
+    if report.against is not None:
+        if not report.flips:
+            yield "no decision flips"
+        for flip, tally in sorted(report.flips.items(), key=lambda item: -item[1].count):
+            yield click.style(f"{flip}: {tally.count:,}", bold=True)
+            yield from _terminal_examples(tally.examples)
+        yield ""
+    for rule in _busiest(report):
+        colour = "yellow" if rule.shadow else "red"
+        name = click.style(printable(rule.rule), bold=True, fg=colour if rule.matched else None)
+        yield f"{name}  {click.style(printable(_action(rule)), dim=True)}"
+        yield f"    {_rule_counts(rule)}"
+        yield from _terminal_examples(rule.examples)
+        yield ""
+    yield from (click.style(f"note: {printable(remark)}", dim=True) for remark in _remarks(report))
+
+
+def _terminal_examples(examples: list[Example]) -> Iterator[str]:
+    for example in examples:
+        source = click.style(f"  {printable(example.source)}", dim=True) if example.source else ""
+        yield f"    {printable(_place(example))}{source}"
+        yield f"      → {printable(example.call)}"
+        if example.why:
+            yield f"        {printable(example.why)}"
+
+
+def render_shadow_terminal(report: ShadowReport) -> str:
+    title = "no decision is recorded"
+    if report.decisions:
+        title = f"{report.changed:,} of {count(report.decisions, 'decision')} would have been another"
+    lines = [click.style(title, bold=True), ""]
+    for tally in sorted(report.rules.values(), key=lambda one: (-one.changes, -one.matched)):
+        about = click.style(printable(_action(tally)), dim=True)
+        lines += [f"{click.style(printable(tally.rule), bold=True)}  {about}", f"    {_shadow_counts(tally)}"]
+        lines += [*_terminal_examples(tally.examples), ""]
+    if not report.rules and report.decisions:
+        lines += ["nothing in shadow had anything against a call", ""]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+# -- Markdown ---------------------------------------------------------------------------------------------------------
+
+
+def render_markdown(report: BacktestReport) -> str:
+    return "\n".join(_markdown_lines(report)) + "\n"
+
+
+def _markdown_lines(report: BacktestReport) -> Iterator[str]:
+    yield f"### {_EMOJI[report.exit_code]} Bylaw backtest: {escape_markdown(headline(report))}"
+    yield ""
+    yield f"**{escape_markdown(_coverage(report))}** · {_size(report)}"
+    yield ""
+    if report.lacking:
+        yield from (f"- {escape_markdown(line)}" for line in _lacking(report))
+        yield ""
+    yield f"Decisions: {_actions(report.actions)}"
+    if report.has_shadow:
+        yield ""
+        yield f"With the shadow rules on: {_actions(report.shadow_actions)}"
+    yield ""
+    if report.against is not None:
+        if not report.flips:
+            yield "No decision flips."
+            yield ""
+        for flip, tally in sorted(report.flips.items(), key=lambda item: -item[1].count):
+            yield from _markdown_examples(f"**{flip}**: {tally.count:,}", tally.examples)
+    rules = _busiest(report)
+    if rules:
+        yield "| rule | then | calls |"
+        yield "|---|---|---|"
+    for rule in rules[:MOST_RULES]:
+        cells = (rule.rule, _action(rule), _rule_counts(rule))
+        yield f"| {' | '.join(map(escape_markdown, cells))} |"
+    if len(rules) > MOST_RULES:
+        yield f"| … and {len(rules) - MOST_RULES:,} more | | |"
+    yield ""
+    for rule in rules[:MOST_RULES]:
+        if rule.examples:
+            yield from _markdown_examples(f"**{escape_markdown(rule.rule)}**", rule.examples)
+    yield from (f"> {escape_markdown(remark)}" for remark in _remarks(report))
+
+
+def _markdown_examples(title: str, examples: list[Example]) -> Iterator[str]:
+    yield title
+    yield ""
+    for example in examples:
+        why = f": {escape_markdown(example.why)}" if example.why else ""
+        yield f"- {escape_markdown(_place(example))}: {inline_code(example.call)}{why}"
+    yield ""
+
+
+# -- phrases ----------------------------------------------------------------------------------------------------------
+
+
+def headline(report: BacktestReport) -> str:
+    """States the same as the exit code."""
+    if report.exit_code == 1:
+        if report.fail_on == "flips":
+            return f"FAILED: {count(report.flipped, 'decision')} flipped"
+        return f"FAILED: {count(report.stops, 'call')} stopped"
+    if report.exit_code == 3:
+        return f"NOTHING JUDGED: {'no rule speaks of a call here' if report.calls else 'no call was recorded'}"
+    return f"{report.stops:,} of {count(report.calls, 'call')} stopped"
+
+
+def _size(report: BacktestReport) -> str:
+    parts = (count(len(report.traces), "trace"), count(report.sessions, "session"), count(report.calls, "call"))
+    return ", ".join(parts)
+
+
+def _coverage(report: BacktestReport) -> str:
+    share = report.coverage
+    if share is None:
+        return "coverage: no call that a rule speaks of"
+    of = f"{report.covered:,} of {count(report.judged, 'call')} that rules speak of"
+    return f"coverage: {percent(share)} ({of} are recorded with all that the rules need)"
+
+
+def _lacking(report: BacktestReport) -> Iterator[str]:
+    for lack, calls in sorted(report.lacking.items(), key=lambda item: -item[1]):
+        yield f"{LACKS[lack]}: {count(calls, 'call')}"
+
+
+def _actions(found: dict[str, int]) -> str:
+    return " · ".join(f"{found[outcome]:,} {outcome}" for outcome in OUTCOMES if found[outcome] or outcome == "allow")
+
+
+def _rule_counts(tally: RuleTally) -> str:
+    concerned = f"{tally.matched:,} of {count(tally.concerned, 'call')}"
+    parts = [concerned if tally.concerned else count(tally.matched, "call")]
+    if tally.matched:
+        decided = f"{count(tally.decided, 'call')} decided"
+        parts.append(f"{tally.changed:,} would change" if tally.shadow else decided)
+        parts.append(count(tally.sessions, "session"))
+    if tally.doubtful:
+        parts.append(f"{tally.doubtful:,} for values that cannot be compared")
+    if tally.lacking:
+        parts.append(f"{tally.lacking:,} not judged")
+    if tally.afterwards:
+        parts.append(f"broken {tally.afterwards:,} times when no call could be stopped")
+    return " · ".join(parts)
+
+
+def _action(tally: RuleTally | ShadowTally) -> str:
+    mode = " in shadow" if isinstance(tally, RuleTally) and tally.shadow else ""
+    return f"{tally.then}{mode}" + (f" · {tally.line}" if tally.line else "")
+
+
+def _place(example: Example) -> str:
+    turn = "" if example.turn is None else f"turn {example.turn}"
+    parts = (example.trace, f"session {example.session}", turn)
+    return " · ".join(part for part in parts if part)
+
+
+def _remarks(report: BacktestReport) -> Iterator[str]:
+    if report.after_a_stop:
+        yield (
+            f"{count(report.after_a_stop, 'call')} came after one that would have been stopped; they are judged as "
+            "recorded, though the agent might have gone on otherwise"
+        )
+    if report.resumed:
+        yield f"{count(report.resumed, 'session')} or more went on after a long pause and were judged in two parts"
+    for rule in report.never_decide:
+        yield f"{rule}: a window counter decides no call without `inline: true`"
+    for trace in report.traces:
+        if not trace.complete:
+            yield f"{trace.name}: the recording stopped early"
+        if trace.skipped:
+            yield f"{trace.name}: {count(trace.skipped, 'bad record')} skipped"
+        yield from (f"{trace.name}: {note}" for note in trace.notes)
+
+
+def _busiest(report: BacktestReport) -> list[RuleTally]:
+    """Rules by what they did; those that did nothing come last."""
+    return sorted(report.rules.values(), key=lambda tally: (-tally.decided, -tally.changed, -tally.matched))
+
+
+def percent(share: float) -> str:
+    """Never rounded up to 100% or down to 0%."""
+    if 0 < share < 0.001:
+        return "< 0.1%"
+    return "> 99.9%" if 0.999 < share < 1 else f"{share:.1%}"
+
+
+def _shadow_counts(tally: ShadowTally) -> str:
+    flips = ", ".join(f"{flip} {number:,}" for flip, number in sorted(tally.changed.items()))
+    changes = f"{count(tally.changes, 'decision')} changed ({flips})" if flips else "no decision changed"
+    return f"{changes} · matched {tally.matched:,} · {count(tally.sessions, 'session')}"

@@ -1,0 +1,153 @@
+"""Commands for operators: `reviews`, `approve`, `reject`, `kill`, `revive`, `switches`, `prune`."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from bylaw.errors import ExitCode
+from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, cut_to_limit, open_store
+from bylaw.report.text import printable
+
+if TYPE_CHECKING:
+    from bylaw.guard.reviews import Reviews
+    from bylaw.guard.stores.records import ReviewRecord
+
+BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")
+AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME", help="Only this agent.")
+
+
+@click.command(name="reviews")
+@STORE
+@click.option("--all", "everything", is_flag=True, help="Answered ones too.")
+@click.option("--session", metavar="KEY", help="Only of this session.")
+@LIMIT
+@JSON_LINES
+def reviews(store: str, everything: bool, session: str | None, limit: int, is_json: bool) -> ExitCode:
+    """List the calls that wait for a person, oldest first."""
+    from bylaw.guard.reviews import Reviews
+
+    with open_store(store) as opened:
+        status = None if everything else "pending"
+        found = Reviews(opened, time.time).list(status=status, session=session, limit=limit + 1)  # type: ignore[arg-type]
+        listed = cut_to_limit(limit, found)
+    for review in listed:
+        click.echo(json.dumps(msgspec.structs.asdict(review), default=str) if is_json else _line(review))
+    if not listed and not is_json:
+        click.echo("no call waits for a person")
+    return ExitCode.OK
+
+
+@click.command(name="approve")
+@click.argument("review")
+@STORE
+@BY
+@NOTE
+@click.option("--uses", default=1, show_default=True, help="How often the call may run.")
+@click.option("--edit", metavar="JSON", help="Approve this instead: {tool, arguments}; it is judged again.")
+def approve(review: str, store: str, by: str, note: str | None, uses: int, edit: str | None) -> ExitCode:
+    """Let a paused call run."""
+    edited = _parse_edit(edit)
+    return _answer(store, lambda found: found.approve(review, by=by, note=note, uses=uses, edited=edited))
+
+
+@click.command(name="reject")
+@click.argument("review")
+@STORE
+@BY
+@NOTE
+def reject(review: str, store: str, by: str, note: str | None) -> ExitCode:
+    """Refuse a paused call."""
+    return _answer(store, lambda found: found.reject(review, by=by, note=note))
+
+
+def _answer(store: str, answer: Callable[[Reviews], ReviewRecord]) -> ExitCode:
+    from bylaw.guard.reviews import NotAnswered, Reviews
+
+    with open_store(store) as opened:
+        try:
+            click.echo(_line(answer(Reviews(opened, time.time))))
+        except NotAnswered as why:
+            raise click.ClickException(str(why)) from None
+    return ExitCode.OK
+
+
+def _parse_edit(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as problem:
+        raise click.UsageError(f"--edit is not JSON: {problem}") from None
+    if not isinstance(value, dict) or set(value) != {"tool", "arguments"}:
+        raise click.UsageError("--edit takes an object with exactly `tool` and `arguments`")
+    return value
+
+
+def _line(review: ReviewRecord) -> str:
+    """Shows all arguments, since whoever approves the call has to see what it does."""
+    who = f" by {review.decided_by}" if review.decided_by else ""
+    arguments = json.dumps(review.arguments, ensure_ascii=False, default=str)
+    call = f"{review.tool}({arguments})"
+    return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")
+
+
+@click.command(name="kill")
+@STORE
+@AGENT
+@click.option("--why", default="switched off by an operator", metavar="TEXT", help="Shown with every refusal.")
+def kill(store: str, agent: str, why: str) -> ExitCode:
+    """Refuse every call of an agent, or of all, from now on, in every process that uses the store."""
+    return _switch(store, agent, why)
+
+
+@click.command(name="revive")
+@STORE
+@AGENT
+def revive(store: str, agent: str) -> ExitCode:
+    """Undo a kill. A kill of one agent is undone by naming that agent."""
+    return _switch(store, agent, None)
+
+
+@click.command(name="switches")
+@STORE
+def switches(store: str) -> ExitCode:
+    """List the kill switches that are on."""
+    with open_store(store) as opened, opened.transaction("") as transaction:
+        _show_switches(transaction.switches())
+    return ExitCode.OK
+
+
+def _switch(path: str, agent: str, why: str | None) -> ExitCode:
+    from bylaw.guard.decide.records import write_switch
+
+    with open_store(path) as store, store.transaction("") as transaction:
+        transaction.set_switch(agent, why)
+        write_switch(transaction, agent, why, time.time())
+        _show_switches(transaction.switches())
+    return ExitCode.OK
+
+
+def _show_switches(on: dict[str, str]) -> None:
+    for agent, why in sorted(on.items()):
+        click.echo(printable(f"{'every agent' if agent == '*' else agent} is switched off: {why}"))
+    if not on:
+        click.echo("no agent is switched off")
+
+
+@click.command(name="prune")
+@STORE
+@click.option("--older-than", "days", type=float, required=True, metavar="DAYS", help="Delete what is older.")
+def prune(store: str, days: float) -> ExitCode:
+    """Delete events, answered reviews and idle sessions that are older; the audit chain stays verifiable."""
+    if days < 0:
+        raise click.UsageError("--older-than must not be negative")
+    with open_store(store) as opened:
+        deleted = opened.prune(before=time.time() - days * 86_400)
+    click.echo("deleted: " + ", ".join(f"{what} {count}" for what, count in sorted(deleted.items())))
+    return ExitCode.OK

@@ -1,0 +1,226 @@
+"""One attempt → one decision: first the checks that stop a call before any rule, then the rules, then reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of
+from bylaw.guard.decide.denials import NotListed, block, count_repeat, without_effect
+from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
+from bylaw.guard.decide.policy import NOBODY, Chain, Policies, ancestors
+from bylaw.guard.decide.redaction import Place, redacted_predicates
+from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.sessions import Sessions
+from bylaw.guard.model import Attempt, Decision, DenialClass, Match, Options
+from bylaw.guard.reviews import action_hash, approved_review, open_review, review_advice, spend
+from bylaw.guard.stores.ports import Transaction
+from bylaw.guard.stores.records import SessionRecord
+from bylaw.model.events import ToolCall
+from bylaw.model.guard_policy import Action
+
+_ALLOW = Action.ALLOW
+_AFRESH = "the rules have changed since this session began; what they remembered starts afresh"
+
+
+class Decider:
+    """Decides one attempt in a session that the caller has locked."""
+
+    def __init__(
+        self,
+        policies: Policies,
+        sessions: Sessions,
+        *,
+        options: Options,
+        policy: str,
+        tool_schemas: Mapping[str, Any],
+        clock: Callable[[], float],
+    ) -> None:
+        self._policies, self._sessions = policies, sessions
+        self._options, self._policy, self._clock = options, policy, clock
+        self._limits = options.limits
+        self._shows_counters = sessions.shows_counters
+        self._on_error = Action(options.on_error)
+        self._schemas = ToolSchemas(tool_schemas) if tool_schemas else None
+        self.switches: Mapping[str, str] = {}
+        """kill switches that are on, for a guard without a store"""
+
+    def decide(
+        self,
+        attempt: Attempt,
+        call_id: str,
+        review: str | None,
+        transaction: Transaction | None,
+        record: SessionRecord,
+        state: SessionState,
+    ) -> Decision:
+        if attempt.run is not None and attempt.agent is None:
+            attempt = replace(attempt, agent=state.agent_of(attempt))
+        chain, call = NOBODY, None
+        try:
+            if transaction is not None or self.switches or record.terminated is not None:
+                stopped = self._stopped(attempt, transaction, record, state)
+                if stopped is not None:
+                    return stopped
+            call = call_of(attempt, call_id, state.origin, state.turn, self._limits, self._clock)
+            if attempt.agent is not None:
+                state.remember_agent(attempt)
+            chain = self._policies.chain(attempt, state.runs)
+            if not chain.admits_all:
+                _check_listed(attempt, chain)
+            if self._schemas is not None:
+                self._schemas.check(call)
+        except Refused as why:
+            malformed = block(self._policy, "arguments", str(why), DenialClass.STRUCTURAL)
+            return self._effective(self._refused(malformed, call, chain, state), record)
+        except NotListed as why:
+            return self._effective(self._refused(block(self._policy, why.by, str(why)), call, chain, state), record)
+        if review is not None:
+            resumed = self._resumed(attempt, call, review, chain, transaction, state)
+            return self._effective(_annotated(resumed, chain, state), record)
+        matches = judge(chain, state, call, self._on_error)
+        if chain.elsewhere:
+            count_attempt(chain.elsewhere, state, call)
+        if matches:
+            return self._effective(self._matched(attempt, call, chain, matches, transaction, state), record)
+        reserve_call(chain, state, call)
+        return Decision(
+            action=_ALLOW,
+            policy=self._policy,
+            blind=chain.blind(state.fed) if chain.can_be_blind else (),
+            notes=_notes(chain, state),
+            counters=_counters(chain, state, call) if self._shows_counters else {},
+        )
+
+    def redacted_predicates(
+        self, attempt: Attempt, places: list[Place], state: SessionState
+    ) -> dict[str, dict[str, Any]]:
+        """The truth of the predicates that look at these arguments, of the rules that apply to the attempt."""
+        try:
+            if attempt.run is not None and attempt.agent is None:
+                attempt = replace(attempt, agent=state.agent_of(attempt))
+            call = call_of(attempt, "-", state.origin, state.turn, self._limits, self._clock)
+            return redacted_predicates(self._policies.chain(attempt, state.runs), call, places)
+        except Refused:  # no rule was evaluated
+            return {}
+
+    def _effective(self, decision: Decision, record: SessionRecord) -> Decision:
+        """Apply shadow mode, and the effect of the decision on the session."""
+        if self._options.shadow:
+            return without_effect(decision)
+        if decision.action is Action.TERMINATE and record.terminated is None:
+            record.terminated = decision.decided_by or "a rule"
+        return decision
+
+    def _stopped(
+        self, attempt: Attempt, transaction: Transaction | None, record: SessionRecord, state: SessionState
+    ) -> Decision | None:
+        """A terminated session and kill switches stop a call in shadow mode too."""
+        if record.terminated is not None:
+            why = f"the session was ended by {record.terminated}"
+            return replace(block(self._policy, "session", why), action=Action.TERMINATE)
+        switches = self.switches if transaction is None else transaction.switches()
+        if not switches:
+            return None
+        for name in ("*", attempt.agent, *ancestors(attempt, state.runs, self._options.max_depth)):
+            if name is not None and name in switches:
+                return block(self._policy, "kill-switch", switches[name])
+        return None
+
+    def _refused(self, decision: Decision, call: ToolCall | None, chain: Chain, state: SessionState) -> Decision:
+        """Refused before any rule. `call` is None if the attempt has no valid form."""
+        decision = _annotated(decision, chain, state)
+        if call is None or self._options.shadow:
+            return decision
+        return count_repeat(decision, self._hash(call), state, self._options)
+
+    def _matched(
+        self,
+        attempt: Attempt,
+        call: ToolCall,
+        chain: Chain,
+        matches: Sequence[Match],
+        transaction: Transaction | None,
+        state: SessionState,
+    ) -> Decision:
+        best, would = strictest(matches, shadow=False), strictest(matches, shadow=True)
+        action = _ALLOW if best is None else best.then
+        decision = Decision(
+            action=action,
+            decided_by=None if best is None else best.rule,
+            matches=tuple(matches),
+            reason="" if best is None else best.reason or best.message,
+            policy=self._policy,
+            would=would.then if would is not None and would.then is not action else None,
+            blind=chain.blind(state.fed),
+            notes=_notes(chain, state),
+            counters=_counters(chain, state, call) if self._shows_counters else {},
+        )
+        if action is _ALLOW or self._options.shadow:
+            reserve_call(chain, state, call)
+        if self._options.shadow:
+            return replace(decision, action=_ALLOW, would=action if action is not _ALLOW else decision.would)
+        if action is _ALLOW:
+            return decision
+        digest = self._hash(call)
+        decision = count_repeat(replace(decision, denial=DenialClass.PERMISSION), digest, state, self._options)
+        if decision.action is not Action.PAUSE:
+            return decision
+        with self._sessions.review_transaction(transaction, call.origin.session) as within:
+            review = open_review(within, attempt, digest, decision, self._options, self._clock())
+        return replace(decision, review=review.id, advice=review_advice(review))
+
+    def _resumed(
+        self,
+        attempt: Attempt,
+        call: ToolCall,
+        review_id: str,
+        chain: Chain,
+        transaction: Transaction | None,
+        state: SessionState,
+    ) -> Decision:
+        """A call that was paused. It is not counted as a new attempt, unless the person chose another tool, which
+        nobody has attempted yet. The approval is spent when the call may run."""
+        with self._sessions.review_transaction(transaction, call.origin.session) as within:
+            review, problem = approved_review(within, review_id, attempt, self._policy, self._clock())
+            if review is None:
+                return replace(block(self._policy, "review", problem), review=review_id)
+            if review.tool != call.name:
+                count_attempt(chain.judging, state, call)
+            stops = judge_approved(chain, state, call, Action.BLOCK, edited=review.edited is not None)
+            best = strictest(stops, shadow=False)
+            if best is not None:
+                stopped = block(self._policy, best.rule, best.reason or best.message)
+                return replace(stopped, action=best.then, matches=tuple(stops), review=review_id)
+            spend(within, review, self._clock())
+        reserve_call(chain, state, call)
+        return Decision(action=_ALLOW, decided_by="review", reason="approved", review=review_id, policy=self._policy)
+
+    def _hash(self, call: ToolCall) -> str:
+        return action_hash(call.name, call.arguments, call.origin.agent, self._policy)
+
+
+def _check_listed(attempt: Attempt, chain: Chain) -> None:
+    if not chain.policies:
+        whom = "an agent without a name" if attempt.agent is None else f"the agent `{attempt.agent}`"
+        raise NotListed("agent", f"there are no rules for {whom}")
+    for tools in chain.allowed:
+        if attempt.tool not in tools:
+            raise NotListed("allowlist", f"`{attempt.tool}` is not a tool of this agent")
+
+
+def _annotated(decision: Decision, chain: Chain, state: SessionState) -> Decision:
+    return replace(decision, blind=chain.blind(state.fed), notes=_notes(chain, state))
+
+
+def _notes(chain: Chain, state: SessionState) -> tuple[str, ...]:
+    return (*chain.notes, _AFRESH) if state.afresh else chain.notes
+
+
+def _counters(chain: Chain, state: SessionState, call: ToolCall) -> dict[str, int]:
+    shown: dict[str, int] = {}
+    for policy in chain.counting:
+        shown |= policy.counters(state.of(policy).attempts.states_of(call.origin.session), call)
+    return shown

@@ -1,0 +1,99 @@
+"""Rules × attempt → matches. The strictest match decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bylaw.engine.operators.attempt import NOT_COMPARED
+from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
+from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.session import PolicyState, SessionState
+from bylaw.guard.model import Match
+from bylaw.model.events import ToolCall
+from bylaw.model.guard_policy import Action
+from bylaw.model.verdict import Outcome, Verdict
+
+
+def judge(chain: Chain, state: SessionState, call: ToolCall, on_error: Action) -> Sequence[Match]:
+    """Every rule that matches, ancestors first. Attempts are counted; rules about calls only peek."""
+    matches: tuple[Match, ...] = ()
+    for policy, on_attempts, on_calls in chain.concerned[call.name]:
+        own = state.policies.get(policy.hash) or state.of(policy)
+        attempted = own.attempts.attempt(call) if on_attempts else ()
+        made = own.calls.peek(call) if on_calls else ()
+        if attempted or made:
+            matches += tuple(_match(policy, verdict, call, on_error) for verdict in (*attempted, *made))
+    return matches
+
+
+def count_attempt(policies: Sequence[CompiledPolicy], state: SessionState, call: ToolCall) -> None:
+    """Count an attempt that these policies do not judge."""
+    for policy in policies:
+        state.of(policy).attempts.step(call)
+
+
+def reserve_call(chain: Chain, state: SessionState, call: ToolCall) -> None:
+    """The call may run."""
+    if chain.reserving:  # no other policy needs to link a result to its call
+        for policy in chain.reserving:
+            (state.policies.get(policy.hash) or state.of(policy)).reserve(call)
+        state.open_call(call)
+
+
+def judge_approved(chain: Chain, state: SessionState, call: ToolCall, on_error: Action, *, edited: bool) -> list[Match]:
+    """Every rule that still stops a call which a person approved. Its attempt was counted when it paused.
+
+    Calls made meanwhile may have used up a limit. An edited call has not been judged by any rule yet.
+    """
+    matches: list[Match] = []
+    for policy in chain.judging:
+        own = state.of(policy)
+        verdicts = [*(_look(own, call) if edited else ()), *own.calls.peek(call)]
+        matches += [_match(policy, verdict, call, on_error) for verdict in verdicts]
+    return [match for match in matches if match.then.strictness > Action.PAUSE.strictness]
+
+
+def _look(state: PolicyState, call: ToolCall) -> list[Verdict]:
+    """The verdicts of the rules about attempts, without counting this one."""
+    program, states = state.policy.attempts, state.attempts.states_of(call.origin.session)
+    verdicts: list[Verdict] = []
+    for index, _, initial in program.calls[call.name].session:
+        rule, monitor = program.rules[index], program.monitors[index]
+        assert isinstance(monitor, AttemptMonitor)
+        try:
+            before: Any = states.get(index, initial)
+            found = monitor.look(before, call)
+        except Exception as problem:  # as with a new attempt
+            verdicts.append(Verdict(rule=rule, outcome=Outcome.ERROR, message=f"could not be evaluated: {problem}"))
+            continue
+        verdicts += [Verdict(rule=rule, outcome=Outcome.VIOLATED, message=one.message) for one in found]
+    return verdicts
+
+
+def _match(policy: CompiledPolicy, verdict: Verdict, call: ToolCall, on_error: Action) -> Match:
+    guarded = policy.rules[verdict.rule.id]
+    span = guarded.rule.span
+    then, certain = guarded.then, True
+    if verdict.outcome is Outcome.ERROR:
+        then, certain = on_error, False
+    elif then is not Action.ALLOW:
+        certain = verdict.outcome is Outcome.VIOLATED and NOT_COMPARED not in verdict.notes
+    return Match(
+        rule=policy.rule_name(verdict.rule.id, call.origin.agent),
+        then=then,
+        message=verdict.message,
+        reason=guarded.reason,
+        certain=certain,
+        shadow=guarded.shadow,
+        line=None if span is None else str(span),
+    )
+
+
+def strictest(matches: Iterable[Match], *, shadow: bool) -> Match | None:
+    """The first match with the strictest action. `shadow` includes shadow rules."""
+    best: Match | None = None
+    for match in matches:
+        if (shadow or not match.shadow) and (best is None or match.then.strictness > best.then.strictness):
+            best = match
+    return best

@@ -1,0 +1,309 @@
+"""The guard over compiled policies and a store: each attempt is judged, decided and recorded in one transaction.
+
+`bylaw.Guard` adds loading of rule files and the jobs that work on the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.guard.decide import records
+from bylaw.guard.decide.attempts import call_of
+from bylaw.guard.decide.decide import Decider
+from bylaw.guard.decide.denials import fallback
+from bylaw.guard.decide.evaluate import count_attempt
+from bylaw.guard.decide.policy import CompiledPolicy, Policies
+from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.session_events import end_session, observe_event, record_result, release_call
+from bylaw.guard.decide.sessions import Sessions
+from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.policies import joined_hash, without_repeats
+from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
+from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
+from bylaw.guard.stores.records import SessionRecord
+from bylaw.model.events import Event
+from bylaw.model.guard_policy import Action, GuardPolicy
+from bylaw.model.verdict import Verdict
+
+_now = time.perf_counter
+_STOPPED_EARLY = "not complete"
+_UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
+
+
+class BaseGuard:
+    """`decide` answers whether a call may run, `record` takes its result, `observe` takes other events."""
+
+    def __init__(
+        self,
+        policies: Sequence[GuardPolicy],
+        *,
+        store: GuardStore,
+        durable: bool = True,
+        options: Options | None = None,
+        tool_schemas: Mapping[str, Any] | None = None,
+        clock: Callable[[], float] = time.time,
+        sessions: Callable[[Policies, str], Sessions] | None = None,
+    ) -> None:
+        """`durable`: whether sessions, events and decisions are stored, or only reviews and switches."""
+        self.options = options or Options()
+        compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+        self.policies = Policies(compiled, depth=self.options.max_depth)
+        self.policy = joined_hash([policy.hash for policy in compiled])
+        self.store = store
+        self.reviews = Reviews(store, clock)
+        self._clock = clock
+        if sessions is None:
+            self._sessions = Sessions(self.policies, store=store, durable=durable)
+        else:
+            self._sessions = sessions(self.policies, self.policy)
+        self._recorded_options = self.options.recorded
+        self._decider = Decider(
+            self.policies,
+            self._sessions,
+            options=self.options,
+            policy=self.policy,
+            tool_schemas=tool_schemas or {},
+            clock=clock,
+        )
+        self._decide = self._decider.decide
+        self._sole_agent = self.policies.named(None)
+        self._numbers = itertools.count(1)
+        self._prefix = uuid.uuid4().hex[:12]
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def decide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        """The decision on one attempt. `review` resumes a paused call. Never raises for any content of the attempt."""
+        started, failed = _now(), None
+        call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
+        try:
+            if self._sole_agent is not None and attempt.agent is None:
+                attempt = replace(attempt, agent=self._sole_agent)
+            sessions = self._sessions
+            if sessions.durable:
+                decision = self._decide_in_store(attempt, call_id, review, started)
+            else:
+                with sessions.lock_of(attempt.session):
+                    record, state = sessions.live(attempt.session)
+                    decision = self._decide(attempt, call_id, review, None, record, state)
+        except StoreUnavailable as problem:
+            failed = decision = self._fallback("on_store_unavailable", str(problem))
+        except Exception as problem:  # an error of the guard must not let a call through
+            failed = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
+        session = attempt.session
+        decision.call_id, decision.session = call_id, session if type(session) is str else records.text_of(session)
+        decision.latency_us = (_now() - started) * 1e6
+        if failed is not None:
+            self._record_failure(attempt, failed)
+        return decision
+
+    async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
+        if not self._sessions.durable:
+            return self.decide(attempt, review=review)
+        return await asyncio.to_thread(self.decide, attempt, review=review)
+
+    def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        """Decide, and if the call pauses, wait up to `timeout` seconds for the answer of a person."""
+        decision = self.decide(attempt)
+        if decision.action is not Action.PAUSE or decision.review is None:
+            return decision
+        answered = self.reviews.wait(decision.review, timeout=timeout)
+        if answered.status != "approved":
+            return replace(decision, reason=f"{decision.reason} (the review is {answered.status})")
+        edited = edited_attempt(answered, attempt)
+        if edited is None:
+            return replace(decision, reason=f"{decision.reason} ({_UNKNOWN_EDIT})", advice=review_advice(answered))
+        return self.decide(edited, review=decision.review)
+
+    def record_past_call(self, attempt: Attempt) -> str:
+        """Count and remember a call that was made before, without deciding it. Returns its id; raises Refused."""
+        call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
+        ts = self._clock() if attempt.ts is None else attempt.ts
+        attempt = replace(attempt, agent=self.policies.named(attempt.agent), ts=ts)
+        with self._sessions.change(attempt.session) as (transaction, record, state):
+            call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
+            state.remember_agent(attempt)
+            chain = self.policies.chain(attempt, state.runs)
+            count_attempt(chain.judging, state, call)
+            for policy in chain.judging:
+                state.of(policy).observe(call)
+            state.open_call(call)
+            if transaction is not None:
+                records.write_past_call(transaction, attempt, call_id, self._clock(), about=self._about(record))
+        return call_id
+
+    def _decide_in_store(self, attempt: Attempt, call_id: str, review: str | None, started: float) -> Decision:
+        """Inlined copy of `Sessions.change`: this is the hot path."""
+        sessions = self._sessions
+        if attempt.ts is None:  # the row must hold the time that the rules use
+            attempt = replace(attempt, ts=self._clock())
+        with sessions.transaction(attempt.session) as transaction:
+            record, state = sessions.read(transaction, attempt.session)
+            decision = self._decide(attempt, call_id, review, transaction, record, state)
+            decision.call_id, decision.session = call_id, attempt.session
+            decision.latency_us = (_now() - started) * 1e6  # without the writing
+            options = self._recorded_options
+            records.write_decision(
+                transaction,
+                attempt,
+                decision,
+                self._clock(),
+                about=options if record.state else {**options, "first": True},
+                review=review,
+                predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+            )
+            sessions.write(transaction, record, state)
+        sessions.cache(record, state)
+        return decision
+
+    def _fallback(self, option: str, why: str) -> Decision:
+        return fallback(self.policy, getattr(self.options, option), option, why, shadow=self.options.shadow)
+
+    def _record_failure(self, attempt: Attempt, decision: Decision) -> None:
+        """Record a decision whose transaction failed: in one of its own, or else with the next."""
+        reachable = decision.decided_by != "on_store_unavailable"
+        if decision.action is Action.PAUSE and reachable:
+            with suppress(Exception), self.store.transaction(attempt.session) as transaction:
+                digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, self.policy)
+                decision.review = open_review(transaction, attempt, digest, decision, self.options, self._clock()).id
+        if not self._sessions.durable:
+            return
+        blank = SessionState(decision.session)
+        late = records.late_decision(
+            attempt,
+            decision,
+            self._clock(),
+            predicates=lambda places: self._decider.redacted_predicates(attempt, places, blank),
+        )
+        self._sessions.write_later(late)
+        if reachable:
+            with suppress(Exception), self._sessions.transaction(""):
+                pass
+
+    def _about(self, record: SessionRecord) -> dict[str, Any]:
+        """Keys of every row that a replay needs: the rules, the options, and whether the session began with it."""
+        about = {"policy": self.policy, **self._recorded_options}
+        return about if record.state else {**about, "first": True}
+
+    # -- events around a call -------------------------------------------------------------------------------------
+
+    def record(
+        self,
+        decision: Decision | str,
+        content: Any = None,
+        *,
+        session: str | None = None,
+        is_error: bool | None = None,
+        ts: float | None = None,
+    ) -> tuple[Verdict, ...]:
+        """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
+        host can react."""
+        call_id, key = _call_key(decision, session)
+        with self._sessions.change(key) as (transaction, record, state):
+            at = self._clock() if ts is None else ts
+            result, findings = record_result(self.policies, state, call_id, records.writable(content), is_error, at)
+            found = tuple(verdict for _, verdict in findings)
+            if transaction is not None:
+                records.write_result(transaction, result, found, about=self._about(record))
+            return found
+
+    def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        """The call was allowed and never ran: its reservation is undone. The attempt stays counted."""
+        call_id, key = _call_key(decision, session)
+        with self._sessions.change(key) as (transaction, record, state):
+            released = release_call(state, call_id)
+            if transaction is not None:
+                row = {"call_id": call_id, **self._about(record)}
+                records.write_row(transaction, key, "release", self._clock(), row)
+            return released
+
+    def observe(self, event: Event) -> tuple[Verdict, ...]:
+        """A request, response or message that the host has seen. Returns the rules that it breaks."""
+        with self._sessions.change(event.origin.session) as (transaction, record, state):
+            event, findings = observe_event(self.policies, state, event)
+            found = tuple(verdict for _, verdict in findings)
+            if transaction is not None:
+                records.write_observation(transaction, event, found, self._clock(), about=self._about(record))
+            return found
+
+    # -- switches and sessions ------------------------------------------------------------------------------------
+
+    def kill(self, agent: str = "*", why: str = "switched off by an operator") -> None:
+        """Refuse every call of an agent, or of all agents."""
+        self._switch(agent, why)
+
+    def revive(self, agent: str = "*") -> None:
+        self._switch(agent, None)
+
+    def use_switches(self, switches: Mapping[str, str]) -> None:
+        """Without a store: a mapping of kill switches that the caller changes."""
+        self._decider.switches = switches
+
+    def _switch(self, agent: str, why: str | None) -> None:
+        with self.store.transaction("") as transaction:
+            transaction.set_switch(agent, why)
+            records.write_switch(transaction, agent, why, self._clock())
+            self._decider.switches = transaction.switches()
+
+    def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
+        """Announce a run, so that attempts in it need only name it."""
+        with self._sessions.change(session) as (transaction, record, state):
+            state.runs[run] = (agent, parent_run)
+            if transaction is not None:
+                row = {"run": run, "agent": agent, "parent_run": parent_run, **self._about(record)}
+                records.write_row(transaction, session, "run", self._clock(), row)
+
+    def terminate(self, session: str, why: str = "an operator") -> None:
+        """No further call of this session runs."""
+        with self._sessions.change(session) as (transaction, record, _):
+            record.terminated = why
+            if transaction is not None:
+                about = self._about(record)
+                records.write_session_end(transaction, session, "terminated", (), self._clock(), why, about=about)
+
+    def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+        """The session is over. Returns the rules that only its end breaks; a later attempt begins a new session."""
+        with self._sessions.change(session) as (transaction, record, state):
+            found = tuple(verdict for _, verdict in end_session(state, complete=complete))
+            if transaction is not None:
+                why, about = None if complete else _STOPPED_EARLY, self._about(record)
+                records.write_session_end(transaction, session, "ended", found, self._clock(), why, about=about)
+            self._sessions.forget(session)
+        return found
+
+    @contextmanager
+    def session(self, key: str | None = None, *, agent: str | None = None) -> Iterator[GuardSession]:
+        yield GuardSession(self, key or uuid.uuid4().hex, agent)
+
+
+def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
+    if isinstance(decision, Decision):
+        return decision.call_id, decision.session
+    if session is None:
+        raise TypeError("a call that is named by its id needs session=…")
+    return decision, session
+
+
+class GuardSession:
+    """One session of a guard, so that its key need not be repeated."""
+
+    def __init__(self, guard: BaseGuard, key: str, agent: str | None) -> None:
+        self.guard, self.key, self.agent = guard, key, agent
+
+    def decide(self, tool: str, arguments: Any = None, **more: Any) -> Decision:
+        more.setdefault("agent", self.agent)
+        return self.guard.decide(Attempt(tool=tool, arguments=arguments, session=self.key, **more))
+
+    def record(self, decision: Decision, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
+        return self.guard.record(decision, content, **more)
+
+    def release(self, decision: Decision) -> bool:
+        return self.guard.release(decision)

@@ -1,0 +1,144 @@
+"""Values that rows of the record leave out, and the rules that look at them.
+
+Secrets are removed from a call before it is recorded. The row then names the paths that were redacted and, for each
+rule that looks at one of them, the truth of its predicates on arguments, in order: true, false, or null if unknown.
+Rules that only the follow-up acts on are included. A digest of each predicate shows whether the rule has changed since.
+The rules about calls have no such predicates, so a replay cannot follow those that look at a redacted value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from bylaw.engine.matching import compile_names
+from bylaw.engine.predicates import compile_predicate
+from bylaw.engine.temporal.shape import atoms, walk
+from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.model.canonical import short_digest
+from bylaw.model.demand import Always, Before, Calls, FitsSchema, Never, Sometime, StopReasonIn, Tally, Temporal, Turns
+from bylaw.model.events import Event, ToolCall
+from bylaw.model.predicate import ArgumentIs
+from bylaw.model.rule import Rule
+from bylaw.model.temporal import ResultOf, Says, Seen, ToolIs, UserSays
+
+Place: TypeAlias = list[str | int]
+"""a path into a value: keys and indices"""
+
+
+def redacted_paths(value: Any, written: Any) -> list[Place]:
+    """The paths that were redacted: where `written` differs from `value`."""
+    return list(_redacted_paths(value, written, []))
+
+
+def _redacted_paths(value: Any, written: Any, place: Place) -> Iterator[Place]:
+    if isinstance(value, dict) and isinstance(written, dict) and value.keys() == written.keys():
+        for key, inner in value.items():
+            yield from _redacted_paths(inner, written[key], [*place, key])
+    elif isinstance(value, list | tuple) and isinstance(written, list) and len(value) == len(written):
+        for i, inner in enumerate(value):
+            yield from _redacted_paths(inner, written[i], [*place, i])
+    elif value != written:
+        yield place
+
+
+# -- predicates of rules about attempts -------------------------------------------------------------------------------
+
+
+def redacted_predicates(chain: Chain, call: ToolCall, places: Sequence[Place]) -> dict[str, dict[str, Any]]:
+    """For each rule that looks at one of the places: the `truths` of its predicates, and their digests in `asked`."""
+    found: dict[str, dict[str, Any]] = {"truths": {}, "asked": {}}
+    for policy, id, leaves in rules_on_places(chain, call.name, places):
+        key = recorded_key(policy, id)
+        found["truths"][key] = [compile_predicate(leaf, ())(call, ()) for leaf in leaves]
+        found["asked"][key] = [predicate_digest(leaf) for leaf in leaves]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def predicate_digest(leaf: ArgumentIs) -> str:
+    """Equal for equal predicates, in whichever rule."""
+    return short_digest([leaf.path, leaf.op, leaf.value])
+
+
+def rules_on_places(
+    chain: Chain, tool: str, places: Sequence[Place]
+) -> Iterator[tuple[CompiledPolicy, str, Sequence[ArgumentIs]]]:
+    """Rules about attempts that look at one of the places, with all their predicates on arguments."""
+    for policy in chain.judging:
+        for id, leaves in policy.argument_predicates[tool]:
+            if any(overlaps(leaf.path, place) for leaf in leaves for place in places):
+                yield policy, id, leaves
+
+
+def recorded_key(policy: CompiledPolicy, rule: str) -> str:
+    return rule if policy.agent is None else f"{policy.agent}/{rule}"
+
+
+def overlaps(path: Sequence[str | None], place: Place) -> bool:
+    """Whether the path leads to the place, into it, or around it. In doubt yes: an index may count from the end."""
+    return all(_may_be(step, there) for step, there in zip(path, place, strict=False))
+
+
+def _may_be(step: str | None, there: str | int) -> bool:
+    return step is None or step == str(there) or (isinstance(there, int) and step.startswith("-"))
+
+
+# -- rules about calls ------------------------------------------------------------------------------------------------
+
+
+def rules_on_arguments(policy: CompiledPolicy, tool: str, places: Sequence[Place]) -> Iterator[str]:
+    """Rules about calls that look at one of these places in a call of the tool."""
+    for rule in policy.calls.rules:
+        for atom in _atoms_about(rule, tool):
+            if any(test.root == "args" and overlaps(test.path, place) for test in atom.tests for place in places):
+                yield rule.id
+
+
+def rules_on_result(policy: CompiledPolicy, tool: str | None) -> Iterator[str]:
+    for rule in policy.calls.rules:
+        if any(test.root != "args" for atom in _atoms_about(rule, tool) for test in atom.tests):
+            yield rule.id
+
+
+def rules_on_event(policy: CompiledPolicy, event: Event, *, redacted: bool) -> Iterator[str]:
+    """Rules that look at a part of the event which is not recorded. Recorded are text, stop reason and model, without
+    secrets."""
+    for index, _, _ in policy.calls.route(event).session:
+        rule = policy.calls.rules[index]
+        if not is_recorded(rule) or (redacted and looks_at_text(rule)):
+            yield rule.id
+
+
+def _atoms_about(rule: Rule, tool: str | None) -> list[ToolIs | ResultOf]:
+    if not isinstance(rule.demand, Temporal):
+        return []
+    found = [atom for atom in atoms(rule.demand.formula) if isinstance(atom, ToolIs | ResultOf)]
+    return [atom for atom in found if tool is None or compile_names(Calls(atom.names))(tool)]
+
+
+def is_recorded(rule: Rule) -> bool:
+    """Whether rows hold everything that the rule can look at in a response."""
+    if rule.when:
+        return False
+    match rule.demand:
+        case Never() | Sometime() | Before() | Tally(measure=Calls() | Turns()):
+            return True
+        case Always(probe=StopReasonIn() | FitsSchema()):
+            return True
+        case Temporal(formula=formula):
+            asks_user = any(isinstance(atom, UserSays) for atom in atoms(formula))
+            return not asks_user and not any(isinstance(part, Seen) for part in walk(formula))
+        case _:
+            return False
+
+
+def looks_at_text(rule: Rule) -> bool:
+    """Whether the rule looks at the text of a response, from which secrets are removed."""
+    match rule.demand:
+        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn()):
+            return False
+        case Temporal(formula=formula):
+            return any(isinstance(atom, Says) for atom in atoms(formula))
+        case _:
+            return True

@@ -1,0 +1,101 @@
+"""Notifications over HTTP: a signed POST, bounded in time. Redirects are not followed.
+
+    Bylaw-Signature: t=1760000000,v1=<hex>
+
+`v1` is the HMAC-SHA256 of `<t>.<body>` under the shared secret, so that neither time nor body can be changed. A
+redirect would send the body and its signature to an address that nobody has configured."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from urllib.parse import SplitResult, urlsplit
+
+import re2
+
+from bylaw.model.ports import Posted
+from bylaw.wire.client import BadHttpReply, HttpUnreachable, post
+
+HEADER = "Bylaw-Signature"
+KEY_HEADER = "Bylaw-Idempotency-Key"
+_FORM = re2.compile(r"t=([0-9]{1,12}),v1=([0-9a-f]{64})")
+
+
+def sign(body: bytes, secret: str, *, at: float) -> str:
+    return f"t={int(at)},v1={_mac(body, secret, int(at))}"
+
+
+def verify_webhook(
+    body: bytes, signature: str | None, secret: str, *, tolerance: float = 300.0, now: float | None = None
+) -> bool:
+    """Whether a notification was signed with the secret, is unchanged, and was sent no more than `tolerance` seconds
+    ago. `signature` is the header `Bylaw-Signature`. Never raises for invalid input; the comparison takes constant
+    time."""
+    if not secret:
+        raise ValueError("secret is empty: anybody could sign")
+    found = _FORM.fullmatch(signature) if isinstance(signature, str) and len(signature) < 200 else None
+    if found is None:
+        return False
+    at = int(found[1])
+    is_right = hmac.compare_digest(_mac(body, secret, at), found[2])
+    return is_right and abs((time.time() if now is None else now) - at) <= tolerance
+
+
+def _mac(body: bytes, secret: str, at: int) -> str:
+    return hmac.new(secret.encode(), b"%d.%b" % (at, body), hashlib.sha256).hexdigest()
+
+
+_RETRIED = frozenset({408, 425, 429})
+"""of the statuses 400 to 499; the others reject the request itself"""
+
+
+class Webhook:
+    def __init__(self, address: str, secret: str, *, seconds: float = 10.0) -> None:
+        """Raises ValueError for an address that is not http(s) or contains a password, and for an empty secret."""
+        if not secret:
+            raise ValueError("a webhook needs a secret to sign with")
+        parts = _split(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("a webhook is an http:// or https:// address")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("the address of a webhook must not contain a password")
+        self._address = address if parts.path else f"{address}/"
+        self._secret, self._seconds = secret, seconds
+
+    def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "bylaw",
+            KEY_HEADER: key.encode("ascii", "backslashreplace").decode(),
+            HEADER: sign(body, self._secret, at=at),
+        }
+        try:
+            status, _ = post(self._address, body, headers, seconds=self._seconds)
+        except TimeoutError:
+            return Posted(problem=f"no answer within {self._seconds:g} s")
+        except BadHttpReply:
+            return Posted(problem="the answer is not HTTP, or too long")
+        except HttpUnreachable as problem:
+            return Posted(problem=f"cannot be reached: {problem.reason}")
+        return _outcome(status)
+
+
+def _outcome(status: int) -> Posted:
+    if 200 <= status < 300:
+        return Posted(answer=status)
+    if 300 <= status < 400:
+        return Posted(answer=status, problem="redirects are not followed", final=True)
+    final = 400 <= status < 500 and status not in _RETRIED
+    return Posted(answer=status, problem=f"answered {status}", final=final)
+
+
+def _split(address: str) -> SplitResult:
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError as problem:
+        raise ValueError(f"`{address}` is not an address: {problem}") from None
+    if any(character <= " " for character in address):
+        raise ValueError("an address must not contain spaces")
+    return parts

@@ -1,0 +1,273 @@
+"""The records that a store holds: sessions, the event log, the audit chain, reviews, and what the follow-up writes.
+
+Records of the follow-up (incidents, alerts, notifications, …) share one table: each has an id, the session that it is
+about, a status, and a version that grows with each write. Their class names are part of the file format.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.model.rule import Severity
+
+ReviewStatus: TypeAlias = Literal["pending", "approved", "rejected", "expired", "used"]
+IncidentStatus: TypeAlias = Literal["unresolved", "acknowledged", "solved"]
+AlertStatus: TypeAlias = Literal["pending", "acknowledged"]
+NotificationStatus: TypeAlias = Literal["pending", "delivered", "failed"]
+Recipient: TypeAlias = Literal["first", "second"]
+"""whom a notification is for; reviews escalate to the second"""
+
+
+class SessionRecord(Struct):
+    """One session as it was last written."""
+
+    session: str
+    version: int = 0
+    """grows with each write and is never reused, so that a cache can tell whether it is current"""
+    state: bytes = b""
+    """the state of the rules; b"" if nothing was written yet"""
+    terminated: str | None = None
+    """why no further call of this session may run"""
+
+
+class EventRow(Struct, frozen=True):
+    """One row of the event log: a decision, a result, an observation, a review, a switch, …"""
+
+    session: str
+    kind: str
+    at: float
+    data: dict[str, Any]
+    seq: int = 0
+    """assigned by the store: 1, 2, 3 … over all sessions"""
+
+
+class AuditRow(Struct, frozen=True):
+    """One link of the audit chain. `hash` covers the rest of the row and the hash of the row before."""
+
+    at: float
+    data: dict[str, Any]
+    seq: int = 0
+    previous: str = ""
+    hash: str = ""
+
+
+class AuditHead(Struct, frozen=True):
+    """The end of the audit chain. It is stored apart from the rows, so that rows cut off at the end are noticed."""
+
+    chain: str
+    """the id of the chain, which stands before its first row"""
+    seq: int
+    """of the last row; 0 if there is none"""
+    hash: str
+    """of the last row; `chain` if there is none"""
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{self.hash}"
+
+
+class ReviewRecord(Struct, frozen=True, kw_only=True):
+    """A person's decision about one paused action."""
+
+    id: str
+    session: str
+    agent: str | None = None
+    run: str | None = None
+    tool: str
+    arguments: Any = None
+    action_hash: str
+    """SHA-256 of the canonical action: tool, arguments, agent, policy version"""
+    policy: str
+    rules: tuple[str, ...] = ()
+    reason: str = ""
+    created_at: float
+    expires_at: float | None = None
+    status: ReviewStatus = "pending"
+    uses_left: int = 1
+    decided_by: str | None = None
+    decided_at: float | None = None
+    note: str | None = None
+    edited: Any = None
+    """{tool, arguments} that were approved instead, without secrets"""
+    edited_hash: str | None = None
+    """the hash of that action, computed before secrets were removed"""
+    asked_by: str | None = None
+    version: int = 0
+    """assigned by the store; 0 is a review that was never stored"""
+
+    @property
+    def is_open(self) -> bool:
+        """Pending, or approved with uses left. Expiry is the guard's decision, since the guard has the clock."""
+        return self.status == "pending" or (self.status == "approved" and self.uses_left > 0)
+
+    @property
+    def touched_at(self) -> float:
+        return max(self.created_at, self.decided_at or self.created_at)
+
+    def can_be_pruned(self, *, before: float) -> bool:
+        has_expired = self.expires_at is not None and self.expires_at < before
+        return self.touched_at < before and (has_expired or not self.is_open)
+
+
+class FollowRecord(Struct, frozen=True, kw_only=True):
+    """The fields that all records of the follow-up share."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset()
+    """statuses in which the record is never pruned"""
+
+    id: str
+    session: str = ""
+    status: str = ""
+    at: float = 0.0
+    """time of the last change; for a pending notification, the time at which it is due"""
+    version: int = 0
+    """assigned by the store; 0 is a record that was never stored"""
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in self.open_as
+
+
+class Position(FollowRecord, frozen=True, kw_only=True):
+    """How far the event log was followed."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset({""})
+
+    seq: int = 0
+
+
+class Following(FollowRecord, frozen=True, kw_only=True):
+    """The state of the rules in one session, as far as it was followed. Its id is the session."""
+
+    state: bytes = b""
+    policy: str = ""
+    """hash of the rules that it was followed with"""
+    since: int = 0
+    """these rules apply to events after this number"""
+    folded: int = 0
+    """events that the state is based on"""
+    last: float | None = None
+    """time of the latest of them"""
+    newest: tuple[str, ...] = ()
+    """digests of the events at that time"""
+    asked: dict[str, str] = {}
+    """reviews of the session → the tool that they are about"""
+    inexact: bool = False
+    """whether an event came too late to be inserted in order"""
+    lost: tuple[str, ...] = ()
+    """rules whose state is unknown, because they depend on a value that was not recorded"""
+    unjudged: dict[str, int] = {}
+    """rule → how often it could not be judged for that reason"""
+
+
+class Detection(FollowRecord, frozen=True, kw_only=True):
+    """One rule broken by one event. Its id is derived from both and the session, so that none is stored twice."""
+
+    rule: str
+    event: str
+    """digest of the deciding event"""
+    seq: int
+    """number of that event in the log"""
+    when: float
+    """time of that event"""
+    message: str = ""
+    then: str = ""
+    severity: Severity = Severity.ERROR
+    stopped: bool = False
+    """whether the guard stopped the call; False means that only the follow-up noticed"""
+    certain: bool = True
+    line: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    run: str | None = None
+    agent: str | None = None
+    incident: str = ""
+    """the incident that it is counted in"""
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """Who changed an incident, how, and when."""
+
+    at: float
+    by: str
+    what: str
+    """`opened`, `acknowledged`, `assigned`, `noted`, `solved`, `withdrawn`"""
+    note: str | None = None
+
+
+class Incident(FollowRecord, frozen=True, kw_only=True):
+    """All detections of one rule in one session, until somebody solves it."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset({"unresolved", "acknowledged"})
+
+    status: IncidentStatus = "unresolved"
+    rule: str
+    number: int = 1
+    """of this rule in this session: a repeat after the incident was solved opens the next one"""
+    severity: Severity = Severity.ERROR
+    then: str = ""
+    """the action of the rule"""
+    message: str = ""
+    """of the earliest detection, like the fields down to `first_event`"""
+    line: str | None = None
+    agent: str | None = None
+    run: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    event: int = 0
+    """number of the deciding event in the log"""
+    first_event: str = ""
+    """its digest"""
+    count: int = 0
+    """detections; 0 if late events showed that none happened"""
+    stopped: int = 0
+    """detections whose call the guard stopped"""
+    first_seen: float = 0.0
+    last_seen: float = 0.0
+    opened_at: float = 0.0
+    assignee: str | None = None
+    history: tuple[Change, ...] = ()
+    notify: bool = False
+    """whether a notification of its opening was sent, so that its end is notified too"""
+
+
+class Alert(FollowRecord, frozen=True, kw_only=True):
+    """`anomaly_alert`: a `pause` rule matched when the call had already run. A person has to acknowledge it."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset({"pending"})
+
+    kind: Literal["anomaly_alert"] = "anomaly_alert"
+    status: AlertStatus = "pending"
+    incident: str
+    rule: str
+    tool: str | None = None
+    call_id: str | None = None
+    message: str = ""
+    created_at: float = 0.0
+    acknowledged_by: str | None = None
+    acknowledged_at: float | None = None
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """One attempt to deliver a notification."""
+
+    at: float
+    seconds: float
+    answer: int | None = None
+    """the HTTP status; None without an answer"""
+    problem: str | None = None
+
+
+class Notification(FollowRecord, frozen=True, kw_only=True):
+    """One entry of the outbox. Its id is the same in every delivery, so that a receiver can drop repeats."""
+
+    open_as: ClassVar[frozenset[str]] = frozenset({"pending"})
+
+    status: NotificationStatus = "pending"
+    to: Recipient = "first"
+    event: str
+    """`incident.opened`, `incident.solved`, `review.opened`, `review.expiring`, `review.escalated`"""
+    body: dict[str, Any]
+    created_at: float
+    deliveries: tuple[Delivery, ...] = ()

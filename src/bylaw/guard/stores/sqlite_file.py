@@ -1,0 +1,306 @@
+"""One SQLite file: opening it, the connections of this process to it, and messages for SQLite's errors.
+
+The order of opening matters: nothing is changed before the file is known to be ours, and the write-ahead log must be on
+before the first write, since turning it on needs exclusive access.
+
+A process has one connection that writes, and as many readers as read at once. SQLite allows one writer at a time
+anyway. With a single one, the threads of a process queue at a lock without polling, and its page cache stays valid: a
+commit by another connection would empty it.
+
+INVARIANT: a connection is used only in the process that opened it. After a fork the child opens its own connections and
+never closes the inherited ones.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import sqlite3
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, TypeAlias
+
+from bylaw.guard.stores import sqlite_schema as schema
+from bylaw.guard.stores.ports import StoreUnavailable
+
+_REASONS = {
+    sqlite3.SQLITE_BUSY: "is locked by another process",
+    sqlite3.SQLITE_LOCKED: "is locked by another process",
+    sqlite3.SQLITE_READONLY: "cannot be written",
+    sqlite3.SQLITE_PERM: "cannot be written",
+    sqlite3.SQLITE_AUTH: "cannot be written",
+    sqlite3.SQLITE_FULL: "has no room left: the disk is full",
+    sqlite3.SQLITE_IOERR: "cannot be read or written",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is damaged, or no SQLite file",
+    sqlite3.SQLITE_NOMEM: "does not fit into memory",
+    sqlite3.SQLITE_TOOBIG: "cannot hold a value of this size",
+}
+
+
+def explain(error: sqlite3.Error) -> str:
+    reason = _REASONS.get(_primary_code(error), "cannot be used")
+    return f"{reason} ({error})"
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def unavailable(path: str, reason: str) -> StoreUnavailable:
+    return StoreUnavailable(f"the store `{path}` {reason}")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """The lowest byte; the others distinguish causes that are the same for a reader."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
+
+
+Durability: TypeAlias = Literal["normal", "full"]
+Identity: TypeAlias = tuple[int, int]
+"""device and inode of a file"""
+
+DURABILITIES: dict[Durability, str] = {"normal": "NORMAL", "full": "FULL"}
+"""→ SQLite's name"""
+_SETTINGS = (
+    "PRAGMA wal_autocheckpoint = 4000",  # 16 MB: a page that is written repeatedly is then merged once
+    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA cache_size = -16000",
+    "PRAGMA busy_timeout = 0",  # `wait_while_busy` waits: SQLite's pauses grow to 100 ms, and a process may starve
+)
+_PAUSE = (0.0002, 0.002)
+"""seconds between two attempts to get a lock that another process holds"""
+
+
+def open_writer(path: str, *, durability: Durability, busy_timeout: float) -> sqlite3.Connection:
+    """Raises StoreUnavailable."""
+    try:
+        _create(path)
+        connection = _connect(path, busy_timeout)
+        try:
+            _set_up(connection, path, durability, busy_timeout)
+        except BaseException:
+            connection.close()
+            raise
+    except OSError as error:
+        raise unavailable(path, f"cannot be opened ({error.strerror})") from error
+    except sqlite3.Error as error:
+        raise unavailable(path, explain(error)) from error
+    return connection
+
+
+def open_reader(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+    connection = _connect(path, busy_timeout)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def begin(connection: sqlite3.Connection | sqlite3.Cursor, *, busy_timeout: float) -> None:
+    """Start a transaction that may write, so that no other process changes what it reads."""
+    wait_while_busy(connection.execute, "BEGIN IMMEDIATE", busy_timeout=busy_timeout)
+
+
+def wait_while_busy(execute: Callable[[str], sqlite3.Cursor], statement: str, *, busy_timeout: float) -> sqlite3.Cursor:
+    give_up = None
+    while True:
+        try:
+            return execute(statement)
+        except sqlite3.OperationalError as error:
+            give_up = give_up or time.monotonic() + busy_timeout
+            if not is_busy(error) or time.monotonic() >= give_up:
+                raise
+        time.sleep(random.uniform(*_PAUSE))
+
+
+def _create(path: str) -> None:
+    """The log and its index inherit the permissions of the file, so they are private too.
+
+    An existing file is not opened here, since closing it would release the locks of this process on it. SQLite opens a
+    file that cannot be written, and fails only at the first write."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _connect(path: str, busy_timeout: float) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+
+
+def _set_up(connection: sqlite3.Connection, path: str, durability: Durability, busy_timeout: float) -> None:
+    _refuse_foreign_file(connection, path)
+    mode = wait_while_busy(connection.execute, "PRAGMA journal_mode = WAL", busy_timeout=busy_timeout).fetchone()
+    if mode != ("wal",):
+        raise unavailable(path, "cannot have a write-ahead log: is it on a network drive?")
+    connection.execute(f"PRAGMA synchronous = {DURABILITIES[durability]}")
+    for setting in _SETTINGS:
+        connection.execute(setting)
+    if not schema.is_current(connection):
+        _bring_up_to_date(connection, path, busy_timeout)
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, path: str, busy_timeout: float) -> None:
+    begin(connection, busy_timeout=busy_timeout)
+    _refuse_foreign_file(connection, path)  # again: the process before may have been a later version
+    schema.migrate(connection)
+    connection.execute("COMMIT")
+
+
+def _refuse_foreign_file(connection: sqlite3.Connection, path: str) -> None:
+    reason = schema.refusal(connection)
+    if reason is not None:
+        raise unavailable(path, reason)
+
+
+LOOK_EVERY = 0.1
+"""seconds between two checks that the path still leads to our file; SQLite would write into a deleted file"""
+
+
+class Connections:
+    def __init__(self, path: str, *, durability: Durability, busy_timeout: float) -> None:
+        self.path = path
+        self._durability: Durability = durability
+        self._busy_timeout = busy_timeout
+        self._closed = False
+        self._start()
+        # Opened here, so that an unusable file is refused at once.
+        self._cursor: sqlite3.Cursor | None = self._open().cursor()
+        self._identity = identity(path)
+        _all.add(self)
+
+    def begin(self) -> sqlite3.Cursor:
+        """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
+        self._take_turn()
+        try:
+            self._check_usable()
+            if self._cursor is None:
+                self._cursor = self._open().cursor()
+            begin(self._cursor, busy_timeout=self._busy_timeout)
+            return self._cursor
+        except BaseException as error:
+            self._drop_writer()
+            self._give_turn()
+            if isinstance(error, sqlite3.Error):
+                raise unavailable(self.path, explain(error)) from error
+            raise
+
+    def end(self, cursor: sqlite3.Cursor, *, commit: bool) -> None:
+        """If the rollback fails, SQLite has rolled back already, or does so when the file is opened next."""
+        if cursor is not self._cursor:
+            raise RuntimeError("a transaction ends in the process that began it")
+        try:
+            cursor.execute("COMMIT" if commit else "ROLLBACK")
+        except sqlite3.Error as error:
+            self._drop_writer()
+            if commit:
+                raise unavailable(self.path, explain(error)) from error
+        finally:
+            self._give_turn()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees committed data only. Raises StoreUnavailable."""
+        self._check_usable()
+        connection = None
+        try:
+            connection = self._reader()
+            yield connection
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise unavailable(self.path, explain(error)) from error
+            raise
+        self._readers.append(connection)
+        if self._closed:
+            self._close_readers()
+
+    def close(self) -> None:
+        self._take_turn()
+        self._closed = True
+        self._drop_writer()
+        self._give_turn()
+        self._close_readers()
+
+    def leave_to_parent(self) -> None:
+        """Called in a forked child, by its only thread."""
+        _inherited.append((self._cursor, self._readers))
+        self._start()
+
+    def _start(self) -> None:
+        self._cursor = None
+        self._readers: deque[sqlite3.Connection] = deque()
+        self._turn = threading.Lock()
+        self._looked_at = 0.0
+        self._owner: int | None = None
+        """the thread whose turn it is"""
+
+    def _take_turn(self) -> None:
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread is in a transaction already")
+        if not self._turn.acquire(timeout=self._busy_timeout):
+            reason = f"is held by another transaction of this process for more than {self._busy_timeout:g} s"
+            raise unavailable(self.path, reason)
+        self._owner = threading.get_ident()
+
+    def _give_turn(self) -> None:
+        self._owner = None
+        self._turn.release()
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise unavailable(self.path, "is closed")
+        now = time.monotonic()
+        if now - self._looked_at < LOOK_EVERY:
+            return
+        if identity(self.path) != self._identity:
+            raise unavailable(self.path, "was removed or replaced while it was in use")
+        self._looked_at = now
+
+    def _open(self) -> sqlite3.Connection:
+        return open_writer(self.path, durability=self._durability, busy_timeout=self._busy_timeout)
+
+    def _reader(self) -> sqlite3.Connection:
+        with suppress(IndexError):
+            return self._readers.pop()
+        return open_reader(self.path, busy_timeout=self._busy_timeout)
+
+    def _close_readers(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._readers.pop().close()
+
+    def _drop_writer(self) -> None:
+        """After an error: a new connection starts clean, and closing rolls back the open transaction."""
+        if self._cursor is not None:
+            with suppress(sqlite3.Error):
+                self._cursor.connection.close()
+            self._cursor = None
+            self._looked_at = 0.0  # check before reopening: that would create a new file
+
+
+_all: weakref.WeakSet[Connections] = weakref.WeakSet()
+_inherited: list[object] = []
+"""connections of the parent process, referenced so that the garbage collector does not close them"""
+
+
+def _leave_all_to_parent() -> None:
+    for connections in list(_all):
+        connections.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

@@ -1,0 +1,221 @@
+"""One transaction on an SQLite file.
+
+INVARIANT: once a statement has failed, the transaction is rolled back, even if the caller continues: SQLite may have
+undone it already, and later statements would be committed alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from bylaw.guard.stores.chain import link
+from bylaw.guard.stores.encoding import (
+    decode_followed,
+    decode_head,
+    decode_review,
+    encode,
+    encode_both,
+    encode_followed,
+    encode_review,
+    finite,
+    from_column,
+    to_column,
+)
+from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
+from bylaw.guard.stores.records import (
+    AuditRow,
+    EventRow,
+    FollowRecord,
+    ReviewRecord,
+    SessionRecord,
+)
+from bylaw.guard.stores.sqlite_file import Connections, explain, unavailable
+
+R = TypeVar("R", bound=FollowRecord)
+
+# Together with what a decision needs next: a statement costs more than the rows that it returns.
+_SESSION = """SELECT version, state, terminated, EXISTS (SELECT 1 FROM switches), seq
+    FROM sessions LEFT JOIN sqlite_sequence ON name = 'audit head' WHERE session = ?"""
+_UPDATE_SESSION = """UPDATE sessions
+    SET touched_at = max(touched_at, ?1), terminated = ?2, state = ?3, version = ?5
+    WHERE session = ?4 AND version = ?5 - 1"""
+_INSERT_SESSION = "INSERT INTO sessions (touched_at, terminated, state, session, version) VALUES (?, ?, ?, ?, ?)"
+_INSERT_EVENT = "INSERT INTO events (session, kind, at, data) VALUES (?, ?, ?, ?)"
+_HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'audit head'"
+_MOVE_HEAD = "UPDATE sqlite_sequence SET seq = ? WHERE name = 'audit head'"
+_INSERT_AUDIT = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)"
+_FIND_REVIEW = """SELECT record FROM reviews WHERE session = ? AND action_hash = ? AND is_open
+    ORDER BY number DESC LIMIT 1"""
+_INSERT_REVIEW = """INSERT INTO reviews
+    (session, action_hash, status, is_open, touched_at, expires_at, record, version, id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_UPDATE_REVIEW = """UPDATE reviews SET
+    session = ?, action_hash = ?, status = ?, is_open = ?, touched_at = ?, expires_at = ?, record = ?, version = ?
+    WHERE id = ?"""
+_FOLLOWED = "SELECT record, state FROM followed WHERE kind = ? AND id = ?"
+_UPDATE_FOLLOWED = """UPDATE followed
+    SET session = ?, status = ?, is_open = ?, at = ?, record = ?, state = ?, version = ?7
+    WHERE kind = ?8 AND id = ?9 AND version = ?7 - 1"""
+_INSERT_FOLLOWED = """INSERT INTO followed (session, status, is_open, at, record, state, version, kind, id)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
+
+
+class SqliteTransaction:
+    def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
+        self._connections, self._clock = connections, clock
+        self._cursor: sqlite3.Cursor | None = None
+        self._failure: StoreUnavailable | None = None
+        self._head: tuple[int, str] | None = None
+        """the last link of the audit chain, once it was read"""
+        self._added = False
+        """whether this transaction added links"""
+        self._has_switches = True
+
+    def __enter__(self) -> SqliteTransaction:
+        self._cursor = self._connections.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._added and kind is None and self._failure is None:
+            self._move_head()
+        cursor, self._cursor = self._cursor, None
+        assert cursor is not None
+        self._connections.end(cursor, commit=kind is None and self._failure is None)
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def session(self, key: str) -> SessionRecord:
+        row = self.execute(_SESSION, (to_column(key),)).fetchone()
+        if row is None:
+            return SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
+        version, state, terminated, self._has_switches, head = row
+        if not self._added and head is not None:
+            self._head = decode_head(head)
+        return SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
+
+    def put_session(self, record: SessionRecord) -> None:
+        terminated = None if record.terminated is None else to_column(record.terminated)
+        row = (self._clock(), terminated, record.state, to_column(record.session), record.version)
+        if not self.execute(_UPDATE_SESSION, row).rowcount:
+            if record.version != self.session(record.session).version + 1:
+                raise StoreConflict(f"session `{record.session}` is not as it was read")
+            self.execute(_INSERT_SESSION, row)
+
+    def append_event(self, row: EventRow) -> int:
+        return self._add_event(row, encode(row.data))
+
+    def append_audit(self, at: float, data: dict[str, Any]) -> AuditRow:
+        seq, previous, hash = self._add_link(at, encode(data))
+        return AuditRow(at, data, seq, previous, hash)
+
+    def append_to_both(self, row: EventRow) -> int:
+        event, audit = encode_both(row.data, kind=row.kind, session=row.session)
+        seq = self._add_event(row, event)
+        self._add_link(row.at, audit)
+        return seq
+
+    def _add_event(self, row: EventRow, text: bytes) -> int:
+        values = (to_column(row.session), to_column(row.kind), finite(row.at), text.decode())
+        seq = self.execute(_INSERT_EVENT, values).lastrowid
+        assert seq is not None
+        return seq
+
+    def _add_link(self, at: float, text: bytes) -> tuple[int, str, str]:
+        last, previous = self._head or self._read_head()
+        hash = link(last + 1, at, text, previous)
+        self._head = None  # until the insert has succeeded
+        self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash))
+        self._head, self._added = (last + 1, hash), True
+        return last + 1, previous, hash
+
+    def _read_head(self) -> tuple[int, str]:
+        """Read from its own place and not from the rows, so that new rows do not hide a cut."""
+        row = self.execute(_HEAD).fetchone()
+        if row is None:
+            self._failure = unavailable(self._connections.path, "is damaged: the head of its audit is missing")
+            raise self._failure
+        return decode_head(row[0])
+
+    def _move_head(self) -> None:
+        """Once, at the commit: a transaction may add several links."""
+        assert self._head is not None
+        seq, hash = self._head
+        with suppress(StoreUnavailable):  # raised after the rollback
+            self.execute(_MOVE_HEAD, (f"{seq}:{hash}",))
+
+    def review(self, review_id: str) -> ReviewRecord | None:
+        row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
+        return decode_review(row[0]) if row else None
+
+    def find_review(self, session: str, action_hash: str) -> ReviewRecord | None:
+        row = self.execute(_FIND_REVIEW, (to_column(session), to_column(action_hash))).fetchone()
+        return decode_review(row[0]) if row else None
+
+    def put_review(self, record: ReviewRecord) -> ReviewRecord:
+        stored = self.review(record.id)
+        if record.version != (stored.version if stored else 0):
+            raise StoreConflict(f"review `{record.id}` is not as it was read")
+        record = replace(record, version=record.version + 1)
+        self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, _review_columns(record))
+        return record
+
+    def switches(self) -> dict[str, str]:
+        rows = self.execute("SELECT agent, why FROM switches").fetchall() if self._has_switches else ()
+        return {from_column(agent): from_column(why) for agent, why in rows}
+
+    def set_switch(self, agent: str, why: str | None) -> None:
+        self._has_switches = True
+        if why is None:
+            self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
+        else:
+            self.execute("REPLACE INTO switches (agent, why) VALUES (?, ?)", (to_column(agent), to_column(why)))
+
+    def followed(self, kind: type[R], record_id: str) -> R | None:
+        row = self.execute(_FOLLOWED, (kind.__name__, to_column(record_id))).fetchone()
+        return decode_followed(kind, *row) if row else None
+
+    def put_followed(self, record: R) -> R:
+        record = replace(record, version=record.version + 1)
+        text, state = encode_followed(record)
+        about = (to_column(record.session), record.status, record.is_open, record.at)
+        key = (type(record).__name__, to_column(record.id))
+        statement = _INSERT_FOLLOWED if record.version == 1 else _UPDATE_FOLLOWED
+        if not self.execute(statement, (*about, text.decode(), state, record.version, *key)).rowcount:
+            raise StoreConflict(f"`{record.id}` is not as it was read")
+        return record
+
+    def drop_followed(self, record: FollowRecord) -> None:
+        key = (type(record).__name__, to_column(record.id))
+        self.execute("DELETE FROM followed WHERE kind = ? AND id = ?", key)
+
+    def execute(self, statement: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> sqlite3.Cursor:
+        """Queries return few rows, and SQLite finds the first of them here, so that reading the cursor cannot fail."""
+        if self._cursor is None:
+            raise RuntimeError("this transaction has ended")
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return self._cursor.execute(statement, values)
+        except sqlite3.Error as error:
+            self._failure = unavailable(self._connections.path, explain(error))
+            raise self._failure from error
+
+
+def _review_columns(record: ReviewRecord) -> tuple[Any, ...]:
+    return (
+        to_column(record.session),
+        to_column(record.action_hash),
+        record.status,
+        record.is_open,
+        record.touched_at,
+        record.expires_at,
+        encode_review(record).decode(),
+        record.version,
+        to_column(record.id),
+    )

@@ -1,0 +1,85 @@
+"""A correlator is killed at random points under load: no incident is lost, none is doubled."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from bylaw.guard.incidents.correlator import Correlator
+from bylaw.guard.incidents.follow import replay
+from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
+from bylaw.guard.stores.records import Detection, Incident, Notification
+from tests.guard.support import policies
+from tests.incidents.kill_worker import RULES, decide, follow
+from tests.incidents.support import all_of, summary
+
+DECIDING = 2
+
+
+@pytest.mark.parametrize("seconds", [5, pytest.param(90, marks=pytest.mark.proof)])
+def test_killed_at_random(seconds: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "guard.db"
+    SqliteStore(path).close()
+    kills, caught_at = _kill_at_random(path, seconds)
+    store = SqliteStore(path)
+    Correlator(policies(RULES), store, notify=True).catch_up()
+    scratch = SqliteStore(tmp_path / "scratch.db")
+    replayed = replay(policies(RULES), store, scratch=scratch)
+    incidents, detections = all_of(store, Incident), all_of(store, Detection)
+    with capsys.disabled():
+        told = f"{replayed.events:,} events, {kills} kills at {caught_at} positions"
+        print(f"\n{told}, {len(incidents):,} incidents, {len(detections):,} detections")
+    assert summary(store) == summary(scratch)
+    assert Counter(one.incident for one in detections) == {one.id: one.count for one in incidents}
+    opened = Counter(row.data["incident"] for row in audit_rows(store) if row.data.get("what") == "opened")
+    assert opened == Counter(one.id for one in incidents)
+    assert {one.id for one in all_of(store, Notification)} == {f"incident.opened:{one.id}:1" for one in incidents}
+    assert verify_chain(audit_rows(store)) == []
+    assert kills > 3 and caught_at > 1 and len(detections) > 20
+    scratch.close()
+    store.close()
+
+
+def _kill_at_random(path: Path, seconds: float) -> tuple[int, int]:
+    """How often, and at how many positions in the log."""
+    chance, context = random.Random(7), multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.incidents.kill_worker"])
+    deciding = [_start(context, decide, path, number) for number in range(DECIDING)]
+    store, positions, kills, until = SqliteStore(path), set(), 0, time.monotonic() + seconds
+    while time.monotonic() < until:
+        follower = _start(context, follow, path, kills)
+        time.sleep(chance.uniform(0.1, 0.5))
+        _kill(follower)
+        kills += 1
+        positions.add(_position(store))
+    for process in deciding:
+        _kill(process)
+    store.close()
+    return kills, len(positions)
+
+
+def _position(store: SqliteStore) -> int:
+    from bylaw.guard.stores.records import Position
+
+    found = store.followed(Position)
+    return found[0].seq if found else 0
+
+
+def _start(context: multiprocessing.context.ForkServerContext, work: object, path: Path, number: int) -> BaseProcess:
+    process = context.Process(target=work, args=(str(path), number), daemon=True)  # type: ignore[arg-type]
+    process.start()
+    return process
+
+
+def _kill(process: BaseProcess) -> None:
+    assert process.pid is not None and process.is_alive(), "a process ended by itself"
+    os.kill(process.pid, signal.SIGKILL)
+    process.join(10)
