@@ -110,7 +110,7 @@ def test_a_prompt_without_rules_exits_3(text: str, run: Run, folder: Path) -> No
         ((*BASIC, "--tools", "bad.json", "dropped.json"), "bad.json"),
         ((*BASIC, "--tools", "prompt.md", "dropped.json"), "must be a list of tools"),
         ((*BASIC, "--alias", "list.yaml", "dropped.json"), "must map words to tools"),
-        ((*BASIC, "--alias", "seven.yaml", "dropped.json"), "must stand for"),
+        ((*BASIC, "--alias", "seven.yaml", "dropped.json"), "must map to"),
         ((*BASIC, "--rules", "list.yaml", "dropped.json"), "list.yaml"),
         ((*BASIC, "bad.json"), "bad.json"),
     ],

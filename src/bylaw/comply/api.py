@@ -28,7 +28,7 @@ class Compliance:
     """The rules of one system prompt, read and compiled once, for any number of traces.
 
     `tools`: the agent's tool schemas, in OpenAI's, Anthropic's or MCP's form; without them the tools are those that a
-    trace shows. `aliases`: words of the prompt → the tools they stand for. `judge`: `openai:MODEL`, `anthropic:MODEL`
+    trace shows. `aliases`: words of the prompt → the tools they mean. `judge`: `openai:MODEL`, `anthropic:MODEL`
     or any object with `ask`, asked about undecided rules (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
     `judge_batch` puts all rules in one question, `judge_cache` is a folder for its answers.
     """

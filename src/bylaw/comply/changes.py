@@ -61,7 +61,7 @@ _Pairs = list[tuple[PromptRule, PromptRule]]
 
 
 def _pair(before: list[PromptRule], after: list[PromptRule]) -> tuple[_Pairs, list[PromptRule], list[PromptRule]]:
-    """The pairs, and what is left of both."""
+    """The pairs, and the rules of both that are left over."""
     pairs: _Pairs = []
 
     def take(old: PromptRule, new: PromptRule) -> None:
@@ -109,7 +109,7 @@ def _action(rule: PromptRule) -> Hashable | None:
 
 
 def _similarity(old: PromptRule, new: PromptRule) -> float:
-    """From 0 to 100. The same demand on more or fewer tools is the same rule, whatever the length of its sentence."""
+    """From 0 to 100. The same demand on more or fewer tools is the same rule, even if its sentence is longer."""
     before, after = _tools(old), _tools(new)
     if bool(old.items) != bool(new.items) or ((before or after) and not before & after):
         return 0.0

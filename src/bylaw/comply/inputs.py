@@ -252,7 +252,7 @@ def read_alias_file(path: str) -> Mapping[str, Sequence[str]]:
     for words, tools in data.items():
         names = [tools] if isinstance(tools, str) else tools
         if not isinstance(words, str) or not isinstance(names, list) or not all(isinstance(n, str) for n in names):
-            raise _wrong(path, f"`{words}` must stand for a tool's name or a list of them")
+            raise _wrong(path, f"`{words}` must map to a tool's name or a list of them")
         aliases[words] = names
     return aliases
 

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 @alias_option
 @click.option("--rules", "rules_file", metavar="FILE", help="Check the rules of this file, made by --emit.")
 @click.option("--emit", "emit_file", metavar="FILE", help="Write the rules to a rule file, for review and check-in.")
-@click.option("--judge", "judge_name", metavar="SPEC", help="Ask openai:MODEL or anthropic:MODEL about open rules.")
+@click.option(
+    "--judge", "judge_name", metavar="SPEC", help="Ask openai:MODEL or anthropic:MODEL about undecided rules."
+)
 @click.option("--judge-url", metavar="URL", help="The address of the judge, if not the provider's own.")
 @click.option("--judge-batch", is_flag=True, help="Ask about all undecided rules of a trace at once.")
 @click.option("--judge-cache", metavar="FOLDER", help="Cache the judge's answers in this folder.")
@@ -61,7 +63,7 @@ def command(
 ) -> ExitCode:
     """Check traces against the rules that the agent's own system prompt states.
 
-    Offline and deterministic: a rule that the trace does not decide is undecided, never kept. --judge asks a model
+    Offline and deterministic: a rule that the trace does not decide is undecided, never satisfied. --judge asks a model
     about those; it is off unless BYLAW_ENABLE_JUDGE is set to 1. TRACE is a file, a folder, a glob or - for standard
     input; each conversation in it is checked by itself.
 

@@ -62,7 +62,7 @@ class Param(Struct, frozen=True):
     name: str
     tools: tuple[str, ...]
     is_named: bool = False
-    """its full name stands in the sentence, not only words like it"""
+    """the sentence has its full name, not only similar words"""
 
 
 class Constraint(Struct, frozen=True):
@@ -145,7 +145,7 @@ def _number_param(unit: str, text: str, tools: Sequence[str], sentence: Sentence
 
 
 def find_param(text: str, tools: Sequence[str], sentence: Sentence) -> Param | None:
-    """The parameter whose words all stand in the text, of the tools named or of any; the longest name wins."""
+    """The parameter whose words are all in the text, of the tools named or of any; the longest name wins."""
     said = set(roots(text))
     fits = [
         (len(words), param, takers)

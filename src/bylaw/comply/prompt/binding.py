@@ -204,7 +204,7 @@ def sql_params(tools: Tools) -> list[tuple[str, str]]:
 
 
 def _by_words(phrase: str, tools: Tools) -> Bound:
-    """`verify the identity of the caller`: all words of `verify_identity` stand in the phrase."""
+    """`verify the identity of the caller`: all words of `verify_identity` are in the phrase."""
     spoken = roots(phrase)
     said = set(spoken)
     fits = {name: set(words) for name, words in tools.roots.items() if len(words) > 1 and set(words) <= said}
@@ -220,7 +220,7 @@ def _by_words(phrase: str, tools: Tools) -> Bound:
 
 
 def _stand_together(spoken: list[str], words: set[str]) -> bool:
-    """Whether the words of a name stand near each other, with few others between."""
+    """Whether the words of a name are near each other, with few others between."""
     places = [index for index, word in enumerate(spoken) if word in words]
     spans = (last - first for first in places for last in places if set(spoken[first : last + 1]) >= words)
     return min(spans, default=99) <= len(words) + 2

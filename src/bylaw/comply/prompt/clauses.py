@@ -81,16 +81,16 @@ class Sentence(Struct, frozen=True):
     masked: str
     tools: Tools
     section: str | None = None
-    """the tool whose section the sentence stands in"""
+    """the tool whose section the sentence is in"""
     literals: tuple[Literal, ...] = ()
     body: int = 0
-    """where it begins after a label such as `Refunds:`"""
+    """the position after a label such as `Refunds:`"""
 
     def literals_in(self, start: int, end: int) -> list[Literal]:
         return [literal for literal in self.literals if start <= literal.start and literal.end <= end]
 
     def quotes(self, name: str) -> bool:
-        """Whether the name stands between backticks or in quotes."""
+        """Whether the name is between backticks or in quotes."""
         return any(literal.text == name for literal in self.literals)
 
 

@@ -37,7 +37,7 @@ _TURN = any_case(
     r"|response|message|reply|step|time)\b"
 )
 _IN_TIME = any_case(r"\b(?:per|a|an|each|every|in one) (?:second|minute|hour|day|week|month|year)\b")
-"""what is counted by the clock is not counted by the conversation"""
+"""a limit per day is not a limit per conversation"""
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ENTITY = any_case(
     r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"

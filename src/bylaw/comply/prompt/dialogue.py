@@ -2,7 +2,7 @@
 
 Whether the user agreed is found by patterns, so it is a likely reading, not a certain one: `sounds good, but use the
 other card` agrees by pattern. A message agrees if it begins with or clearly contains a word of assent, and neither
-begins with nor contains a clear refusal. Texts must stand in quotes (`never say "guaranteed"`); without them nothing
+begins with nor contains a clear refusal. Texts must be in quotes (`never say "guaranteed"`); without them nothing
 can be searched for, and the rule stays undecided.
 """
 

@@ -17,7 +17,7 @@ from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, stems
 LEAST_LIKENESS = 0.30
 """of a sentence and a tool's description"""
 LEAST_SHARE = 0.6
-"""of a tool's name that must stand in the sentence, its words weighted by how distinctive they are"""
+"""of a tool's name that must be in the sentence, its words weighted by how distinctive they are"""
 NEARLY_BEST = 0.9
 """tools with this share of the best likeness can show it as well"""
 _MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
@@ -93,7 +93,7 @@ class _Search:
         return self._by_likeness(words) or self._by_whole_database(words)
 
     def _by_name(self, words: frozenset[str]) -> Lookups | None:
-        """All words of the name stand in the sentence; the name with the most distinctive ones wins."""
+        """All words of the name are in the sentence; the name with the most distinctive ones wins."""
         found = {tool: names for tool, names in self._candidates.items() if names <= words}
         best = max(found, key=lambda tool: self._rank(found[tool], words, tool), default=None)
         return None if best is None else self._lookups(self._with_equals(best), Tier.CERTAIN)

@@ -279,7 +279,7 @@ class _LookupReader:
         return next((name for name in quoted if name not in keys), None)
 
     def _paths(self, text: str, lookup: Lookup) -> list[str]:
-        """Where in a tool's result the value may stand: the whole of it, or a field.
+        """Where in a tool's result the value may be: the whole of it, or a field.
 
         Fields are those that the sentence quotes, and those that the tool's description names in words of the sentence.
         """

@@ -1,7 +1,7 @@
 """What a clause demands, as rules of the engine: `Reading`, its `Draft`s, and `View`, the clause as its readers see it.
 
 A reader is a function of a `View` that returns a `Reading`, or None if the clause is not of its form. A draft is an
-engine rule as it stands in a rule file, without its id and severity. A demand that no event can decide is a reading
+engine rule as in a rule file, without its id and severity. A demand that no event can decide is a reading
 without drafts, with the reason in `undecided`, so that no demand is passed over in silence.
 """
 

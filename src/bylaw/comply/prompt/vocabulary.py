@@ -215,7 +215,7 @@ class Tools:
         return {tuple(kind) if isinstance(kind, list) else kind for kind in types}
 
     def aliased(self, text: str) -> tuple[str, ...]:
-        """The tools whose alias stands in the text."""
+        """The tools whose alias is in the text."""
         lowered = text.lower()
         found = (
             tool

@@ -1,4 +1,4 @@
-"""Compliance for programs."""
+"""Compliance reports for programs."""
 
 from __future__ import annotations
 

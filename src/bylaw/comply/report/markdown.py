@@ -1,4 +1,4 @@
-"""Compliance for a pull request or a summary page."""
+"""Compliance reports for a pull request or a summary page."""
 
 from __future__ import annotations
 
@@ -40,11 +40,8 @@ def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
     yield ""
     yield f"> {escape_markdown(wording.one_line(rule.description))}"
     yield ""
-    found = [
-        (result.trace, one) for result in report.results for one in result.violations if one.rule_id == rule.rule_id
-    ]
-    for trace, violation in found[:SHOWN]:
-        where = "at the end" if violation.event_index is None else f"event {violation.event_index}"
+    found = wording.violations_of(report, rule)
+    for trace, where, violation in found[:SHOWN]:
         yield f"- {escape_markdown(trace)}, {where}: {inline_code(violation.evidence)}"
     if len(found) > SHOWN:
         yield f"- … and {len(found) - SHOWN:,} more"

@@ -1,4 +1,4 @@
-"""Compliance as people read it in a terminal."""
+"""Compliance reports for a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, Violation
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule
 from bylaw.comply.report import wording
 from bylaw.report.text import printable
 
@@ -42,21 +42,14 @@ def _lines(report: ComplyReport) -> Iterator[str]:
 def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
     yield _rule_line(report, rule, "✗", "red", "violated")
     yield f"    {click.style(wording.one_line(rule.description), dim=True)}"
-    found = [
-        (result.trace, one) for result in report.results for one in result.violations if one.rule_id == rule.rule_id
-    ]
-    for trace, violation in found[:SHOWN]:
-        yield from _violation(trace, violation)
+    found = wording.violations_of(report, rule)
+    for trace, where, violation in found[:SHOWN]:
+        yield f"    {printable(f'{trace} · {where}')} · confidence {violation.confidence:.2f}"
+        yield f"      {printable(violation.explanation)}"
+        yield f"      → {printable(violation.evidence)}"
     if len(found) > SHOWN:
         yield f"    … and {len(found) - SHOWN:,} more (`--format json` has every one)"
     yield ""
-
-
-def _violation(trace: str, violation: Violation) -> Iterator[str]:
-    where = "at the end" if violation.event_index is None else f"event {violation.event_index}"
-    yield f"    {printable(f'{trace} · {where}')} · confidence {violation.confidence:.2f}"
-    yield f"      {printable(violation.explanation)}"
-    yield f"      → {printable(violation.evidence)}"
 
 
 def _undecided(report: ComplyReport) -> Iterator[str]:
@@ -73,7 +66,7 @@ def _rule_line(report: ComplyReport, rule: BehavioralRule, mark: str, colour: st
     return f"{click.style(f'{mark} {printable(rule.rule_id)}', fg=colour, bold=True)}  {state}  {about}"
 
 
-# -- what a prompt states ----------------------------------------------------------------------------------------------
+# -- the rules of a prompt ---------------------------------------------------------------------------------------------
 
 
 def render_rules(rules: Sequence[PromptRule], file: str, text: str) -> str:

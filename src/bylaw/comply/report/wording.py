@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from bylaw.comply.model import BehavioralRule, ComplianceResult, ComplyReport, PromptDiff, PromptRule, RuleChange, State
+from bylaw.comply.model import (
+    BehavioralRule,
+    ComplianceResult,
+    ComplyReport,
+    PromptDiff,
+    PromptRule,
+    RuleChange,
+    State,
+    Violation,
+)
 from bylaw.report.text import count
 
-GRAVEST = {"critical": 0, "high": 1, "medium": 2, "low": 3}
-STATE_WORDS = {
-    State.VIOLATED: "violated",
-    State.SATISFIED: "satisfied",
-    State.NOT_TRIGGERED: "not triggered",
-    State.UNDECIDED: "undecided",
-}
+_SEVERITY_ORDER = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
 
 def headline(report: ComplyReport) -> str:
-    """The verdict in one line; says what the exit code says."""
+    """The verdict in one line, by the exit code."""
     rules = _rules(report)
     if report.exit_code == 1:
         return f"VIOLATED: {len(violated(report))} of {count(len(rules), 'rule')} broken"
@@ -25,8 +29,8 @@ def headline(report: ComplyReport) -> str:
         return "OUT OF REACH: the judge did not answer"
     if report.exit_code == 3:
         return f"NOTHING CHECKED: {_why_nothing(report)}"
-    open_ = len({rule.rule_id for rule in rules.values() if _somewhere(report, rule.rule_id, State.UNDECIDED)})
-    return "NO VIOLATION FOUND" + (f": {count(open_, 'rule')} undecided" if open_ else "")
+    open_rules = {rule.rule_id for result in report.results for rule in result.in_state(State.UNDECIDED)}
+    return "NO VIOLATION FOUND" + (f": {count(len(open_rules), 'rule')} undecided" if open_rules else "")
 
 
 def size(report: ComplyReport) -> str:
@@ -34,7 +38,7 @@ def size(report: ComplyReport) -> str:
 
 
 def coverage(result: ComplianceResult) -> str:
-    states = " · ".join(f"{len(result.in_state(state)):,} {STATE_WORDS[state]}" for state in State)
+    states = " · ".join(f"{len(result.in_state(state)):,} {state.replace('_', ' ')}" for state in State)
     return f"{states} · coverage {result.coverage:.0%}"
 
 
@@ -45,13 +49,13 @@ def cost(report: ComplyReport) -> str | None:
 
 
 def violated(report: ComplyReport) -> list[BehavioralRule]:
-    """Rules broken somewhere, the gravest first."""
+    """Rules that some trace violates, by severity."""
     broken = {rule.rule_id: rule for result in report.results for rule in result.in_state(State.VIOLATED)}
-    return sorted(broken.values(), key=lambda rule: (GRAVEST[rule.severity], rule.start))
+    return sorted(broken.values(), key=lambda rule: (_SEVERITY_ORDER[rule.severity], rule.start))
 
 
 def undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, list[str]]]:
-    """Rules that are open somewhere, with the reasons."""
+    """Rules that are undecided for some trace, with the reasons."""
     found: dict[str, tuple[BehavioralRule, dict[str, None]]] = {}
     for result in report.results:
         for rule in result.in_state(State.UNDECIDED):
@@ -62,13 +66,23 @@ def undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, list[str]]
 
 def remarks(report: ComplyReport) -> Iterator[str]:
     yield from report.notes
-    told: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     for result in report.results:
         for note in result.degraded:
-            told.setdefault(note, []).append(result.trace)
-    for note, traces in told.items():
+            by_note.setdefault(note, []).append(result.trace)
+    for note, traces in by_note.items():
         everywhere = len(traces) == len(report.results)
         yield note if everywhere else f"{traces[0]}{f' and {len(traces) - 1} more' if len(traces) > 1 else ''}: {note}"
+
+
+def violations_of(report: ComplyReport, rule: BehavioralRule) -> list[tuple[str, str, Violation]]:
+    """The violations of a rule, each with the name of its trace and its event."""
+    return [
+        (result.trace, "at the end" if one.event_index is None else f"event {one.event_index}", one)
+        for result in report.results
+        for one in result.violations
+        if one.rule_id == rule.rule_id
+    ]
 
 
 def place(file: str, text: str, start: int) -> str:
@@ -88,11 +102,9 @@ def one_line(text: str) -> str:
 def diff_headline(diff: PromptDiff) -> str:
     if diff.exit_code == 3:
         return "NOTHING COMPARED: no rule could be read from either prompt"
-    counts: dict[str, int] = {}
-    for change in diff.changes:
-        counts[change.kind] = counts.get(change.kind, 0) + 1
-    told = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no rule changed"
-    return f"{'WEAKER' if diff.exit_code == 1 else 'AS STRONG'}: {told}, {diff.unchanged} unchanged"
+    counts = Counter(change.kind for change in diff.changes)
+    changes = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no rule changed"
+    return f"{'WEAKER' if diff.exit_code == 1 else 'AS STRONG'}: {changes}, {diff.unchanged} unchanged"
 
 
 def diff_sides(diff: PromptDiff, change: RuleChange) -> Iterator[tuple[str, PromptRule, str]]:
@@ -105,10 +117,6 @@ def diff_sides(diff: PromptDiff, change: RuleChange) -> Iterator[tuple[str, Prom
 
 def _rules(report: ComplyReport) -> dict[str, BehavioralRule]:
     return {rule.rule_id: rule for result in report.results for rule in result.extracted_rules}
-
-
-def _somewhere(report: ComplyReport, rule_id: str, state: State) -> bool:
-    return any(rule.rule_id == rule_id for result in report.results for rule in result.in_state(state))
 
 
 def _why_nothing(report: ComplyReport) -> str:
