@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.record import recording as recordings
@@ -58,7 +58,6 @@ def _event(data: Any) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     path=st.sampled_from(PATHS),
     events=_events,

@@ -9,13 +9,7 @@ from typing import Any
 from msgspec import Raw, Struct, json
 
 from bylaw.traces.assembly.content import AssistantContent
-from bylaw.traces.formats.bylaw.lines import (
-    AnnotationLine,
-    HandwrittenResponseLine,
-    Line,
-    RequestLine,
-    ToolResultLine,
-)
+from bylaw.traces.formats.bylaw.lines import AnnotationLine, HandwrittenResponseLine, Line, RequestLine, ToolResultLine
 from bylaw.traces.formats.chat import PARAMS
 from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord, text_field

@@ -14,7 +14,7 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -169,35 +169,30 @@ def _in_context(
 
 
 def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
-    began = time.perf_counter()
-    value: Any = None
-    error: BaseException | None = None
-    try:
+    with _outcome(done) as values:
         value = function()
-        if inspect.isawaitable(value):
-            value = asyncio.run(_awaited(value))
-    except BaseException as raised:  # also SystemExit: an agent that exits has crashed, and Bylaw continues
-        error = raised
-    _finish(done, value, error, began)
+        values.append(asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value)
 
 
 async def _timed_async(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
-    began = time.perf_counter()
-    value: Any = None
-    error: BaseException | None = None
-    try:
+    with _outcome(done) as values:
         value = function()
-        if inspect.isawaitable(value):
-            value = await value
-    except BaseException as raised:
-        error = raised
-    _finish(done, value, error, began)
+        values.append(await value if inspect.isawaitable(value) else value)
 
 
 async def _awaited(value: Any) -> Any:
     return await value
 
 
-def _finish(done: concurrent.futures.Future[Outcome], value: Any, error: BaseException | None, began: float) -> None:
+@contextlib.contextmanager
+def _outcome(done: concurrent.futures.Future[Outcome]) -> Iterator[list[Any]]:
+    """Sets the outcome of this block, which appends its value to the list."""
+    began = time.perf_counter()
+    values: list[Any] = []
+    error: BaseException | None = None
+    try:
+        yield values
+    except BaseException as raised:  # also SystemExit: an agent that exits has crashed, and Bylaw continues
+        error = raised
     with contextlib.suppress(concurrent.futures.InvalidStateError):  # the run was abandoned meanwhile
-        done.set_result(Outcome(value, error, (time.perf_counter() - began) * 1000))
+        done.set_result(Outcome(values[0] if values else None, error, (time.perf_counter() - began) * 1000))

@@ -10,7 +10,8 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 from msgspec import Struct
@@ -69,24 +70,14 @@ class LiveRun:
         self._over.set()
 
     def call_tool(
-        self,
-        name: str,
-        arguments: Any,
-        function: Callable[[], Any],
-        *,
-        call_id: str | None = None,
-        lens: Lens = WHOLE,
+        self, name: str, arguments: Any, function: Callable[[], Any], *, call_id: str | None = None, lens: Lens = WHOLE
     ) -> Any:
         call = _ToolCall(self, name, arguments, call_id, lens)
-        with inside_tool(name):
-            try:
-                if call.delay:
-                    self.wait(call.delay)
-                call.fail()
-                return call.result(call.replacement() if call.is_replaced else function())
-            except BaseException as error:
-                call.raised(error)
-                raise
+        with call.recorded():
+            if call.delay:
+                self.wait(call.delay)
+            call.fail()
+            return call.result(call.replacement() if call.is_replaced else function())
 
     async def acall_tool(
         self,
@@ -98,15 +89,11 @@ class LiveRun:
         lens: Lens = WHOLE,
     ) -> Any:
         call = _ToolCall(self, name, arguments, call_id, lens)
-        with inside_tool(name):
-            try:
-                if call.delay:
-                    await asyncio.sleep(call.delay)
-                call.fail()
-                return call.result(call.replacement() if call.is_replaced else await function())
-            except BaseException as error:
-                call.raised(error)
-                raise
+        with call.recorded():
+            if call.delay:
+                await asyncio.sleep(call.delay)
+            call.fail()
+            return call.result(call.replacement() if call.is_replaced else await function())
 
 
 def current_run() -> LiveRun | None:
@@ -139,6 +126,16 @@ class _ToolCall:
             run.plan.hit(fault)
             self.delay = 0.0 if fault.mode == "error" else delay_of(fault)
 
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Run this block inside the tool, and record an error that it raises."""
+        try:
+            with inside_tool(self._name):
+                yield
+        except BaseException as error:
+            self._run.recorder.tool_returned(self._number, one_line(error), True, self._elapsed_ms())
+            raise
+
     def fail(self) -> None:
         """Raise what the fault raises instead of calling the tool."""
         if self._fault is not None and self._fault.mode == "timeout":
@@ -161,9 +158,6 @@ class _ToolCall:
         value = self._attacked(value)
         self._run.recorder.tool_returned(self._number, plain(value), False, self._elapsed_ms())
         return value if self.is_replaced else self._lens.put(returned, value)
-
-    def raised(self, error: BaseException) -> None:
-        self._run.recorder.tool_returned(self._number, one_line(error), True, self._elapsed_ms())
 
     def _altered(self, fault: ToolFault, value: Any) -> Any:
         first = self._run.first_results.setdefault(self._name, value)

@@ -95,12 +95,7 @@ class _Assembly:
         """the text of the latest response"""
 
     def model_turn(
-        self,
-        at: float,
-        request: dict[str, Any],
-        reply: dict[str, Any] | None,
-        latency_ms: float | None,
-        provider: str,
+        self, at: float, request: dict[str, Any], reply: dict[str, Any] | None, latency_ms: float | None, provider: str
     ) -> None:
         wire = format_named(provider)
         messages = wire.messages(request)

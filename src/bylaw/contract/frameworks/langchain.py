@@ -80,8 +80,7 @@ def _agenerate(original: Any) -> Any:
             return await original(self, messages, *args, **kwargs)
         call, asked = _begin(run, self, messages[0], kwargs)
         with call.recorded():
-            await asyncio.sleep(call.delay)
-            call.fail()
+            await call.begin()
             with unobserved():
                 result = await original(self, [asked], *args, **kwargs)
             _alter_result(call, self, result)
@@ -127,21 +126,11 @@ def _astream(original: Any) -> Any:
                 yield chunk
             return
         call, asked = _begin(run, self, self._convert_input(input).to_messages(), kwargs)
-        chunks: list[Any] = []
         with call.recorded():
-            await asyncio.sleep(call.delay)
-            call.fail()
+            await call.begin()
             await asyncio.sleep(call.first_byte_delay)
             source = original(self, asked, *args, **kwargs)
-            while True:
-                with unobserved():
-                    chunk = await anext(source, None)
-                if chunk is None:
-                    break
-                chunks.append(chunk)
-                if not call.alters:
-                    yield chunk
-            for chunk in _last_chunks(call, self, chunks):
+            async for chunk in call.stream(source, functools.partial(_last_chunks, call, self)):
                 yield chunk
 
     return astream

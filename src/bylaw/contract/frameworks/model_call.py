@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 from bylaw.contract.faults.live_run import LiveRun
 from bylaw.wire.exchange import Incoming, Outgoing
 from bylaw.wire.formats.base import Json
+from bylaw.wire.listeners import unobserved
 from bylaw.wire.values import one_line, plain
 
 _PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses"}
@@ -66,6 +68,30 @@ class ModelCall:
             self._exchange.end(error=one_line(error))
             raise
         self._exchange.end()
+
+    async def begin(self) -> None:
+        """Wait `delay` and call `fail`."""
+        await asyncio.sleep(self.delay)
+        self.fail()
+
+    async def stream(
+        self, source: AsyncIterator[Any], last: Callable[[list[Any]], Iterator[Any]]
+    ) -> AsyncIterator[Any]:
+        """Pass on the parts of a streamed answer, or only collect them if the fault needs the whole answer.
+
+        `last` gets all parts and returns those to pass on at the end.
+        """
+        parts: list[Any] = []
+        while True:
+            with unobserved():
+                part = await anext(source, None)
+            if part is None:
+                break
+            parts.append(part)
+            if not self.alters:
+                yield part
+        for part in last(parts):
+            yield part
 
     def fail(self) -> None:
         """Raise what the fault raises instead of asking the model."""

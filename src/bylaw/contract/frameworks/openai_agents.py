@@ -65,8 +65,7 @@ def _response(original: Any) -> Any:
         asked = signature.bind(*args, **kwargs)
         call = _begin(run, asked)
         with call.recorded():
-            await asyncio.sleep(call.delay)
-            call.fail()
+            await call.begin()
             with unobserved():
                 response = await original(*asked.args, **asked.kwargs)
             changed = call.answered(_reply(response.output))
@@ -88,21 +87,11 @@ def _stream(original: Any) -> Any:
                 yield event
             return
         call = _begin(run, asked)
-        events: list[Any] = []
         with call.recorded():
-            await asyncio.sleep(call.delay)
-            call.fail()
+            await call.begin()
             await asyncio.sleep(call.first_byte_delay)
             source = original(*asked.args, **asked.kwargs)
-            while True:
-                with unobserved():
-                    event = await anext(source, None)
-                if event is None:
-                    break
-                events.append(event)
-                if not call.alters:
-                    yield event
-            for event in _last_events(call, events):
+            async for event in call.stream(source, functools.partial(_last_events, call)):
                 yield event
 
     return stream_response

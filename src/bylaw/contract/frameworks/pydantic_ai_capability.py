@@ -19,14 +19,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.toolsets import WrapperToolset
 
 from bylaw.contract.faults.live_run import Lens, LiveRun, live_run_for
-from bylaw.contract.frameworks.model_call import (
-    Errors,
-    ModelCall,
-    aligned,
-    chat_parts,
-    chat_reply,
-    chat_tool_call,
-)
+from bylaw.contract.frameworks.model_call import Errors, ModelCall, aligned, chat_parts, chat_reply, chat_tool_call
 from bylaw.wire.formats.base import Json
 from bylaw.wire.listeners import unobserved
 
@@ -109,8 +102,7 @@ class FaultyModel(WrapperModel):  # type: ignore[misc]  # of an optional library
         request = {"model": self.wrapped.model_name, "messages": conversation.messages, **_tools(parameters)}
         call = ModelCall(self._run, "chat", request, _errors(self.wrapped.model_name))
         with call.recorded():
-            await asyncio.sleep(call.delay)
-            call.fail()
+            await call.begin()
             asked = conversation.attacked(call.sent["messages"], call.request["messages"])
             with unobserved():
                 response = await ask(asked)
@@ -128,11 +120,7 @@ def _tools(parameters: Any) -> dict[str, Any]:
     tools = [
         {
             "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters_json_schema,
-            },
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters_json_schema},
         }
         for tool in parameters.function_tools
     ]
