@@ -1,12 +1,11 @@
-"""Reading a path out of a turn. A compiled path is a function from the response (which knows its request) to a value.
+"""`when` and triggers: conditions on a turn, all of which must hold, compiled to one function.
 
-`ABSENT` is not null: a recorded null is a value, a path that leads nowhere is not.
+A path is compiled to a function from the response, which knows its request, to a value. `ABSENT` is not null: a
+recorded null is a value, a path that leads nowhere has none.
 
-`when` and triggers: conditions that AND together, compiled to one function.
-
-A missing path never matches, with any operator. A value of a type that the operator cannot compare with the wanted
-one does not match either, also not under `!=` and the other negations, and is counted, so that a rule which never fires
-for that reason says so. Null compares with anything.
+A missing path never matches, with any operator. A value of a type that the operator cannot compare with the wanted one
+does not match either, also not under `!=` and the other negations. It is counted, so that a rule which never fires for
+that reason says so. Null compares with anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""What a compiled rule looks like from outside.
+"""The interface of a compiled rule.
 
 A monitor is pure: `step(state, event)` returns the next state and what the event decided, `end(state, …)` what only the
 end decides. States are immutable and of a declared type, so they can be stored, compared, dropped and written down.
-
-Remarks that travel with a verdict.
 """
 
 from __future__ import annotations

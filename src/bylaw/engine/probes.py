@@ -1,8 +1,7 @@
-"""Lexical grounding: which share of a response's words stands in the retrieved chunks.
+"""Judgements of one response: it holds, there is nothing to judge, it was not recorded, or it is a breach.
 
-A word is a run of two or more letters, digits and marks of any script, lower-cased; each distinct word counts once.
-
-Judging one response: does it hold, is there nothing to judge, or can it not be seen?
+Grounding compares words. A word is a run of two or more letters, digits and marks of any script, lower-cased; each
+distinct word counts once.
 """
 
 from __future__ import annotations

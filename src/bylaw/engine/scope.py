@@ -1,7 +1,4 @@
-"""What is known of one scope, and what takes an event back out of it.
-
-What each rule came to over the scopes that have closed.
-"""
+"""One scope, a trace or a session: the state of each rule in it, undo records, and the outcomes when it closes."""
 
 from __future__ import annotations
 

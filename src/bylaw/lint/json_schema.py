@@ -1,6 +1,4 @@
-"""The JSON Schema of guard rules, from the same names that read them.
-
-The JSON Schema of the rule file, from the same declarations that read it, so that editors complete and check it.
+"""The JSON Schema of the rule file, from the declarations that read it, so that editors complete and check it.
 
 Written to `schema/rules.schema.json` by `python -m bylaw.lint.json_schema`.
 """

@@ -1,7 +1,4 @@
-"""A rule, with no dialect left in it.
-
-Rules as one or more files gave them, with what was found wrong on the way.
-"""
+"""A rule, independent of the format it was written in; and the rules of one or more files with the problems found."""
 
 from __future__ import annotations
 

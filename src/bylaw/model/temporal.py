@@ -10,10 +10,8 @@
 | `AgentIs`           | any event of this agent                                        |
 | `Constant`          | everywhere or nowhere                                          |
 
-Operators come in a shape for each arity: `Ahead` and `Back` look from one position along the trace, `Until` and its
-kin hold two formulas. What they mean is in `docs/reference/temporal.md`.
-
-A text that is looked for.
+Operators come in a shape for each arity: `Ahead` and `Back` look from one position along the trace, `Pair` holds two
+formulas. What they mean is in `docs/reference/temporal.md`.
 """
 
 from __future__ import annotations
@@ -23,6 +21,14 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 Unit: TypeAlias = Literal["events", "turns", "seconds"]
+
+
+class TextHas(Struct, frozen=True):
+    """Text that contains this."""
+
+    text: str
+    regex: bool = False
+    ignore_case: bool = False
 
 
 class Window(Struct, frozen=True):
@@ -192,11 +198,3 @@ def children(formula: Formula) -> tuple[Formula, ...]:
             return left, right
         case _:
             return ()
-
-
-class TextHas(Struct, frozen=True):
-    """Text that contains this."""
-
-    text: str
-    regex: bool = False
-    ignore_case: bool = False

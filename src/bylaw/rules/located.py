@@ -1,10 +1,7 @@
-"""Numbers that every JSON tool keeps: finite, and whole ones within 64 bits. Others are refused, not rounded.
+"""A rule file as a tree of nodes that know their places. `located_yaml` and `located_json` build it.
 
-A rule file as a tree of nodes that know where they stand. `located_yaml` and `located_json` build it.
-
-The tree keeps what loading into plain values would lose: positions, quotes, and what other tools would read.
-
-What can be wrong with a text in YAML and JSON alike.
+The tree has what loading into plain values would lose: positions, quotes, and what other tools would read. Numbers are
+those that every JSON tool reads alike: finite, and whole ones within 64 bits. Others are refused, not rounded.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""What an unquoted YAML value means, by the core schema of YAML 1.2.
-
-In YAML 1.1, which many tools still speak, `no` and `on` are booleans and `010` is eight. They are text and ten here,
-and `legacy` tells what those tools would make of them, so that a reader can ask the user to be clear.
-
-YAML text → located nodes.
+"""YAML text → located nodes.
 
 libyaml's events are folded into a tree on a stack of our own: PyYAML's composer recurses in C, where nesting that is
 deep enough ends the process instead of raising.
+
+An unquoted value means what the core schema of YAML 1.2 says. In YAML 1.1, which many tools still read, `no` and `on`
+are booleans and `010` is eight. Here they are text and ten; `legacy` is the value of those tools, for a warning.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-r"""Paths into a turn.
+r"""Paths into a turn and into the arguments of a call.
 
-    path    = root "." field { "." segment } | alias { "." segment }
-    root    = "request" | "response"
-    alias   = "model" | "stop_reason"
-    segment = "*"            any element of a list, any value of a mapping
-            | index          digits, with "-" counting from the end
-            | key            where "\." is a dot, "\*" a star and "\\" a backslash
+    path     = root "." field { "." segment } | alias { "." segment }
+    root     = "request" | "response"
+    alias    = "model" | "stop_reason"
+    argument = segment { "." segment }
+    segment  = "*"            any element of a list, any value of a mapping
+             | index          digits, with "-" counting from the end
+             | key            where "\." is a dot, "\*" a star and "\\" a backslash
 
-A path that no turn can ever have is refused: a rule on it would never fire, and nobody would notice.
-
-Paths into a call's arguments: `amount`, `recipients.0`, `body.to`, `recipients.*`.
-
-Written as every path is (see above), and they start at the arguments themselves.
+A path that no turn can have is refused: a rule on it would never fire, and nobody would notice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""A mapping whose keys are known: take what is expected, then `finish` reports what is missing and what is left.
+"""Located nodes as typed values: the one reader of rules, guards, contracts and parameters.
 
-A node as a typed value. Each reader reports what it cannot use and then returns None, which no valid value is.
+A reader of one value reports what it cannot use and then returns None, which no valid value is. `Fields` reads a
+mapping whose keys are known: take the expected ones, then `finish` reports what is missing and what is left.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One rule file's text, and the way from an offset in it to a line and a column.
-
-Where diagnostics are collected: all of a file's, each with its place and source line.
-"""
+"""The text of a rule file, positions in it, and the problems found there."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Counters of attempts: how each moves on with a call, and what it shows at one.
-
-`Attempt`: no attempted call matches the predicate. Attempts are counted, denied ones too, and never given back.
-"""
+"""`Attempt`: no attempted call matches the predicate. Counters count every attempt, denied ones too."""
 
 from __future__ import annotations
 

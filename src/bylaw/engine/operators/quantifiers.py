@@ -1,8 +1,8 @@
-"""`Never`: the probe is true of no event. Each event of which it is true is a violation.
+"""The operators that look at each event by itself.
 
-`Always`: the probe is true of every response it can judge. Each response of which it is false is a violation.
-
-`Sometime`: the probe is true of at least one response. Only the end can tell that it was not.
+`Never`     the probe is true of no event; each event of which it is true is a violation
+`Always`    the probe is true of every response it can judge; each response of which it is false is a violation
+`Sometime`  the probe is true of at least one response; only the end shows that it was not
 """
 
 from __future__ import annotations

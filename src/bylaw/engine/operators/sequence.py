@@ -1,6 +1,7 @@
-"""`Before`: every call of `second` has an earlier call of `first`.
+"""The operators that compare two events.
 
-`Next`: the turn after a triggering one satisfies the probe.
+`Before`  every call of `second` has an earlier call of `first`
+`Next`    the turn after a triggering one satisfies the probe
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What an operator that looks back remembers, per value of its variables. Immutable, bounded, constant cost.
+"""What an operator that looks back remembers for each value of its variables. Immutable, bounded, constant cost.
 
 A cell holds the positions that matter for one combination of values: the latest, or a few where a comparison such as
-`>= $a` may need an older one. Cells are evicted in the order in which they came; a table knows that it lost something,
+`>= $a` may need an older one. Cells are evicted in the order in which they came. A table knows that it lost something,
 and then answers unknown instead of false.
 
-`seen`: results wait until a response of their run had them in its input.
+For `seen`, results wait until a response of their run had them in its input.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Warnings of guard rules that do less than they seem to.
+"""A guard rule: `id`, `when`, `then` and no `kind` → a Rule that demands something of every attempted call.
 
-A window counter is judged after the call unless the rule says `inline`, so at the attempt it does not hold. A rule that
-bounds an argument does not hold of a call that leaves the argument out.
-
-A guard rule: `id`, `when`, `then` and no `kind` → a Rule that demands something of every attempted call.
-
-One item of a list of rules: with `kind` a behaviour rule, with only `then` a guard rule.
+A rule that does less than it seems to is warned about. A window counter is judged after the call unless the rule says
+`inline`, so it is false at the attempt. A rule that bounds an argument is false for a call that leaves it out.
 """
 
 from __future__ import annotations

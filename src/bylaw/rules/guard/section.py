@@ -1,9 +1,4 @@
-"""The allowlist: names of tools, or mappings that have one under `id` or `name`.
-
-What a file says about the calls of its agents, put together: the guards it holds and the rules they share.
-
-What stands under `guard:`: one guard, or a list of them, each for an agent.
-"""
+"""The section `guard:`, one guard or a list of them, each for an agent; and the policies that the guards make."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What parses and still cannot be judged. Every such problem of a formula is reported, not only the first.
+"""The parameters of a temporal rule, in any form → one formula that can be judged.
 
-The parameter `formula`: text → a formula.
-
-The parameters of one rule, whichever form they are in → one formula.
+Every problem of a formula that parses and still cannot be judged is reported, not only the first.
 """
 
 from __future__ import annotations

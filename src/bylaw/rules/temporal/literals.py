@@ -1,12 +1,9 @@
-"""Texts in quotes and patterns between slashes.
+"""The smallest pieces of a formula: texts in quotes, patterns between slashes, values and windows.
 
-Values in a test: JSON, a plain word as text, or a variable.
+    value  = number | string | "true" | "false" | "null" | list | object | "$" name | word
+    window = "[" "<=" number [ unit ] "]"
 
-    value = number | string | "true" | "false" | "null" | list | object | "$" name | word
-
-Numbers are those of JSON; what only looks like one is refused rather than taken for text.
-
-Windows: `[<=10m]`, `[<=3t]`, `[<=5]`.
+Numbers are those of JSON; what only looks like one is refused rather than read as text.
 """
 
 from __future__ import annotations

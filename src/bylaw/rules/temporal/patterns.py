@@ -1,15 +1,4 @@
-"""Patterns: the property specification patterns of Dwyer, Avrunin and Corbett, for traces that end.
-
-| pattern            | says of the scope                                          |
-|--------------------|------------------------------------------------------------|
-| `absence`          | no p                                                       |
-| `existence`        | a p                                                        |
-| `universality`     | nothing but p                                              |
-| `precedence`       | every p has an s before it                                 |
-| `response`         | every p has an s after it                                  |
-| `chain_precedence` | every p has an s and then a t before it                    |
-| `chain_response`   | every p has an s and then a t after it                     |
-| `bounded_count`    | at most n p                                                |
+"""The property specification patterns of Dwyer, Avrunin and Corbett, for traces that end.
 
 `FORMULAS` has the formula of each in each scope. Wherever it can, a formula looks back under one `G`, so that each
 position is judged by itself and a call can be judged before it is made. `first r` and `open` stand for
@@ -20,12 +9,12 @@ position is judged by itself and a call can be judged before it is made. `first 
 A p at the very position of its s counts as preceded and as answered; at the position of the r that ends a stretch it
 is outside. After Q, `precedence` speaks of the first q, as all the others do.
 
-The stretch of a trace that a pattern speaks of: `global`, or bounded by the events q and r.
+The scope of a pattern is the whole, or a stretch bounded by the events q and r:
 
 | written                 | the pattern holds                                                      |
 |-------------------------|------------------------------------------------------------------------|
 | `global`                | over the whole                                                         |
-| `{before: R}`           | up to the first r; where there is no r, nothing is required               |
+| `{before: R}`           | up to the first r; where there is no r, nothing is required            |
 | `{after: Q}`            | from the first q on                                                    |
 | `{between: [Q, R]}`     | from each q to the next r; a stretch that no r closes is not judged    |
 | `{after: Q, until: R}`  | from each q to the next r, or to the end                               |

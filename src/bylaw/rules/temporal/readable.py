@@ -1,10 +1,4 @@
-"""Which parameters of `temporal` make a rule together: one form, and nothing of another.
-
-How far a readable rule looks: `10m`, `10 minutes`, `3 turns`, `5 events`.
-
-`same`: the arguments that two events must have in common.
-
-Rules in words, written as formulas.
+"""Rules in words: which parameters make one together, and the formula and the sentence for each.
 
 | given                     | formula                  | with `same: [x]`                         |
 |---------------------------|--------------------------|------------------------------------------|

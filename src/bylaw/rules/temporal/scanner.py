@@ -1,11 +1,7 @@
-"""A formula's text, read from left to right.
+"""The text of a formula, read from left to right; its problems, and the places of its nodes.
 
-What a sign means depends on where it stands: `[` opens a window, a list or a class in a glob, and `/` a pattern or a
-part of a name. So nothing is cut into tokens beforehand; whoever reads says what may come next.
-
-Problems of one formula, each at its characters.
-
-The nodes of one formula while it is read: where each stands, and how many and how deep there are.
+What a sign means depends on its place: `[` opens a window, a list or a class in a glob, and `/` a pattern or a part of
+a name. So the text is not cut into tokens beforehand: each caller says what may come next.
 """
 
 from __future__ import annotations
