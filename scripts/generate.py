@@ -18,10 +18,12 @@ from bylaw.cli import COMMANDS, cli
 from bylaw.lint import json_schema
 from bylaw.lint.pages import codes, explain
 from bylaw.rules.kinds import KINDS
+from bylaw.traces import FORMATS
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 KIND_PAGES = REFERENCE / "kinds"
+TRACE_PAGE = REFERENCE / "trace-format.md"
 PICTURE = ROOT / "docs" / "pictures" / "check.svg"
 SCHEMA = ROOT / "src" / "bylaw" / "lint" / "schema" / "rules.schema.json"
 
@@ -56,6 +58,7 @@ def generated() -> dict[Path, str]:
         REFERENCE / "codes.md": BANNER + "\n".join(_codes()),
         REFERENCE / "kinds.md": BANNER + "\n".join(_kinds()),
         **{KIND_PAGES / f"{name}.md": BANNER + _kind(name) for name in KINDS},
+        TRACE_PAGE: _with_formats(TRACE_PAGE.read_text("utf-8")),
         SCHEMA: json_schema.render(),
         PICTURE: picture.draw(),
     }
@@ -109,6 +112,12 @@ def _codes() -> Iterator[str]:
         page = explain(code)
         assert page is not None
         yield f"#{page.rstrip()}\n"
+
+
+def _with_formats(page: str) -> str:
+    """The page with its table of trace formats up to date; the rest of it is written by hand."""
+    rows = "".join(f"| `{name}` | {description} |\n" for name, description in FORMATS.items())
+    return re.sub(r"(\| format \| is \|\n\|---\|---\|\n)(?:\|.*\n)+", lambda table: table[1] + rows, page)
 
 
 def _lower(text: str) -> str:
