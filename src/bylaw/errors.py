@@ -1,4 +1,4 @@
-"""The exceptions Bylaw raises, and what each means as an exit code."""
+"""The exceptions that Bylaw raises, and the exit codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bylaw.model.diagnostic import Diagnostic
 
 
 class ExitCode(IntEnum):
-    """What a command's exit code says. Public: scripts and CI rely on it."""
+    """The exit codes of all commands. Public: scripts and CI rely on them."""
 
     OK = 0
     """everything held"""
@@ -40,13 +40,13 @@ _PRECEDENCE = (
 
 
 class BylawError(Exception):
-    """Anything Bylaw raises on purpose."""
+    """The base of all exceptions that Bylaw raises on purpose."""
 
     exit_code = ExitCode.BAD_INPUT
 
 
 class InputError(BylawError):
-    """A file of the user's cannot be used; every problem found is in `diagnostics`."""
+    """A file of the user cannot be used; `diagnostics` holds every problem found."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(sorted(diagnostics, key=Diagnostic.sort_key))
@@ -54,7 +54,7 @@ class InputError(BylawError):
 
 
 class FeatureNotEnabledError(BylawError, RuntimeError):
-    """Something that is off by default was asked for. Raised before anything is sent anywhere."""
+    """A feature that is off by default was used without being enabled. Raised before anything is sent."""
 
 
 def _one_line(diagnostic: Diagnostic) -> str:

@@ -88,6 +88,14 @@ class TurnEntry(Struct, frozen=True, kw_only=True):
     def origin(self) -> Origin:
         return self.response.origin
 
+    @property
+    def model(self) -> str | None:
+        return model_of(self.response)
+
+
+def model_of(response: Response) -> str | None:
+    return response.model or (response.request.model if response.request else None)
+
 
 class RequestEntry(Struct, frozen=True, kw_only=True):
     """A request without a response."""

@@ -13,7 +13,17 @@ from itertools import chain, islice
 from msgspec import Struct, field
 
 from bylaw.inspect.messages import Histories, thoughts
-from bylaw.inspect.model import Called, Entry, EventEntry, Input, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.inspect.model import (
+    Called,
+    Entry,
+    EventEntry,
+    Input,
+    RequestEntry,
+    SessionEntry,
+    Totals,
+    TurnEntry,
+    model_of,
+)
 from bylaw.inspect.selection import Selection
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.text.prices import Prices, cost_of
@@ -89,7 +99,7 @@ class TotalsCounter:
     def _add_turn(self, response: Response) -> None:
         totals, usage = self.totals, response.usage
         totals.turns += 1
-        _count(totals.models, response.model or (response.request.model if response.request else None))
+        _count(totals.models, model_of(response))
         _count(totals.agents, response.origin.agent)
         totals.latency_ms.add(response.latency_ms)
         totals.cost.add(self.cost(response))

@@ -53,19 +53,14 @@ def bad_input_line(diagnostics: Sequence[Diagnostic], exit_code: int) -> str:
 def totals_fields(totals: Totals) -> dict[str, Any]:
     sums = ("input_tokens", "output_tokens", "cached_tokens", "all_tokens", "latency_ms", "cost")
     return {
-        "events": totals.events,
-        "sessions": totals.sessions,
-        "turns": totals.turns,
-        "calls": totals.calls,
-        "failed": totals.failed,
-        "shown": totals.shown,
-        "agents": totals.agents,
-        "models": totals.models,
-        "tools": totals.tools,
+        **_pick(totals, "events", "sessions", "turns", "calls", "failed", "shown", "agents", "models", "tools"),
         **{name: _known(getattr(totals, name)) for name in sums},
-        "first": totals.first,
-        "last": totals.last,
+        **_pick(totals, "first", "last"),
     }
+
+
+def _pick(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _known(known: Known) -> dict[str, Any]:
@@ -77,8 +72,7 @@ def _known(known: Known) -> dict[str, Any]:
 
 def _entry(entry: Entry) -> dict[str, Any]:
     if isinstance(entry, SessionEntry):
-        fields = {"session": entry.session, "metadata": entry.metadata, "continued": entry.continued}
-        return {"kind": "session", **fields}
+        return {"kind": "session", **_pick(entry, "session", "metadata", "continued")}
     if isinstance(entry, TurnEntry):
         return {"kind": "turn", **_turn(entry)}
     if isinstance(entry, RequestEntry):
@@ -90,14 +84,13 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _turn(entry: TurnEntry) -> dict[str, Any]:
     response = entry.response
-    model = response.model or (response.request.model if response.request else None)
     return {
         "turn": entry.turn,
         **_origin(entry.origin),
         "depth": entry.depth,
         "at": response.at,
         "since": entry.since,
-        "model": model,
+        "model": entry.model,
         **_input(entry.input),
         "thoughts": [_part(part) for part in entry.thoughts],
         "text": response.text,
@@ -113,7 +106,7 @@ def _turn(entry: TurnEntry) -> dict[str, Any]:
 
 
 def _origin(origin: Origin) -> dict[str, Any]:
-    return {"session": origin.session, "run": origin.run, "parent_run": origin.parent_run, "agent": origin.agent}
+    return _pick(origin, "session", "run", "parent_run", "agent")
 
 
 def _input(new: Input) -> dict[str, Any]:
@@ -122,7 +115,7 @@ def _input(new: Input) -> dict[str, Any]:
 
 
 def _part(part: Part) -> dict[str, Any]:
-    fields = {name: getattr(part, name) for name in ("text", "name", "call_id", "value", "is_error")}
+    fields = _pick(part, "text", "name", "call_id", "value", "is_error")
     return {"kind": part.kind, **{name: value for name, value in fields.items() if value is not None}}
 
 
@@ -142,7 +135,7 @@ def _event(event: Event) -> dict[str, Any]:
     else:
         names = ("label", "data") if isinstance(event, Annotation) else ("complete",)
     assert isinstance(event, ToolCall | ToolResult | Message | Annotation | SessionEnd)
-    return {**fields, **{name: getattr(event, name) for name in names}}
+    return {**fields, **_pick(event, *names)}
 
 
 def _source(event: Event) -> str | None:
@@ -191,8 +184,7 @@ def _pair(pair: PairEntry) -> dict[str, Any]:
 
 
 def _difference(difference: Difference) -> dict[str, Any]:
-    names = ("aspect", "what", "baseline", "candidate", "call")
-    return {name: getattr(difference, name) for name in names}
+    return _pick(difference, "aspect", "what", "baseline", "candidate", "call")
 
 
 def _line(fields: dict[str, Any]) -> str:

@@ -161,10 +161,8 @@ class Page:
         return entry_lines(entry, self._view)
 
     def _is_new_model(self, entry: TurnEntry) -> bool:
-        response = entry.response
-        model = response.model or (response.request.model if response.request else None)
-        changed = model is not None and model != self._model
-        self._model = model or self._model
+        changed = entry.model is not None and entry.model != self._model
+        self._model = entry.model or self._model
         return changed
 
 

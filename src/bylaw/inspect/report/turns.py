@@ -96,10 +96,7 @@ def head(entry: TurnEntry, view: View, *, model: bool) -> list[Line]:
     """`turn 3 · agent ───── tokens · latency · cost · stop reason`, on two lines where it does not fit on one."""
     response = entry.response
     named = f"turn {'–' if entry.turn is None else entry.turn}"
-    names = [
-        response.origin.agent,
-        (response.model or (response.request and response.request.model)) if model else None,
-    ]
+    names = (response.origin.agent, entry.model if model else None)
     about = "".join(f" · {fit(one, view.width // 3)}" for one in names if one)
     facts = [format_tokens(response.usage), format_latency(response.latency_ms), format_cost(entry.cost)]
     facts.append(fit(response.stop_reason, 20) if response.stop_reason else "stop –")

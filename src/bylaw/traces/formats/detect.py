@@ -16,6 +16,8 @@ _FOREIGN = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resour
 """keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
 _CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
 """formats that no other format resembles"""
+_CHAT_KEYS = frozenset(("id", "messages", "metadata", "model", "session_id", "task_id", "tools"))
+"""keys of a plain chat, with which no other format can claim a record"""
 _SAMPLED = 50
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
@@ -28,6 +30,8 @@ def detect(samples: Iterable[Any]) -> str | None:
     found = next((found for value in values if (found := _format_of(value)) is not None), None)
     if found in _CERTAIN:
         return found
+    if found == "chat" and all(isinstance(value, dict) and value.keys() <= _CHAT_KEYS for value in values):
+        return _chat_dialect(values)  # the usual case: no other reader has to be imported
     # A record that looks like a chat may be part of another format, so these are asked first.
     for name, format in CATALOGUE.items():
         if format.has_claims and any(map(format.claims, values)):

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import msgspec
@@ -189,6 +188,8 @@ def type_name(value: Any) -> str:
 
 def suggest(word: str, words: tuple[str, ...]) -> str:
     """A line of help with the nearest known word, or all of them."""
+    from difflib import get_close_matches
+
     match = get_close_matches(word, words, 1)
     return f"did you mean `{match[0]}`?" if match else f"known: {', '.join(words)}"
 

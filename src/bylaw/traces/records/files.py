@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import stat
 import sys
-import tempfile
 import weakref
 import zlib
 from collections.abc import Callable, Iterator
@@ -93,6 +91,9 @@ def open_path(path: str, name: str | None = None) -> Input:
 
 
 def open_stream(stream: IO[bytes], name: str) -> Input:
+    import shutil  # these two take long to import, and files do not need them
+    import tempfile
+
     spool: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)  # noqa: SIM115
     shutil.copyfileobj(stream, spool)
     source = Input(name, spool=spool)

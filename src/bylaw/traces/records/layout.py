@@ -10,7 +10,6 @@ from enum import Enum
 from itertools import islice
 from typing import Any
 
-from bylaw.traces.records.archive import MAGIC, archive_blocks
 from bylaw.traces.records.files import BrokenCompression, Input
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text
 from bylaw.traces.records.lines import (
@@ -60,6 +59,8 @@ class Records:
 
     def blocks(self) -> Iterator[Block]:
         if self._layout is Layout.ARCHIVE:
+            from bylaw.traces.records.archive import archive_blocks
+
             with self._source.whole() as archive:
                 yield from archive_blocks(archive, self._source.size, self._problems)
             return
@@ -114,7 +115,7 @@ def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
 def sniff(source: Input) -> Layout:
     with suppress(BrokenCompression):
         start = next(source.chunks(), b"")
-        if start.startswith(MAGIC):
+        if start.startswith(b"PK\x03\x04"):  # a zip archive
             return Layout.ARCHIVE
         if looks_framed(start):
             return Layout.FRAMES
@@ -148,6 +149,8 @@ def _first_records(source: Input, layout: Layout, ignored: Problems) -> Iterator
         with suppress(BrokenCompression):
             yield from (raw for _, raw in scan(without_bom(source.chunks()), ignored))
     elif layout is Layout.ARCHIVE:
+        from bylaw.traces.records.archive import archive_blocks
+
         with source.whole() as archive:
             for block in archive_blocks(archive, source.size, ignored, most=_HEAD_SIZE):
                 yield from (raw for raw, _ in block)
