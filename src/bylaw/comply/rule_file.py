@@ -64,7 +64,7 @@ def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
             first, *rest = _yaml(one.item)
             yield f"  - {first}"
             yield from (f"    {line}" if line else "" for line in rest)
-            (flow,) = _yaml(_pin(rule, one), default_flow_style=True, width=10**6)
+            flow = "\n".join(_yaml(_pin(rule, one), default_flow_style=True, width=10**6))
             yield f"    {PIN}: {flow}"
 
 

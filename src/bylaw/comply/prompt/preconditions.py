@@ -315,18 +315,9 @@ def _arguments(tool: str, same: tuple[tuple[str, str], ...]) -> str:
 _NUMBER = re.compile(r"(?<![\w.])[$€£]?\s?(\d[\d,]*(?:\.\d+)?)(?![\w.]*\w)")
 # The longer wording first: `less than or equal to` must not be read as `less than`.
 _WORDINGS: tuple[tuple[str, str], ...] = (
-    (
-        r"(?:greater|higher|more|larger) than or equal to|equal to or (?:greater|higher|more|larger) than",
-        ">=",
-    ),
-    (
-        r"(?:less|lower|smaller|fewer) than or equal to|equal to or (?:less|lower|smaller|fewer) than",
-        "<=",
-    ),
-    (
-        r"not (?:be )?(?:less|lower|fewer|smaller) than|no (?:less|lower|fewer) than|not (?:be )?(?:below|under)",
-        ">=",
-    ),
+    (r"(?:greater|higher|more|larger) than or equal to|equal to or (?:greater|higher|more|larger) than", ">="),
+    (r"(?:less|lower|smaller|fewer) than or equal to|equal to or (?:less|lower|smaller|fewer) than", "<="),
+    (r"not (?:be )?(?:less|lower|fewer|smaller) than|no (?:less|lower|fewer) than|not (?:be )?(?:below|under)", ">="),
     (
         r"not (?:be )?(?:more|higher|greater|larger) than|no (?:more|higher|greater) than|not (?:be )?(?:above|over)",
         "<=",
