@@ -7,7 +7,7 @@ decide: a part that is larger than its whole was counted in addition to it.
 | recorded                                                        | means                                             |
 |-----------------------------------------------------------------|---------------------------------------------------|
 | `prompt_tokens` and its details                                 | everything inside                                 |
-| `input_tokens`, `cache_read_…`, `cache_creation_…`, `cached_write_…` | cache counts beside the input, added to it   |
+| `input_tokens`, `cache_read_…`, `cache_creation_…`, `cached_write_…` | cache counts not in the input, added to it   |
 | `cached_input_tokens`                                           | inside, unless larger than the input or `claude…` |
 | `thinking_tokens`                                               | inside the output, unless larger                  |
 """
@@ -22,9 +22,9 @@ from bylaw.model.values import json_type
 
 _INPUT = ("input_tokens", "prompt_tokens")
 _OUTPUT = ("output_tokens", "completion_tokens")
-_READ_BESIDE = "cache_read_input_tokens"
-_WRITE_BESIDE = "cache_creation_input_tokens"
-_WRITES_BESIDE = ("cached_write_5m_tokens", "cached_write_1h_tokens")
+_READ_OUTSIDE = "cache_read_input_tokens"
+_WRITE_OUTSIDE = "cache_creation_input_tokens"
+_WRITES_OUTSIDE = ("cached_write_5m_tokens", "cached_write_1h_tokens")
 _READ_INSIDE = "cached_input_tokens"
 _WRITE_INSIDE = "cache_write_tokens"
 _REASONING = ("thinking_tokens", "reasoning_tokens")
@@ -40,7 +40,7 @@ _OTHERS = frozenset(
     (
         "prompt_tokens",
         "completion_tokens",
-        *_WRITES_BESIDE,
+        *_WRITES_OUTSIDE,
         _READ_INSIDE,
         _WRITE_INSIDE,
         *_REASONING,
@@ -79,7 +79,7 @@ def read_usage(recorded: Any, model: str | None = None) -> tuple[Usage | None, l
 def _anthropic_usage(recorded: dict[str, Any]) -> Usage | None:
     """The fast path for what Anthropic writes; None if it does not apply."""
     input_tokens, output_tokens = recorded.get("input_tokens"), recorded.get("output_tokens")
-    read, written = recorded.get(_READ_BESIDE), recorded.get(_WRITE_BESIDE)
+    read, written = recorded.get(_READ_OUTSIDE), recorded.get(_WRITE_OUTSIDE)
     if type(input_tokens) is not int or type(output_tokens) is not int or not recorded.keys().isdisjoint(_OTHERS):
         return None
     if (read is not None and type(read) is not int) or (written is not None and type(written) is not int):
@@ -93,16 +93,16 @@ def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, li
     counts = _Counts(recorded)
     input_tokens = counts.first(_INPUT)
     output_tokens = counts.first(_OUTPUT)
-    beside = [counts.get(key) for key in (_READ_BESIDE, _WRITE_BESIDE, *_WRITES_BESIDE)]
-    read, written = beside[0], _sum([*beside[1:], counts.get(_WRITE_INSIDE)])
-    if recorded.get("input_tokens") is None and (_sum(beside) or 0) <= (input_tokens or 0):
-        beside = []  # a gateway that adds Anthropic's cache counts to an OpenAI prompt has counted them already
+    outside = [counts.get(key) for key in (_READ_OUTSIDE, _WRITE_OUTSIDE, *_WRITES_OUTSIDE)]
+    read, written = outside[0], _sum([*outside[1:], counts.get(_WRITE_INSIDE)])
+    if recorded.get("input_tokens") is None and (_sum(outside) or 0) <= (input_tokens or 0):
+        outside = []  # a gateway that adds Anthropic's cache counts to an OpenAI prompt has counted them already
     inside = counts.get(_READ_INSIDE)
     if inside is not None:
         if inside > (input_tokens or 0) or (model or "").rpartition("/")[2].startswith("claude"):
-            beside.append(inside)
+            outside.append(inside)
         read = _sum([read, inside])
-    input_tokens = _sum([input_tokens, *beside])
+    input_tokens = _sum([input_tokens, *outside])
     reasoning = counts.first(_REASONING)
     if reasoning is not None and reasoning > (output_tokens or 0):
         output_tokens = (output_tokens or 0) + reasoning
@@ -171,9 +171,9 @@ def usage_from_counts(
     if counts == [None] * 5:
         return None
     whole, out, cached, wrote, thought = counts
-    beside = (cached or 0) + (wrote or 0)
-    if whole is not None and beside > whole:
-        whole += beside
+    outside = (cached or 0) + (wrote or 0)
+    if whole is not None and outside > whole:
+        whole += outside
     if out is not None and thought is not None and thought > out:
         out += thought
     return Usage(whole, out, cached, wrote, thought, recorded)

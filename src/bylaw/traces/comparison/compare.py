@@ -175,8 +175,8 @@ class Comparison:
 
     def conformance(self) -> list[float]:
         """For each baseline turn with structured output or calls: 0 if the candidate has the same shape, else 1."""
-        kept = (conforms(b.response, c.response if c else None) for b, c in self.sides if b)
-        return [0.0 if shape_kept else 1.0 for shape_kept in kept if shape_kept is not None]
+        found = (conforms(b.response, c.response if c else None) for b, c in self.sides if b)
+        return [0.0 if is_same else 1.0 for is_same in found if is_same is not None]
 
     def values(self, measure: Callable[[Step], float | None]) -> list[tuple[float, float]]:
         """The measure on both sides of each turn; a turn without counterpart is measured against 0."""

@@ -1,7 +1,7 @@
 """Writes traces, in Bylaw's own format or in one that other tools read. What is written is read back as it was.
 
 Each event becomes a line of Bylaw JSONL (`lines`). Other formats carry that line in a slot, without the parts that the
-format stores itself; `formats/roundtrip` reads both together.
+format stores itself; `formats/roundtrip_slots` and its neighbours read both together.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from bylaw.model.events import (
 from bylaw.traces.export.atif_steps import Call, History, Step, agent_step, call_of, put, result_of, text_of, timestamp
 from bylaw.traces.export.lines import LineBuilder, encodes_same, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, Line, RequestLine, TraceEndLine
-from bylaw.traces.formats.roundtrip.atif import content_of, recorded_definition
-from bylaw.traces.formats.roundtrip.lines import RECORDED, SHAPE, Slot, slot_of
+from bylaw.traces.formats.roundtrip_atif import content_of, recorded_definition
+from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, Slot, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 
 ATIF_VERSION = "ATIF-v1.8"

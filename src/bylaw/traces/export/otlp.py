@@ -28,7 +28,7 @@ from bylaw.traces.export.otlp_spans import (
     time_of,
 )
 from bylaw.traces.formats.bylaw.lines import Header, Line, TraceEndLine
-from bylaw.traces.formats.roundtrip.lines import END, HEADER, slot_of
+from bylaw.traces.formats.roundtrip_slots import END, HEADER, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 
 MOST_RUNS = 1024

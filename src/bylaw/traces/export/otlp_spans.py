@@ -16,8 +16,7 @@ from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
 from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.lines import same, undeferred
 from bylaw.traces.formats.bylaw.lines import VERSION
-from bylaw.traces.formats.roundtrip.lines import EVENTS, RECORDED, SHAPE, TRACE, Slot
-from bylaw.traces.formats.roundtrip.otlp import (
+from bylaw.traces.formats.roundtrip_otlp import (
     ADDED,
     ARGUMENTS,
     INPUT,
@@ -29,6 +28,7 @@ from bylaw.traces.formats.roundtrip.otlp import (
     recorded_message,
     recorded_tool,
 )
+from bylaw.traces.formats.roundtrip_slots import EVENTS, RECORDED, SHAPE, TRACE, Slot
 
 INTERNAL, CLIENT = 1, 3
 ERROR = 2

@@ -24,7 +24,7 @@ from bylaw.traces.formats.record import (
     text_field,
     type_name,
 )
-from bylaw.traces.formats.roundtrip.atif import OwnAtifReader, is_own_export
+from bylaw.traces.formats.roundtrip_atif import OwnAtifReader, is_own_export
 
 _SOURCES = ("system", "user", "agent")
 _MOST_LEVELS = 50

@@ -32,7 +32,7 @@ def detect(samples: Iterable[Any]) -> str | None:
         return found
     if found == "chat" and all(isinstance(value, dict) and value.keys() <= _CHAT_KEYS for value in values):
         return _chat_dialect(values)  # the usual case: no other reader has to be imported
-    # A record that looks like a chat may be part of another format, so these are asked first.
+    # A record that looks like a chat may be part of another format, so those formats are tried first.
     for name, format in CATALOGUE.items():
         if format.has_claims and any(map(format.claims, values)):
             return name

@@ -130,7 +130,7 @@ def _model(sample: Sample, event: dict[str, Any], *, failed: bool) -> ModelCall:
         answer = None  # a failed call leaves an empty answer
     return ModelCall(
         model=model if isinstance(model, str) else None,
-        messages=sample.asked(event),
+        messages=sample.recorded_input(event),
         params=config if isinstance(config, dict) and config else None,
         tools=sample.resolved(tools) if isinstance(tools, list) and tools else None,
         answer=answer,

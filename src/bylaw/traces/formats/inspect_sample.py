@@ -112,7 +112,7 @@ class Sample:
     def messages(self, value: Any) -> list[dict[str, Any]] | None:
         return _messages(value, self._texts_once)
 
-    def asked(self, event: dict[str, Any]) -> RecordedInput | None:
+    def recorded_input(self, event: dict[str, Any]) -> RecordedInput | None:
         """The input of a model, from the event or from the pool."""
         given, refs = event.get("input"), event.get("input_refs")
         if given:

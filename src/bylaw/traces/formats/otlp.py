@@ -14,8 +14,8 @@ from msgspec import Struct
 from bylaw.model.source import Locator
 from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import decode_typed_again
-from bylaw.traces.formats.roundtrip.lines import KEEP_APART
-from bylaw.traces.formats.roundtrip.otlp import OwnOtlpReader, is_foreign, is_own_export
+from bylaw.traces.formats.roundtrip_otlp import OwnOtlpReader, is_foreign, is_own_export
+from bylaw.traces.formats.roundtrip_slots import KEEP_APART
 from bylaw.traces.formats.spans import genai, openinference, vercel
 from bylaw.traces.formats.spans.attributes import nanoseconds, text
 from bylaw.traces.formats.spans.reader import SpanReader

@@ -58,9 +58,9 @@ def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | No
         for step in path:
             held = held.get(step) if isinstance(held, dict) else None
         if isinstance(held, dict) and held.get("object") == "response" and isinstance(held.get("output"), list):
-            asked = value.get("request")
-            asked = asked if isinstance(asked, dict) else value
-            return held, asked.get("input", held.get("input")), path
+            given = value.get("request")
+            given = given if isinstance(given, dict) else value
+            return held, given.get("input", held.get("input")), path
     return None
 
 
@@ -134,7 +134,7 @@ class ResponsesReader(ConversationReader):
 
     # Whole responses
 
-    def _read_response(self, record: Record, response: dict[str, Any], asked: Any, path: Path) -> None:
+    def _read_response(self, record: Record, response: dict[str, Any], given: Any, path: Path) -> None:
         self._close()
         buffer = self._assembler.session(self._session(response))
         source = record.locator(item_of(path))
@@ -143,15 +143,15 @@ class ResponsesReader(ConversationReader):
         settings = Settings(params=params or None, tools=tools if isinstance(tools, list) and tools else None)
         conversation = Conversation(self._assembler, buffer, settings, bounded=True)
         if any(not known.answered for known in buffer.calls.values()):
-            asked = decode_whole(asked)
-            for item in asked if isinstance(asked, list) else ():
+            given = decode_whole(given)
+            for item in given if isinstance(given, list) else ():
                 if isinstance(item, dict) and text_field(item, "type") in RESULTS:
                     known = buffer.calls.get(output_of(item).call_id or "")
                     if known is not None and not known.answered:
                         _add_result(conversation, output_of(item), time_of(item), source)
         instructions = text_field(response, "instructions")
-        has_input = asked is not None or instructions is not None
-        conversation.set_input(Deferred(_messages, (instructions, asked)) if has_input else None, source)
+        has_input = given is not None or instructions is not None
+        conversation.set_input(Deferred(_messages, (instructions, given)) if has_input else None, source)
         pending = _PendingResponse(record, path, AssistantContent())
         for index, item in enumerate(response["output"]):
             try:
@@ -200,8 +200,8 @@ class ResponsesReader(ConversationReader):
 
 def _messages(held: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
     """The input of a response: its instructions, and its input as it was recorded."""
-    instructions, asked = held
-    messages = messages_of(decode_whole(asked))
+    instructions, given = held
+    messages = messages_of(decode_whole(given))
     return messages if instructions is None else [{"role": "system", "content": instructions}, *(messages or ())]
 
 

@@ -1,4 +1,4 @@
-"""The conversations of a session's agents: what was said so far, the pending response, and who started whom."""
+"""The conversations of a session's agents: the messages so far, the pending response, and who started whom."""
 
 from __future__ import annotations
 

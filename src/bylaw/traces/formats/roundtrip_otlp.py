@@ -24,7 +24,7 @@ from bylaw.traces.formats.bylaw.lines import (
     ToolCallLine,
     ToolResultLine,
 )
-from bylaw.traces.formats.roundtrip.lines import (
+from bylaw.traces.formats.roundtrip_slots import (
     END,
     EVENTS,
     HEADER,

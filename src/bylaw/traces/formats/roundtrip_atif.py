@@ -25,7 +25,7 @@ from bylaw.traces.formats.bylaw.lines import (
     ToolResultLine,
 )
 from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.roundtrip.lines import RECORDED, SHAPE, RoundTripReader, Slot
+from bylaw.traces.formats.roundtrip_slots import RECORDED, SHAPE, RoundTripReader, Slot
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
 from bylaw.traces.records.problems import Place
 

@@ -1,4 +1,7 @@
-"""Slots, which carry an event's line of Bylaw JSONL in another format, and the base of the readers that find them."""
+"""Slots, which carry an event's line of Bylaw JSONL in another format, and the base of the readers that find them.
+
+A slot leaves out the parts that the format stores itself, so that every event is read back as it was written.
+"""
 
 from __future__ import annotations
 
