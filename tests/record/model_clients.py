@@ -1,4 +1,4 @@
-"""The clients that agents use, each asked one thing; whole or streamed, as it comes or all at once."""
+"""Asks one question through each provider's client, with and without streaming, sync and async."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server on loopback that is no model: it says what it was sent, moves, packs, streams and talks over a websocket."""
+"""A server on loopback that is not a model: it echoes, redirects, compresses, streams and serves a websocket."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OtherServer:
         return socket
 
     async def _begun(self, request: web.Request) -> web.StreamResponse:
-        """Its head comes at once, its body not before somebody has asked for `/go`."""
+        """The head comes at once, the body after a request of `/go`."""
         reply = web.StreamResponse(headers={"content-length": "4"})
         await reply.prepare(request)
         await self.goes_on.wait()

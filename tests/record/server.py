@@ -51,7 +51,7 @@ class Server(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is part of the tests."""
+        """Some tests break the connection on purpose."""
 
 
 @contextmanager

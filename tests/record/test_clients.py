@@ -1,4 +1,4 @@
-"""Every client, asked in every way: the agent notices nothing, and the file holds the turn."""
+"""Every client in every way it can be used: the agent notices nothing, and the file holds the turn."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_tool_results_of_the_other_providers_are_recorded(tmp_path: Path, server
 
 
 def test_ids_that_a_server_uses_again_are_new_calls(tmp_path: Path) -> None:
-    """Some servers call every first call `call_0`."""
+    """Some servers use the id `call_0` for the first call of every answer."""
 
     def answer(request: httpx.Request) -> httpx.Response:
         call = {"id": "call_0", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -188,7 +188,7 @@ def _unpacked(body: bytes) -> Any:
 def test_plain_libraries_and_compressed_answers_are_recorded(
     tmp_path: Path, server: Server, post: Callable[[str], Any]
 ) -> None:
-    """Any address will do: a call is known by its path and by what it says."""
+    """Any address works: a call is recognised by its path and its body."""
     with bylaw.record(tmp_path / "run.jsonl"):
         reply = post(f"{server.url}/gateway/eu/v1/chat/completions")
         assert reply["choices"][0]["message"]["content"] == TEXT

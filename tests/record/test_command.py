@@ -1,4 +1,4 @@
-"""`bylaw record -- CMD`: children in several languages, their streams, signals and exit codes, and what kills leave."""
+"""`bylaw record -- CMD`: children in several languages, their streams, signals and exit codes, and kills."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ time.sleep(600)
 
 
 def test_a_terminals_interrupt_reaches_the_child_once(tmp_path: Path) -> None:
-    """The terminal sends it to both: passed on as well, it would come twice."""
+    """The terminal sends it to both processes, so it must not be passed on as well."""
     code = """
 import signal, sys, time
 got = []

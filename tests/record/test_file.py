@@ -1,4 +1,4 @@
-"""The file: what may be recorded to, what is found after a kill, and what a disk that is full does."""
+"""The file: which files are accepted, what a kill leaves, and a full disk."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_durable_waits_for_the_disk(tmp_path: Path, server: Server, monkeypatch:
 
 
 def test_a_file_that_is_cut_at_any_byte_is_mended(tmp_path: Path, server: Server) -> None:
-    """Wherever a kill stops the last write, what was finished before it is there and the rest is no mistake."""
+    """Wherever a kill stops the last write, all earlier turns are read, and the rest is not an error."""
     path = tmp_path / "run.jsonl"
     with bylaw.record(path, session="s"):
         for number in range(2):

@@ -1,4 +1,4 @@
-"""Ids of calls that hold something to redact: hidden, and yet two calls stay two and results find theirs."""
+"""Ids of calls that contain a secret are replaced; calls stay distinct, and results still refer to their calls."""
 
 from __future__ import annotations
 

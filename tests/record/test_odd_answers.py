@@ -1,4 +1,4 @@
-"""Whatever a server answers, the agent gets it as it would without a recording, and every call is counted."""
+"""The agent gets any answer of a server as it would without a recording, and every call is counted."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _answered(recording: Recording) -> RecordedExchange:
 def test_closing_a_recording_waits_for_a_turn_that_is_being_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
-    """And where it has no more patience, it says that the turn is missing."""
+    """If it waits too long, the recording says that the turn is missing."""
     reading, go_on = threading.Event(), threading.Event()
     read_it = RecordedExchange._read
 

@@ -1,4 +1,4 @@
-"""While a recording is on, what is no call to a model passes as without one, and nothing is left behind."""
+"""A recording does not change requests that do not ask a model, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not be written is not, wherever it stands, and a rule can still ask for it."""
+"""Secrets and personal data are redacted everywhere in a recording, and rules can match the markers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_each_kind_of_secret_is_redacted_in_each_place(kind: str, text: str) -> 
 
 @pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in PII.items() for text in texts])
 def test_what_contracts_find_is_what_is_hidden(kind: str, text: str) -> None:
-    """One list of it: the cases are those of `excludes_pii`."""
+    """The cases are those of `excludes_pii`, which uses the same list."""
     hidden = redact(text)
     if kind == "none":
         assert hidden == text
@@ -208,7 +208,7 @@ def test_a_private_key_that_is_cut_off_is_redacted() -> None:
 
 @given(st.text(max_size=60), st.text(max_size=60), st.sampled_from(HIDDEN[:14]))
 def test_whatever_stands_around_it(before: str, after: str, hidden: tuple[str, str]) -> None:
-    """Between blanks and brackets it is always found; and redacting twice is redacting once."""
+    """A secret between spaces or brackets is always found, and redacting twice changes nothing more."""
     _, text = hidden
     out = redact(f"{before} <{text}> {after}")
     assert text not in out
@@ -242,7 +242,7 @@ def test_hostile_texts_take_linear_time(unit: str) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_no_secret_is_in_the_file(tmp_path: Path, server: Server, provider: str, streamed: bool) -> None:
-    """A stream is searched when it is whole: the server splits every event, and the words of a card."""
+    """A stream is searched as a whole: the server splits every event, and the digits of a card."""
     path = tmp_path / "run.jsonl"
     with bylaw.record(path):
         told = ask(server.url, provider, f"secret: my card is {CARD}, mail jane@example.com", streamed=streamed)
@@ -322,7 +322,7 @@ rules:
 
 
 def test_random_values_without_secrets_are_not_changed() -> None:
-    """Whatever holds nothing to hide is written as it is."""
+    """A value without secrets is written as it is."""
     chance = random.Random(5)
     words = ["order", "Bern", "4711", "2024-05-01", "é€", "null", "[x]", "{}", "a.b", "10.0.0.1", "v1.2.3"]
 

@@ -1,4 +1,4 @@
-"""Which recording a call belongs to, and that nothing is left behind when it is over."""
+"""Which recording a call belongs to, and that closing a recording restores everything."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _there() -> list[Any]:
 
 
 def prompts(path: Path) -> dict[str, list[str]]:
-    """What was asked, by session."""
+    """The prompts, by session."""
     asked: dict[str, list[str]] = {}
     for response in responses(read(path)):
         assert response.request is not None and response.request.messages is not None
@@ -109,7 +109,7 @@ def test_threads_of_a_pool_belong_to_who_hands_them_work(tmp_path: Path, server:
 
 
 def test_a_thread_that_was_started_before_belongs_to_the_outermost_recording(tmp_path: Path, server: Server) -> None:
-    """It carries no recording: its calls belong to the only one, or, where there are several, to nobody's session."""
+    """It carries no recording: its calls belong to the only one, or to `unassigned` if there are several."""
     begin, done = threading.Semaphore(0), threading.Semaphore(0)
 
     def work() -> None:
@@ -202,7 +202,7 @@ def test_a_recording_cannot_begin_twice(tmp_path: Path) -> None:
 
 
 def test_a_recording_can_be_ended_by_another_task(tmp_path: Path, server: Server) -> None:
-    """As where a web framework opens it when it starts: the handlers' tasks do not descend from that one."""
+    """As if a web framework opened it at start-up: the tasks of its handlers are not children of that task."""
 
     async def main() -> None:
         started, stop = asyncio.Event(), asyncio.Event()

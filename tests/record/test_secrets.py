@@ -1,4 +1,4 @@
-"""Secrets in odd places, the same for the guard and for recordings."""
+"""Secrets in unusual places, for the guard and for recordings."""
 
 from __future__ import annotations
 

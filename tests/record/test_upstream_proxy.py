@@ -1,4 +1,4 @@
-"""The way from the recording proxy onward, where the environment names a proxy already."""
+"""The recording proxy uses the proxy that the environment names."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def proxied(
 
 @dataclass
 class Said:
-    """What a client made of an answer."""
+    """An answer as the client returns it."""
 
     text: str
     finish: str | None
@@ -100,7 +100,7 @@ async def ask(url: str, provider: str, prompt: str, *, streamed: bool, timeout: 
 
 
 def _plain(timeout: float) -> httpx2.AsyncClient:
-    """Without certificates, which take longer to read than all the rest."""
+    """Without loading certificates, which is slow."""
     return httpx2.AsyncClient(verify=False, timeout=timeout)
 
 

@@ -1,4 +1,4 @@
-"""Agents by URL and by command, as a job meets them: the examples, and what goes wrong with agents."""
+"""Agents with a URL or a command: the examples, and agents that fail."""
 
 from __future__ import annotations
 

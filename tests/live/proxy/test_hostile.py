@@ -1,4 +1,4 @@
-"""Whatever connects to the proxy: it answers or hangs up, and goes on serving others."""
+"""The proxy answers hostile clients or closes the connection, and continues to serve others."""
 
 from __future__ import annotations
 

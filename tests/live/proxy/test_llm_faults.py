@@ -1,4 +1,4 @@
-"""Every fault of a model, in every wire format, streamed and not: the provider's own client sees the provider fail."""
+"""Every model fault, in every wire format, with and without streaming, as the provider's own client sees it."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_stream_cut(tmp_path: Path, provider: str, streamed: bool) -> None:
 
 @each
 def test_slow_first_token(tmp_path: Path, provider: str, streamed: bool) -> None:
-    """Later than the client waits for a byte, or else whole."""
+    """The first byte comes too late for the client, or the answer is complete."""
     late, count = asked(tmp_path, llm("slow_first_token", delay_ms=600_000), provider, streamed, "hello", timeout=1)
     assert isinstance(late, Exception) and "imeout" in type(late).__name__ + str(late)
     assert count == 1

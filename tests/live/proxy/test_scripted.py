@@ -1,4 +1,4 @@
-"""A whole agent against a scripted model: its command finds model, tools and MCP servers by its environment alone."""
+"""A command with a scripted model: it finds model, tools and MCP servers through its environment variables only."""
 
 from __future__ import annotations
 

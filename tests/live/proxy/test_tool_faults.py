@@ -1,4 +1,4 @@
-"""Every fault of a tool, however its call travels: a plain request, one inside HTTPS, MCP by HTTP and by streams."""
+"""Every tool fault, over every transport: plain HTTP, HTTPS, MCP over HTTP and MCP on standard streams."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.live.proxy.support import WEATHER, attack, server, tool
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 Call = Callable[[], Awaitable[Any]]
-"""one call of a tool, as the agent makes it: the value it got, or the exception"""
+"""one call of a tool by the agent: the value it gets, or the exception"""
 
 
 class Broken(str):
@@ -243,7 +243,7 @@ def test_every_tool_fault_over_mcp_stdio(tmp_path: Path) -> None:
 
 
 def test_https_of_a_client_without_trust_passes_unchanged(tmp_path: Path) -> None:
-    """A tunnel is not looked into: a fault on every request cannot fire, and does not claim to."""
+    """A tunnel is not decrypted: a fault on every request cannot fire, and is not counted."""
 
     async def run() -> None:
         ca = trustme.CA()

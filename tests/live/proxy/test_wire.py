@@ -1,4 +1,4 @@
-"""What reaches the model: attacks as JSON in its own format, and a calm exchange byte for byte."""
+"""What reaches the model: attacks as JSON in its own format, and without faults the same bytes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_memory_poisoning(tmp_path: Path, provider: str, place: int | None) -> N
 
 @each
 def test_injection_into_results_that_only_the_model_sees(tmp_path: Path, provider: str) -> None:
-    """Put in again with every request that repeats the result, and counted once."""
+    """It is put in again into every request that repeats the result, and counted once."""
     got, run, _ = sent(tmp_path, provider, attack("indirect_injection", payloads=(HOSTILE,), tool="find"), times=2)
     for body in got:
         last = items(provider, json.loads(body))[-1]

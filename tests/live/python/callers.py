@@ -1,4 +1,4 @@
-"""The ways an agent calls a tool, each telling what the agent's own code saw of it: (status, text) or an exception."""
+"""The ways an agent can call a tool. Each returns what the agent gets: (status, text), or raises an exception."""
 
 from __future__ import annotations
 

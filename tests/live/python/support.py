@@ -1,4 +1,4 @@
-"""Agents made up by tests, asked while faults are injected; and a loopback server for them to call."""
+"""Helpers: run a Python agent with faults, and a server on loopback for it to call."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def nth(*calls: int) -> Timing:
 
 @asynccontextmanager
 async def started(agent: Any, *, base: Path | None = None, **options: Any) -> Any:
-    """The agent, started: one that is given, or the one at an address."""
+    """Start an agent: an object, or the one at `module:attribute`."""
     address = agent
     if not isinstance(agent, str):
         module = types.ModuleType(MODULE)
@@ -65,7 +65,7 @@ async def started(agent: Any, *, base: Path | None = None, **options: Any) -> An
 
 
 def ask(agent: Any, *faults: AnyFault, prompt: str = "where is A-17?", seed: int = 0, **options: Any) -> AgentRun:
-    """One run of the agent under these faults."""
+    """One run of the agent with these faults."""
 
     async def once() -> AgentRun:
         async with started(agent, **options) as live:
@@ -84,7 +84,7 @@ def ask_until(reached: Callable[[], bool], agent: Any, *faults: AnyFault) -> Age
 
 
 class Served:
-    """A server that counts what it is asked."""
+    """A server that stores the requests it gets."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, str], bytes]] = []
@@ -178,7 +178,7 @@ def serving() -> Iterator[Served]:
         daemon_threads = True
 
         def handle_error(self, *args: Any) -> None:
-            """A client that breaks off is what some tests are about."""
+            """Some tests break the connection on purpose."""
 
     server = Server(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()

@@ -1,4 +1,4 @@
-"""A Python agent: what can be one, what its answers are, and what becomes of one that crashes, hangs or prints."""
+"""Python agents: how they are loaded and asked, how answers are read, and agents that crash, hang or print."""
 
 from __future__ import annotations
 

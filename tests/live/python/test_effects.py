@@ -1,4 +1,4 @@
-"""What faults make of values."""
+"""How faults change values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JSON = st.recursive(
 
 
 def shape(value: Any) -> Any:
-    """Types and keys; of a list only what its first items are, since lists are shortened."""
+    """Types and keys; for a list only those of its first items, because lists are shortened."""
     if isinstance(value, dict):
         return {key: shape(item) for key, item in value.items()}
     return [shape(item) for item in value[:1]] if isinstance(value, list) else type(value)

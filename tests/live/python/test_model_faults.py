@@ -1,4 +1,4 @@
-"""Every fault of a model, on a model that the agent asks over HTTP, in both wire formats, whole and streamed."""
+"""Every model fault, for a model that the agent asks over HTTP, in both wire formats, with and without streaming."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODES = (
 
 
 class Asker:
-    """An agent that asks a model once, and keeps what it saw."""
+    """An agent that asks a model once and stores the answer."""
 
     def __init__(self, url: str, *, streams: bool = False, library: str = "httpx") -> None:
         self.seen: Any = None

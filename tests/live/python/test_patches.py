@@ -1,4 +1,4 @@
-"""Patches: there while an agent is started, gone afterwards, and one exchange is met once."""
+"""Patches are applied while an agent is started and removed afterwards; each exchange is handled once."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def test_a_framework_that_is_imported_during_a_run_is_patched(tmp_path: Path) ->
 
 
 def test_a_websocket_of_the_agent_is_not_changed() -> None:
-    """No fault speaks of one, and a reply that was read would end it."""
+    """There are no faults for websockets, and reading the reply would end the connection."""
 
     async def serve() -> Any:
         async def socket(request: web.Request) -> web.WebSocketResponse:

@@ -1,4 +1,4 @@
-"""Every fault of a tool, on every way to call one: what the agent's own call saw, and how often it is said to have."""
+"""Every tool fault, for every way to call a tool: what the agent's call returns, and how often the fault is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("timeout", "error", "malformed", "slow", "malicious_response", "wrong_d
 
 
 class Watcher:
-    """An agent that calls a tool some times and keeps what it saw."""
+    """An agent that calls a tool several times and stores the results."""
 
     def __init__(self, caller: str, url: str, times: int = 1) -> None:
         self.seen: list[Any] = []
@@ -39,7 +39,7 @@ class Watcher:
 
 
 def text_of(seen: Any) -> str:
-    """The result as text, whether the tool was named or asked over HTTP."""
+    """The result as text, for named tools and for HTTP requests."""
     if isinstance(seen, tuple):
         return seen[1]
     return seen if isinstance(seen, str) else json.dumps(seen)
