@@ -40,13 +40,13 @@ CRITICAL = [{"id": "r", "kind": "forbidden_text", "params": {"text": "SSN"}, "se
 
 
 @pytest.mark.parametrize("fail_on", ["minor", "moderate", "severe"])
-def test_1_a_critical_regression_trips_every_level(fail_on: str) -> None:
+def test_a_critical_regression_trips_every_level(fail_on: str) -> None:
     report = compare([{"text": "fine"}], [{"text": "your SSN"}], CRITICAL, fail_on)
     assert report.exit_code == 1
     assert [change.rule for change in report.policy.regressions] == ["r"]
 
 
-def test_5_an_empty_candidate_is_not_a_pass() -> None:
+def test_an_empty_candidate_is_not_a_pass() -> None:
     """Nothing was compared, whatever the level: exit 3, and the empty trace is named."""
     for baseline, candidate in ((turns(3), []), ([], turns(3)), ([], [])):
         for level in ("none", "minor", "severe"):
@@ -55,7 +55,7 @@ def test_5_an_empty_candidate_is_not_a_pass() -> None:
             assert any(issue.what == "empty" for issue in report.sessions)
 
 
-def test_5_dropped_turns_are_seen() -> None:
+def test_dropped_turns_are_seen() -> None:
     report = compare(
         [{"text": f"step {i} of the plan"} for i in range(10)], [{"text": "step 0 of the plan"}], fail_on="minor"
     )
@@ -64,7 +64,7 @@ def test_5_dropped_turns_are_seen() -> None:
     assert report.divergence_count == 9
 
 
-def test_6_a_minority_of_turns_is_not_hidden_by_a_median() -> None:
+def test_a_minority_of_turns_is_not_hidden_by_a_median() -> None:
     candidate = [turn if i % 5 < 3 else {**turn, "calls": ["delete_all"]} for i, turn in enumerate(turns(10))]
     report = compare(turns(10), candidate)
     assert report.exit_code == 1
@@ -73,7 +73,7 @@ def test_6_a_minority_of_turns_is_not_hidden_by_a_median() -> None:
     assert axis(report, "trajectory").share_changed == pytest.approx(0.4)
 
 
-def test_7_a_changed_final_answer_after_tool_turns_shows() -> None:
+def test_a_changed_final_answer_after_tool_turns_shows() -> None:
     tools: Turns = [{"calls": [f"tool_{i}"]} for i in range(6)]
     report = compare([*tools, {"text": "approved, we pay $99"}], [*tools, {"text": "denied for want of proof"}])
     assert axis(report, "semantic").severity is Change.SEVERE
@@ -87,21 +87,21 @@ def test_7_a_changed_final_answer_after_tool_turns_shows() -> None:
         ({"calls": [{"name": "a", "args": {"x": 1}}]}, {"calls": [{"name": "b", "args": {"x": 1}}]}),
     ],
 )
-def test_8_conformance_sees_bare_strings_and_swapped_tools(before: Any, after: Any) -> None:
+def test_conformance_sees_bare_strings_and_swapped_tools(before: Any, after: Any) -> None:
     assert axis(compare([before] * 4, [after] * 4), "conformance").severity is Change.SEVERE
 
 
 @pytest.mark.parametrize("text", ["I can’t help with that", "I cannot provide medical advice"])
-def test_8_refusals_in_any_apostrophe(text: str) -> None:
+def test_refusals_in_any_apostrophe(text: str) -> None:
     assert axis(compare([{"text": "sure, here it is"}] * 6, [{"text": text}] * 6), "safety").candidate == 1.0
 
 
-def test_9_a_zero_baseline_has_a_scale() -> None:
+def test_a_zero_baseline_has_a_scale() -> None:
     report = compare([{"text": "a", "tokens": [1, 0]}] * 6, [{"text": "a", "tokens": [1, 4_000]}] * 6)
     assert axis(report, "verbosity").severity is Change.SEVERE
 
 
-def test_10_faster_is_never_severe() -> None:
+def test_faster_is_never_severe() -> None:
     report = compare(
         [{"text": "a", "latency": 1_000 + i} for i in range(8)], [{"text": "a", "latency": 400 + i} for i in range(8)]
     )
@@ -110,14 +110,14 @@ def test_10_faster_is_never_severe() -> None:
     assert report.exit_code == 0
 
 
-def test_10_fewer_refusals_are_an_improvement() -> None:
+def test_fewer_refusals_are_an_improvement() -> None:
     report = compare(
         [{"text": "I cannot help with that"}] * 6, [{"text": "I cannot help with that"}] * 3 + [{"text": "done"}] * 3
     )
     assert axis(report, "safety").severity is Change.NONE
 
 
-def test_10_an_unknown_model_is_unknown_not_free() -> None:
+def test_an_unknown_model_is_unknown_not_free() -> None:
     known = {"text": "a", "tokens": [1_000, 1_000], "model": "gpt-4o"}
     report = compare([known] * 6, [{**known, "model": "somebody/unheard-of"}] * 6)
     assert axis(report, "cost").baseline is None
@@ -125,7 +125,7 @@ def test_10_an_unknown_model_is_unknown_not_free() -> None:
     assert "not_recorded" in axis(report, "cost").flags
 
 
-def test_11_one_inserted_greeting_moves_little() -> None:
+def test_one_inserted_greeting_moves_little() -> None:
     report = compare(turns(20), [{"text": "hello!"}, *turns(20)])
     assert axis(report, "trajectory").severity is Change.NONE
     assert report.worst.rank <= Change.MODERATE.rank
@@ -133,12 +133,12 @@ def test_11_one_inserted_greeting_moves_little() -> None:
     assert report.divergence_count == 1
 
 
-def test_12_ordinary_sentences_are_no_refusals() -> None:
+def test_ordinary_sentences_are_no_refusals() -> None:
     text = "I won't bother you again. You were not able to log in because the link had expired."
     assert axis(compare([{"text": "ok"}] * 5, [{"text": text}] * 5), "safety").candidate == 0.0
 
 
-def test_13_the_same_input_gives_the_same_bytes() -> None:
+def test_the_same_input_gives_the_same_bytes() -> None:
     from bylaw.diff.report.json import render_diff
 
     pair = (
@@ -151,26 +151,26 @@ def test_13_the_same_input_gives_the_same_bytes() -> None:
 REFUND = [{"id": "r", "kind": "no_call", "params": {"tool": "refund"}}]
 
 
-def test_18_a_shifted_turn_is_no_regression_and_no_fix() -> None:
+def test_a_shifted_turn_is_no_regression_and_no_fix() -> None:
     bad: Turns = [{"text": "looking", "calls": ["look"]}, {"text": "refunding", "calls": ["refund"]}]
     report = compare(bad, [{"text": "hello there"}, *bad], REFUND)
     assert not report.policy.regressions
     assert not report.policy.fixes
 
 
-def test_18_one_bad_call_becoming_five_is_a_regression() -> None:
+def test_one_bad_call_becoming_five_is_a_regression() -> None:
     report = compare([{"calls": ["refund"]}], [{"calls": ["refund"] * 5}], REFUND)
     assert len(report.policy.regressions) == 4
 
 
-def test_18_one_bad_session_becoming_five_is_a_regression() -> None:
+def test_one_bad_session_becoming_five_is_a_regression() -> None:
     rules = [{"id": "r", "kind": "must_call_once", "params": {"tool": "a"}, "scope": "session"}]
     baseline = [{"session": f"s{i}", "calls": ["a"] if i else []} for i in range(6)]
     candidate = [{"session": f"s{i}", "calls": [] if i < 5 else ["a"]} for i in range(6)]
     assert len(compare(baseline, candidate, rules).policy.regressions) == 4
 
 
-def test_18_tokens_over_the_limit_on_both_sides_is_one_violation() -> None:
+def test_tokens_over_the_limit_on_both_sides_is_one_violation() -> None:
     rules = [{"id": "r", "kind": "max_total_tokens", "params": {"n": 10}}]
     report = compare([{"text": "a", "tokens": [0, 100]}], [{"text": "a", "tokens": [0, 99]}], rules)
     assert not report.policy.regressions
@@ -187,7 +187,7 @@ def test_a_mended_rule_is_a_fix_and_never_gates() -> None:
     assert not report.policy.regressions
 
 
-def test_38_all_three_kinds_are_reachable() -> None:
+def test_all_three_kinds_are_reachable() -> None:
     kinds = {
         "style": ({"text": "your parcel is on its way"}, {"text": "the parcel was sent to you"}),
         "decision": ({"text": "approved, $99"}, {"text": "denied, $9"}),
@@ -197,7 +197,7 @@ def test_38_all_three_kinds_are_reachable() -> None:
         assert compare([before], [after]).divergences[0].kind == kind
 
 
-def test_40_reorders_inside_a_turn_and_changed_second_calls_count() -> None:
+def test_reorders_inside_a_turn_and_changed_second_calls_count() -> None:
     assert (
         compare([{"calls": ["backup", "migrate"]}], [{"calls": ["migrate", "backup"]}]).divergences[0].kind
         == "structural"
@@ -262,13 +262,13 @@ def test_numeric_ids_of_the_users_own_are_trusted() -> None:
     assert compare(baseline, baseline[::-1]).worst is Change.NONE
 
 
-def test_11_a_greeting_before_three_turns_is_no_lost_meaning() -> None:
+def test_a_greeting_before_three_turns_is_no_lost_meaning() -> None:
     report = compare(turns(3), [{"text": "Hello, welcome!"}, *turns(3)])
     assert axis(report, "semantic").severity is Change.NONE
     assert report.exit_code == 0
 
 
-def test_18_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
+def test_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
     rules = [{"id": "r", "kind": "max_total_tokens", "params": {"n": 100}}]
     spent = [
         [{"text": f"turn {i}", "tokens": [0, t]} for i, t in enumerate(side)] for side in ((60, 60, 0), (60, 30, 30))
@@ -278,7 +278,7 @@ def test_18_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
     assert not report.policy.fixes
 
 
-def test_what_was_not_checked_is_not_mended() -> None:
+def test_a_violation_that_was_not_checked_again_is_not_mended() -> None:
     said = {"text": "your SSN"}
     assert not compare([said], [{"text": None, "calls": ["a"]}], CRITICAL).policy.fixes
 

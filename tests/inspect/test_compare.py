@@ -55,7 +55,7 @@ def _shown(report: SideBySide, columns: int = 120, full: bool = False) -> str:
         (TURNS[:3], "a turn is missing"),
     ],
 )  # fmt: skip
-def test_a_difference_is_told(after: list[Any], told: str) -> None:
+def test_a_difference_is_described(after: list[Any], told: str) -> None:
     report = _both(after)
     assert report.first is not None
     assert wording.difference_line(report.first.differences[0]) == told
@@ -78,7 +78,7 @@ def test_the_first_difference_is_marked_and_later_ones_too() -> None:
     assert "2 of 4 pairs of turns differ" in shown
 
 
-def test_what_only_one_side_recorded_is_no_difference() -> None:
+def test_a_value_that_only_one_side_recorded_is_no_difference() -> None:
     bare = [{key: value for key, value in turn.items() if key not in ("stop", "results")} for turn in TURNS]
     assert _both(bare).first is None
     untold = [{**turn, "text": None} if "text" in turn else turn for turn in TURNS]
@@ -114,7 +114,7 @@ def test_other_input_is_a_note_and_no_difference() -> None:
     assert "the requests hold different messages, first at turn 0" in _shown(report)
 
 
-def test_what_is_asked_for_narrows_what_is_shown_but_not_what_is_told() -> None:
+def test_a_selection_narrows_the_pairs_but_not_the_totals() -> None:
     after = _with(0, calls=[{"name": "lookup", "args": {"id": 2}}])
     report = _both(after, tools=["refund"])
     assert report.shown == 1
@@ -131,7 +131,7 @@ def test_every_line_fits(columns: int, full: bool) -> None:
     assert max(width(line) for line in shown.splitlines()) <= columns
 
 
-def test_columns_stand_straight() -> None:
+def test_columns_are_aligned() -> None:
     after = _with(1, text="漢字 💡 " * 20)
     lines = _shown(_both(after), 121).splitlines()
     rows = [line for line in lines if " ≠ " in line or " │ " in line]
@@ -139,7 +139,7 @@ def test_columns_stand_straight() -> None:
     assert {width(line[: max(line.rfind(" ≠"), line.rfind(" │"))]) for line in rows} == {59}
 
 
-def test_one_below_the_other_where_it_is_narrow() -> None:
+def test_narrow_output_stacks_the_two_traces() -> None:
     shown = _shown(_both(_with(3, text="Sorry.")), 60)
     assert "- assistant  Done.\n+ assistant  Sorry.\n" in shown
 
@@ -166,7 +166,7 @@ def test_a_turn_that_only_one_side_has_is_marked_throughout() -> None:
     assert "- assistant  Done.\n" in shown
 
 
-def test_what_only_one_side_recorded_is_shown_all_the_same() -> None:
+def test_a_value_that_only_one_side_recorded_is_still_shown() -> None:
     bare = [{key: value for key, value in turn.items() if key != "results"} for turn in _with(2, stop="length")]
     shown = _shown(_both(_with(2, stop="end_turn"), bare), 60)
     assert "          ←  ok\n" in shown

@@ -35,7 +35,7 @@ def test_every_format(data: Path, pattern: str) -> None:
         assert all(entry_line(entry).endswith("\n") for entry in shown)
 
 
-def test_a_conversation_is_told_once(data: Path) -> None:
+def test_a_conversation_is_shown_once(data: Path) -> None:
     """tau-bench records whole conversations: each message of the user is heard exactly once."""
     trace = load_trace(data / "tau-airline/gpt-4o-airline.json.gz")
     said: dict[str, int] = {}
@@ -50,7 +50,7 @@ def test_a_conversation_is_told_once(data: Path) -> None:
     assert heard == said
 
 
-def test_long_traces_flow(data: Path) -> None:
+def test_long_traces_are_streamed(data: Path) -> None:
     timeline = Timeline(open_trace(data / "sopbench/events.jsonl.gz"))
     first = next(iter(timeline))
     assert first is not None

@@ -37,14 +37,14 @@ def test_every_line_fits_and_steers_nothing(made: object, columns: int, full: bo
     assert max(width(line) for line in shown.splitlines()) <= columns
 
 
-def test_colours_carry_nothing_that_is_lost_without_them() -> None:
+def test_nothing_is_said_by_colour_alone() -> None:
     made = Page(width=100)
     coloured = "".join(made.entry(entry) for entry in entries(everything()))
     assert "\x1b[" in coloured
     assert click.unstyle(coloured) == page(entries(everything()))
 
 
-def test_unknown_is_a_dash_and_never_nothing() -> None:
+def test_an_unknown_figure_is_a_dash() -> None:
     shown = page(entries(trace([{"text": "hi"}])))
     assert "– tok · – s · $ – · stop –" in shown
     shown = page(entries(trace([{"text": "hi", "tokens": [0, 0], "latency": 0.0, "model": "gpt-4o"}])))

@@ -55,7 +55,7 @@ def _all_of(trace: Trace) -> Counter[Any]:
 
 
 @given(traces)
-def test_everything_is_told_once(trace: Trace) -> None:
+def test_every_event_is_shown_once(trace: Trace) -> None:
     shown = list(Timeline(trace))
     told = Counter(_key(event) for entry in shown for event in _told(entry))
     wanted = _all_of(trace)

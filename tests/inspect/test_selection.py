@@ -15,19 +15,19 @@ from bylaw.model.events import ToolResult
 from tests.inspect.support import entries, everything, turns
 
 
-def test_turns_by_number_are_whole_and_bring_all_that_the_model_was_told() -> None:
+def test_turns_by_number_are_shown_in_full_with_the_whole_request() -> None:
     (turn,) = turns(everything(), turns=[(2, 2)])
     assert turn.whole
     assert [message.role for message in turn.input.messages] == ["system", "user", "assistant", "tool", "tool"]
 
 
-def test_a_range_tells_the_history_once() -> None:
+def test_a_range_of_turns_shows_the_history_once() -> None:
     shown = turns(everything(), turns=[(0, 0), (2, 3)])
     assert [turn.turn for turn in shown] == [0, 2, 3]
     assert len(shown[0].input.messages) == 2
 
 
-def test_a_tool_brings_its_calls_and_results_alone() -> None:
+def test_a_tool_shows_only_its_calls_and_results() -> None:
     (turn,) = turns(everything(), tools=["lookup*"])
     assert [called.call.name for called in turn.calls] == ["lookup_order"]
     assert (turn.other_calls, turn.input.messages, turn.thoughts) == (1, (), ())
@@ -62,7 +62,7 @@ def test_kinds_of_filters_narrow_each_other() -> None:
         ({"turns": [(9, 12)]}, "turns 9-12", "turns: 0 to 3"),
     ],
 )
-def test_what_is_not_there(asked: dict[str, list[object]], what: str, there: str) -> None:
+def test_a_selected_name_that_is_missing_gives_advice(asked: dict[str, list[object]], what: str, there: str) -> None:
     selection = Selection(**asked)  # type: ignore[arg-type]
     timeline = Timeline(everything(), selection)
     assert [entry for entry in timeline if isinstance(entry, TurnEntry)] == []
@@ -70,14 +70,14 @@ def test_what_is_not_there(asked: dict[str, list[object]], what: str, there: str
     assert timeline.totals.shown == 0
 
 
-def test_what_is_there_is_not_missed() -> None:
+def test_a_selected_name_that_exists_gives_no_advice() -> None:
     selection = Selection(tools=["ref*"], sessions=["ticket-7"], turns=[(0, 99)])
     timeline = Timeline(everything(), selection)
     list(timeline)
     assert list(selection.missing(timeline.totals)) == []
 
 
-def test_names_out_of_the_trace_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_from_the_trace_do_not_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "\x1b]0;title\x07", "arguments": "{}"}}
     said = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}]}
     path = tmp_path / "run.jsonl"

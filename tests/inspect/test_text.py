@@ -40,14 +40,14 @@ def test_width(text: str, columns: int) -> None:
 
 
 @given(texts, st.integers(10, 60), st.integers(1, 4))
-def test_folded_text_fits_and_steers_nothing(text: str, columns: int, lines: int) -> None:
+def test_shortened_text_fits_and_steers_nothing(text: str, columns: int, lines: int) -> None:
     folded = fold(text, columns, lines)
     assert len(folded) <= lines
     assert all(width(line) <= columns and not controls(line) and "\n" not in line for line in folded)
 
 
 @given(texts, st.integers(10, 60))
-def test_text_laid_out_fits_and_loses_no_letter(text: str, columns: int) -> None:
+def test_text_laid_out_fits_and_loses_no_character(text: str, columns: int) -> None:
     lines = list(lay_out(text, columns))
     assert all(width(line) <= columns and not controls(line) for line in lines)
     letters = "".join(c for c in text if c.isalpha() and c.isascii())
@@ -63,13 +63,13 @@ def test_one_line_fits(text: str, columns: int) -> None:
         assert "\n" not in line
 
 
-def test_what_is_folded_says_how_long_it_is() -> None:
+def test_shortened_text_ends_with_its_length() -> None:
     assert fold("a b\n\n c", 40, 1) == ["a b ⏎ c"]
     assert fold("word " * 100, 60, 2)[-1].endswith("… (500 characters)")
     assert len(fold("word " * 100, 60, 2)) == 2
 
 
-def test_indentation_survives_where_nothing_is_folded() -> None:
+def test_indentation_survives_in_full_text() -> None:
     assert list(lay_out("def f():\n    return 1\n\n\tx", 40)) == ["def f():", "    return 1", "", "    x"]
 
 

@@ -53,18 +53,18 @@ def test_agents_stand_below_their_parents() -> None:
     assert [entry.depth for entry in turns(everything())] == [0, 1, 0, 0]
 
 
-def test_only_what_is_new_is_heard() -> None:
+def test_only_new_messages_are_shown() -> None:
     first, _, third, _ = turns(everything())
     assert [message.role for message in first.input.messages] == ["system", "user"]
     assert third.input.messages == ()
     assert third.input.repeated == 5
 
 
-def test_times_are_told_from_the_start_of_the_session() -> None:
+def test_times_count_from_the_start_of_the_session() -> None:
     assert [entry.since for entry in turns(everything())] == [0, 4, 75, None]
 
 
-def test_totals_are_of_the_whole_trace_whatever_is_shown() -> None:
+def test_totals_cover_the_whole_trace() -> None:
     for asked in ({}, {"turns": [(1, 1)]}, {"tools": ["nothing"]}):
         timeline = Timeline(everything(), Selection(**asked))  # type: ignore[arg-type]
         for _ in timeline:
@@ -78,7 +78,7 @@ def test_totals_are_of_the_whole_trace_whatever_is_shown() -> None:
         assert totals.last is not None and totals.first is not None and totals.last - totals.first == 75
 
 
-def test_what_is_unknown_is_not_counted_as_nothing() -> None:
+def test_unknown_values_are_not_counted_as_zero() -> None:
     timeline = Timeline(trace([{"text": "hi"}]))
     (entry,) = (e for e in timeline if isinstance(e, TurnEntry))
     assert (entry.cost, entry.since) == (None, None)
@@ -149,7 +149,7 @@ def test_marks_that_recorders_move_about_do_not_make_a_message_new() -> None:
 
 
 @pytest.mark.parametrize("gone", [1, 3])
-def test_a_window_that_slides_repeats_the_rest(gone: int) -> None:
+def test_a_sliding_window_of_messages_is_not_shown_again(gone: int) -> None:
     system = _m("system", "be kind")
     before = [system, *(_m("user", f"m{i}") for i in range(6))]
     now = [system, *before[1 + gone :], _m("assistant", "ok"), _m("user", "go")]
@@ -163,7 +163,7 @@ def test_a_request_that_starts_afresh_is_shown_whole() -> None:
     assert turns(made)[1].input.dropped == 0
 
 
-def test_results_that_no_event_tells_are_shown() -> None:
+def test_results_without_an_event_are_shown() -> None:
     before = [_m("user", "hi")]
     told = {"role": "tool", "tool_call_id": "c9", "content": "found"}
     made = _asked(before, [*before, _m("assistant", "ok"), told])

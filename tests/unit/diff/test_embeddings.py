@@ -76,7 +76,7 @@ def test_the_embedder_measures_the_semantic_axis() -> None:
     assert semantic(compare(["abc", "de", "same"], ["xyz", "vwxyz", "same"])).candidate == pytest.approx(1 / 3)
 
 
-def test_divergences_stay_with_the_words() -> None:
+def test_divergences_compare_words_with_an_embedder_too() -> None:
     """Other words are a divergence as before, even where the embedder takes them for the same."""
     words, embedded = (compare(["abc"], ["xyz"], embedder) for embedder in (None, ByLength()))
     assert embedded.divergences == words.divergences
@@ -127,7 +127,7 @@ def test_reports_show_the_trajectory_without_argument_values() -> None:
 # -- without the extra ------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> NoReturn:
         raise PackageNotFoundError(name)
 
@@ -141,7 +141,7 @@ def test_a_missing_extra_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @lacks_extra
-def test_the_command_says_so_too() -> None:
+def test_the_command_reports_a_missing_extra() -> None:
     done = run_diff()
     assert done.returncode == 2
     assert "error[missing-extra]: sentence embeddings need" in done.stderr

@@ -164,13 +164,13 @@ def test_the_table_is_large_enough() -> None:
         "FINISH_REASON_SAFETY",
     ],
 )
-def test_a_provider_says_so(reason: str) -> None:
+def test_a_stop_reason_of_the_provider_is_a_refusal(reason: str) -> None:
     assert is_refusal(response("", reason))
     assert is_refusal(response(None, reason))
 
 
 @pytest.mark.parametrize("reason", [None, "", "end_turn", "stop", "tool_use", "max_tokens", "length", "error"])
-def test_other_stop_reasons_say_nothing(reason: str | None) -> None:
+def test_other_stop_reasons_are_no_refusals(reason: str | None) -> None:
     assert not is_refusal(response(None, reason))
     assert not is_refusal(response("Here you are.", reason))
 
