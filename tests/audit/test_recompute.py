@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -157,20 +157,17 @@ def _all_recomputed(report: AuditReport) -> None:
 
 
 @given(acting, STEPS, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_what_the_guard_wrote_follows_from_what_it_wrote(rules: Rules, steps: Any, shadow: bool) -> None:
     options = {"shadow": shadow, "breaker_after": 2, "breaker_then": "terminate_session"}
     _all_recomputed(verified(_written(steps, rules, **options), rules))
 
 
 @given(acting, acting, STEPS)
-@settings(max_examples=60, deadline=None)
 def test_rules_that_change_are_followed(rules: Rules, others: Rules, steps: Any) -> None:
     _all_recomputed(verified(_written(steps, rules, others), rules, others))
 
 
 @given(acting, STEPS)
-@settings(max_examples=40, deadline=None)
 def test_sessions_that_do_not_fit_into_memory_are_followed(rules: Rules, steps: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replayed, "MOST_SESSIONS", 1)
@@ -208,7 +205,6 @@ secret_steps = st.lists(
 
 
 @given(only_when, asking, secret_steps)
-@settings(max_examples=100, deadline=None)
 def test_calls_without_their_secrets_are_recomputed(rules: Rules, more: Rules, steps: Any) -> None:
     store = _written(steps, [*rules, *more], breaker_after=2, breaker_then="terminate_session")
     assert not any(SECRET in str(row.data) for row in store.audit())

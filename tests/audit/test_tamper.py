@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.guard.audit.report import AuditReport
@@ -175,7 +175,6 @@ def test_rows_of_no_known_form_are_found(path: Path, data: Any) -> None:
 
 @pytest.mark.parametrize("column", ["at", "data", "previous", "hash"])
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_no_field_of_any_row_can_be_changed(
     tmp_path_factory: pytest.TempPathFactory, column: str, data: st.DataObject
 ) -> None:

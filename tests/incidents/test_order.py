@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.guard.incidents import sessions
-from bylaw.guard.incidents import sessions as memory
 from bylaw.guard.incidents.correlator import Correlator
 from bylaw.guard.incidents.event_rows import timed
 from bylaw.guard.incidents.follow import replay
@@ -128,7 +127,6 @@ def follow(store: MemoryStore, *, batch: int = 500) -> None:
     Correlator(policies(RULES), store, batch=batch, clock=lambda: 0.0).catch_up()
 
 
-@settings(max_examples=120, deadline=None)
 @given(steps=st.lists(STEPS, min_size=4, max_size=25), data=st.data())
 def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...]], data: st.DataObject) -> None:
     rows = [row for _, _, row in sorted(map(timed, live(steps)))]
@@ -148,7 +146,6 @@ def test_any_arrival_gives_what_the_ordered_one_gives(steps: list[tuple[Any, ...
     assert summary(store) == summary(ordered)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     steps=st.lists(STEPS, min_size=4, max_size=25),
     cuts=st.sets(st.integers(0, 25)),
@@ -168,25 +165,25 @@ def test_a_replay_gives_what_was_followed_live(
     drive.world.follow(RULES, batch=batch)
     scratch = MemoryStore()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "MOST_IDLE", idle)
-        patch.setattr(memory, "CACHE_BYTES", room)
+        patch.setattr(sessions, "MOST_IDLE", idle)
+        patch.setattr(sessions, "CACHE_BYTES", room)
         replayed = replay(policies(RULES), drive.world.store, scratch=scratch, batch=batch)
     assert summary(scratch) == summary(drive.world.store)
     assert sorted(map(told, replayed.incidents)) == summary(scratch)["incidents"]
 
 
-def test_what_is_kept_decoded_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MOST_IDLE", 100)
+def test_the_cache_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "MOST_IDLE", 100)
     rows = [_call(f"s{number // 5}", float(number), "pay", "allow") for number in range(1_000)]
-    held: list[int] = []
+    cached: list[int] = []
     correlator = Correlator(policies(RULES), copied(rows), target=MemoryStore(), write_each=False, batch=50, behind=1)
-    correlator.catch_up(each=lambda step: held.append(len(correlator._memory._held)))
-    assert max(held) == held[-1] == 30  # of the latest batch, and of what came up to 100 events before it
-    monkeypatch.setattr(memory, "CACHE_BYTES", 200_000)
-    monkeypatch.setattr(memory, "MOST_IDLE", 1_000_000)
-    live, kept = Correlator(policies(RULES), copied(rows), batch=50), list[int]()
-    live.catch_up(each=lambda step: kept.append(live._memory._size))
-    assert 100_000 < max(kept) <= 200_000
+    correlator.catch_up(each=lambda step: cached.append(len(correlator._cache._cached)))
+    assert max(cached) == cached[-1] == 30  # of the latest batch, and of what came up to 100 events before it
+    monkeypatch.setattr(sessions, "CACHE_BYTES", 200_000)
+    monkeypatch.setattr(sessions, "MOST_IDLE", 1_000_000)
+    live, sizes = Correlator(policies(RULES), copied(rows), batch=50), list[int]()
+    live.catch_up(each=lambda step: sizes.append(live._cache._size))
+    assert 100_000 < max(sizes) <= 200_000
 
 
 def test_a_late_event_takes_back_what_it_disproves() -> None:
@@ -239,7 +236,7 @@ BIG: Any = {"args": {"a": "x" * 100_000}, "keys": {"x" * 100_000: 1}}
 @pytest.mark.parametrize("arguments", BIG.values(), ids=BIG)
 def test_a_session_that_grows_by_few_large_events_makes_room(arguments: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Far fewer than it had before: it is not only measured again when their number has doubled."""
-    monkeypatch.setattr(memory, "CACHE_BYTES", 2 << 20)
+    monkeypatch.setattr(sessions, "CACHE_BYTES", 2 << 20)
     rules = {"rules": RULES["rules"], "guard": {"mode": "hitl", "rules": []}}
     world, scratch = World(rules), MemoryStore()
     given: Any = {"target": scratch, "write_each": False, "clock": world.clock}
@@ -267,7 +264,7 @@ class _Compared(str):
 def test_events_of_one_moment_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "digest", lambda row: _Compared(row.seq))
     rows = [(1.0, number, EventRow("s", "run", 1.0, {}, number)) for number in range(500)]
-    fresh = sessions._Fresh(Following(id="s"))
+    fresh = sessions._FreshRows(Following(id="s"))
     assert len(list(fresh.only([*rows, *rows]))) == 500
     assert list(map(str, fresh.newest())) == [str(number) for number in range(500 - sessions.MOST_NEWEST, 500)]
     assert _Compared.times < 5_000

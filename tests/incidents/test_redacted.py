@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.guard.decide.redaction import rules_on_event
@@ -342,7 +342,6 @@ ARGUMENTS = st.fixed_dictionaries(
 CALLS = st.lists(st.tuples(st.sampled_from(["pay", "send"]), ARGUMENTS), min_size=1, max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
 @given(rules=st.lists(RULE, min_size=1, max_size=4), calls=CALLS, batch=st.integers(1, 4))
 def test_with_secrets_or_without_the_same_is_found(rules: list[Any], calls: list[Any], batch: int) -> None:
     """Against a log that has the secrets in it: what the follow-up would find if it saw everything."""
@@ -367,7 +366,6 @@ def test_with_secrets_or_without_the_same_is_found(rules: list[Any], calls: list
     assert summary(again) == summary(world.store)
 
 
-@settings(max_examples=150, deadline=None)
 @given(rules=st.lists(RULE, max_size=3), others=st.lists(RULE, min_size=1, max_size=3), calls=CALLS)
 def test_other_rules_find_nothing_that_is_not_so(rules: list[Any], others: list[Any], calls: list[Any]) -> None:
     """Whatever the guard went by: a breach is one, and each that is missed was said to be unjudged."""

@@ -170,6 +170,7 @@ class Replay:
         matches = [(keys.get(match.rule, match.rule), match) for match in decision.matches]
         sure = [match for key, match in matches if key not in lacking]
         best, with_shadow = strictest(sure, shadow=False), strictest(sure, shadow=True)
+        by: str | None
         if not decision.matches and decision.decided_by is not None:  # refused before any rule
             action = shadow_action = decision.would or Action.ALLOW
             by, why = decision.decided_by, decision.reason

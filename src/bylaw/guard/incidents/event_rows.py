@@ -86,7 +86,7 @@ def read_decision(row: EventRow, at: float) -> RecordedDecision:
     Unreadable."""
     data = row.data
     try:
-        past_call = {"action": "allow", "matched": (), "call_id": data.get("call_id")}
+        past_call: dict[str, Any] = {"action": "allow", "matched": (), "call_id": data.get("call_id")}
         decision = past_call if row.kind == "taken" else data["decision"]
         action, review, matched = decision["action"], decision.get("review"), tuple(decision["matched"])
         by = decision.get("decided_by")

@@ -1,11 +1,11 @@
-"""What was reserved can be taken back, and leaves nothing behind."""
+"""A released call leaves no trace in the state of the rules."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -42,7 +42,6 @@ def _known(evaluation: Evaluation) -> Any:
     return known
 
 
-@settings(max_examples=50)
 @given(mixed_rules, steps, st.randoms(use_true_random=False))
 def test_a_step_that_is_taken_back(rules: Rules, told: Steps, chance: Any) -> None:
     events, _ = inline(rules, told)
@@ -72,7 +71,6 @@ def _reserved(evaluation: Evaluation, event: Event, *, peek: bool) -> Any:
     return evaluation.reserve(event)
 
 
-@settings(max_examples=50)
 @given(behaviour_rules, steps, st.data())
 def test_a_call_that_is_released_was_never_made(rules: Rules, told: Steps, data: Any) -> None:
     """Some calls are given back, at some time later: what is left is what the others alone would have left."""
@@ -84,7 +82,7 @@ def test_a_call_that_is_released_was_never_made(rules: Rules, told: Steps, data:
     for event in [event for event in inline(rules, told)[0] if isinstance(event, ToolCall | ToolResult)]:
         if isinstance(event, ToolResult):
             state.settle(event.call_id)
-            state.tell(event)
+            state.observe(event)
             unsettled = [call for call in unsettled if call.call_id != event.call_id]
             made.append(event)
             continue
