@@ -29,13 +29,13 @@ DEFAULT_POLICY = "bylaw.yaml"
     type=click.Choice(get_args(FailOn)),
     default="error",
     show_default=True,
-    help="Least severity of a broken rule that makes the command fail.",
+    help="Lowest severity of a broken rule that makes the command fail.",
 )
 @trace_format_option
-@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
-@click.option("--verify-ids", is_flag=True, help="Fail where a record's content hash does not match its id.")
-@click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
-@click.option("--all", "show_all", is_flag=True, help="Write every finding as it is found, not only the first 10,000.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
+@click.option("--verify-ids", is_flag=True, help="Reject records whose content hash does not match their id.")
+@click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 where nothing was checked.")
+@click.option("--all", "show_all", is_flag=True, help="Write every finding at once, not only the first 10,000.")
 @output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],

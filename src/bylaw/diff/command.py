@@ -23,15 +23,15 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     type=click.Choice(LEVELS),
     default="severe",
     show_default=True,
-    help="Least change for the worse that makes the command fail; `never` is `none`.",
+    help="Smallest change for the worse that makes the command fail; `never` is `none`.",
 )
 @trace_format_option
-@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them in the report.")
-@click.option("--prices", metavar="FILE", help="Price table to use instead of the one shipped.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
+@click.option("--prices", metavar="FILE", help="Price list of your own; other models keep the shipped prices.")
 @click.option(
     "--embeddings",
     is_flag=True,
-    help="Measure the semantic axis by sentence embeddings, offline, instead of words; needs `bylaw[embeddings]`.",
+    help="Measure the semantic axis by embeddings instead of words, offline; needs `pip install 'bylaw[embeddings]'`.",
 )
 @output_options(RENDERERS)
 def command(

@@ -51,7 +51,7 @@ def _parse_ranges(
 @click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS",
               help="Width of the output (default: the terminal's, else 80).")  # fmt: skip
 @trace_format_option
-@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal", show_default=True,
               help="json is JSON lines: one entry per line, in full.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")

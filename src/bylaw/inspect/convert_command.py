@@ -36,7 +36,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @trace_format_option
 @click.option("--to", metavar="FORMAT", help=TO_HELP)
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; may be given again.")
-@click.option("--skip-bad", is_flag=True, help="Pass over records that cannot be read, and count them.")
+@click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def command(
     names: tuple[str, ...],
