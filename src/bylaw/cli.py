@@ -60,7 +60,8 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 def cli(ctx: click.Context) -> None:
     """Hold AI agents to their rules.
 
-    Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed did not answer, 130 Ctrl-C.
+    Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed did not
+    answer, 130 Ctrl-C.
     """
     if ctx.color is None:
         ctx.color = colour_from_environment()
