@@ -26,7 +26,7 @@ from bylaw.model.verdict import Outcome
 from bylaw.rules import parse_rules
 from bylaw.traces import load_trace
 from tests.support.build import trace as build
-from tests.support.judge import Answers, carried, every_way, folded, peeked
+from tests.support.judge import Answers, every_way, fold, fold_with_peeks, fold_with_snapshots
 from tests.support.yaml_files import load_yaml
 
 Way = Callable[..., Answers]
@@ -76,7 +76,7 @@ def _trace(example: dict[str, Any], folder: Path) -> Trace:
 def _compare_verdicts(wants: dict[str, Any], trace: Trace, report: CheckReport) -> None:
     wanted = {rule: want if isinstance(want, dict) else {"outcome": want} for rule, want in wants.items()}
     # the slow twin judges every rule or breaks; only the engine itself turns a breakage into an outcome
-    ways: list[Way] = [folded, peeked, carried] if report.outcomes.error else [every_way]
+    ways: list[Way] = [fold, fold_with_peeks, fold_with_snapshots] if report.outcomes.error else [every_way]
     for way in ways:
         answers = way(report.rules, trace.events, trace.complete)
         assert wanted.keys() == answers.keys(), "an example says what it wants of every rule"

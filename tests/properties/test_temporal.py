@@ -16,7 +16,7 @@ from bylaw.model.verdict import Outcome
 from bylaw.rules import load_rules
 from tests.properties.temporal_strategies import Formulas, Traces
 from tests.support.build import trace
-from tests.support.judge import every_fast_way, every_way, referred
+from tests.support.judge import every_fast_way, every_way, fold_by_reference
 from tests.twin.behaviour import Part
 from tests.twin.temporal import value_at_start
 
@@ -44,7 +44,7 @@ def same_everywhere(rng: Random) -> None:
     rule, turns, complete = random_rule(rng), Traces(rng).trace(), rng.random() < 0.6
     rules, events = load(rule), trace(turns).events
     try:
-        fast, slow = every_fast_way(rules, events, complete), referred(rules, events, complete)
+        fast, slow = every_fast_way(rules, events, complete), fold_by_reference(rules, events, complete)
         if fast != slow:
             assert may_be_in_doubt(rule, turns), "the reference twin disagrees"
             surer = may_be_surer(rule) and slow["temporal"][0] is Outcome.INCONCLUSIVE
@@ -122,7 +122,7 @@ def test_a_rule_is_broken_where_its_formula_is_false(batch: int) -> None:
             continue
         assert isinstance(loaded.demand, Temporal)
         value = value_at_start(loaded.demand, Part(list(events), complete=True))
-        outcome, _ = referred([loaded], events, True)["temporal"]
+        outcome, _ = fold_by_reference([loaded], events, True)["temporal"]
         late = {Outcome.INCONCLUSIVE} if loaded.demand.over == "turns" and value else set()  # results after their turn
         assert outcome in _COMES_TO[value] | late, rule
         met.add(outcome)
@@ -144,8 +144,8 @@ def test_what_a_prefix_decides_stays_decided(batch: int) -> None:
         rules = load({**random_rule(rng), "scope": "trace"})
         events = [event for event in trace(Traces(rng).trace()).events if event.kind != "session_end"]
         cut = rng.randint(1, len(events))
-        outcome, turns = referred(rules, events[:cut], False)["temporal"]
-        later, more = referred(rules, events, True)["temporal"]
+        outcome, turns = fold_by_reference(rules, events[:cut], False)["temporal"]
+        later, more = fold_by_reference(rules, events, True)["temporal"]
         if outcome is Outcome.VIOLATED:
             assert later is Outcome.VIOLATED and all(more.count(turn) >= turns.count(turn) for turn in turns), seed
         if outcome is Outcome.OK:

@@ -1,4 +1,4 @@
-"""One set of rules and one trace, judged in every way that must give the same answer."""
+"""Judge a trace by a set of rules in every way that must give the same answer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Answers = dict[str, tuple[Outcome, list[int | None]]]
 Fold = Callable[[Sequence[Rule], Sequence[Event], bool], list[Verdict]]
 
 
-def folded(rules: Sequence[Rule], events: Sequence[Event], complete: bool, *, index: bool = True) -> Answers:
+def fold(rules: Sequence[Rule], events: Sequence[Event], complete: bool, *, index: bool = True) -> Answers:
     evaluation = Evaluation(compile_rules(rules, index=index))
     verdicts = [verdict for event in events for verdict in evaluation.step(event)]
     verdicts += evaluation.end(complete=complete)
     return answers(evaluation, verdicts)
 
 
-def peeked(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
-    """Before each step, peek (it must foretell the step, except what a session's end decides, and change nothing)."""
+def fold_with_peeks(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+    """Peek before each step: it predicts the step, except what the end of a session decides, and changes nothing."""
     evaluation = Evaluation(compile_rules(rules))
     verdicts: list[Verdict] = []
     for event in events:
         before = evaluation.snapshot()
-        foretold = [v for v in evaluation.peek(event) if v.outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR)]
-        evaluation._snapshot = None  # what was noted down before the peek must not vouch for it
+        predicted = [v for v in evaluation.peek(event) if v.outcome not in (Outcome.INCONCLUSIVE, Outcome.ERROR)]
+        evaluation._snapshot = None  # otherwise a cached snapshot from before the peek is compared
         evaluation._written.clear()
         assert evaluation.snapshot() == before, "peek changed a state"
         happened = evaluation.step(event)
-        assert list(happened[: len(foretold)]) == list(foretold), "peek foretold something else"
+        assert list(happened[: len(predicted)]) == list(predicted), "peek predicted something else"
         verdicts += happened
     verdicts += evaluation.end(complete=complete)
     return answers(evaluation, verdicts)
 
 
-def carried(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
-    """After each step, snapshot, throw the evaluation away, restore."""
+def fold_with_snapshots(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+    """After each step, snapshot, discard the evaluation, and restore it."""
     program = compile_rules(rules)
     evaluation = Evaluation(program)
     verdicts: list[Verdict] = []
@@ -53,7 +53,7 @@ def carried(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> A
     return answers(evaluation, verdicts)
 
 
-def referred(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
+def fold_by_reference(rules: Sequence[Rule], events: Sequence[Event], complete: bool) -> Answers:
     return {
         rule: (outcome, _sorted(turns))
         for rule, (outcome, turns) in reference_check(rules, events, complete=complete).items()
@@ -73,15 +73,15 @@ def _sorted(turns: Sequence[int | None]) -> list[int | None]:
 
 
 def every_way(rules: Sequence[Rule], events: Sequence[Event], complete: bool = True) -> Answers:
-    """The answers, after making sure that every way of asking gives the same ones."""
+    """The answers, after a check that every way gives the same ones."""
     fast = every_fast_way(rules, events, complete)
-    assert referred(rules, events, complete) == fast, "the reference twin disagrees"
+    assert fold_by_reference(rules, events, complete) == fast, "the reference twin disagrees"
     return fast
 
 
 def every_fast_way(rules: Sequence[Rule], events: Sequence[Event], complete: bool = True) -> Answers:
-    fast = folded(rules, events, complete)
-    assert folded(rules, events, complete, index=False) == fast, "the index changed an answer"
-    assert peeked(rules, events, complete) == fast, "stepping with peeks changed an answer"
-    assert carried(rules, events, complete) == fast, "snapshot and restore changed an answer"
+    fast = fold(rules, events, complete)
+    assert fold(rules, events, complete, index=False) == fast, "the index changed an answer"
+    assert fold_with_peeks(rules, events, complete) == fast, "stepping with peeks changed an answer"
+    assert fold_with_snapshots(rules, events, complete) == fast, "snapshot and restore changed an answer"
     return fast

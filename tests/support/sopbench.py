@@ -1,4 +1,4 @@
-"""SOPBench's bank as traffic for backtests: dialogues that say whether and where they broke their prompt."""
+"""SOPBench's bank as traffic for backtests: dialogues with labels for their violations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.corpus.test_guard import Bank, Dialogue, as_value, replayed
 
 
 def halves(bank: Bank) -> tuple[list[Dialogue], list[Dialogue]]:
-    """By model, every other one: no model is in both."""
+    """The dialogues of every other model, and those of the rest."""
     models = sorted({model_of(dialogue) for dialogue in bank.dialogues})
     first = set(models[::2])
     return (
@@ -29,7 +29,7 @@ def model_of(dialogue: Dialogue) -> str:
 
 
 def as_trace(dialogues: Iterable[Dialogue]) -> Trace:
-    """With results as the values that the bank's Python wrote."""
+    """Results in Python's notation are read as values."""
     stream = read_trace([_as_events(dialogue) for dialogue in dialogues], name="bank")
     return Trace(name="bank", events=tuple(stream), complete=stream.complete)
 
@@ -43,8 +43,10 @@ def _as_events(dialogue: Dialogue) -> dict[str, Any]:
 
 
 class Score(Struct):
-    """Of dialogues: any call stopped against any breach. Of calls: stops up to the first breach, right at it or not;
-    what comes after a breach has no label."""
+    """Dialogues: any call stopped against any violation. Calls: stops up to the first violation, at it or before it.
+
+    Calls after the first violation have no label.
+    """
 
     violating: int = 0
     found: int = 0
@@ -92,7 +94,7 @@ def score(rules: Sequence[Any] | dict[str, Any], dialogues: Iterable[Dialogue]) 
         total.false += bool(replay.broken) and dialogue.is_clean
         breaches = [call for call in dialogue.first_violation.values() if call is not None]
         if not breaches and not dialogue.is_clean:
-            continue  # it says that something was wrong, and not where
+            continue  # the label does not say where
         first = min(breaches, default=replay.calls)
         total.first_breaches += bool(breaches)
         total.stopped_at += first in replay.broken
