@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, enter, spread, walk
+from bylaw.engine.values import ABSENT, UNREADABLE, Step, compile_steps, enter
 from bylaw.model.condition import Condition, Path
 from bylaw.model.events import Response, ToolCall
 from bylaw.model.values import json_equal, json_type
@@ -26,16 +26,17 @@ ReadAll = Callable[[Response], Iterable[Any]]
 def compile_path(path: Path) -> Read:
     """For a path without wildcard: its one value, or ABSENT."""
     field = _FIELDS[path.root, path.field] if path.text != "model" else _either_model
-    steps = compile_steps(path.rest)
+    steps = [step for step in compile_steps(path.rest) if step is not None]
     if not steps:
         return field
-    if len(steps) == 1 and steps[0] is not None:
-        return _one_step(field, *steps[0])
 
     def read(response: Response) -> Any:
         value = field(response)
-        found = value if value is ABSENT else walk(value, steps)
-        return ABSENT if found is UNREADABLE else found
+        for key, index in steps:
+            value = value.get(key, ABSENT) if type(value) is dict else enter(value, key, index)
+            if value is ABSENT or value is UNREADABLE:
+                return ABSENT
+        return value
 
     return read
 
@@ -44,9 +45,7 @@ def compile_paths(path: Path) -> ReadAll:
     """For any path: every value it leads to, in order. Missing ones are left out."""
     if None in path.rest:
         field, steps = _FIELDS[path.root, path.field], compile_steps(path.rest)
-        return lambda response: (
-            value for value in spread(field(response), steps) if value is not ABSENT and value is not UNREADABLE
-        )
+        return lambda response: _spread([field(response)], steps)
     read = compile_path(path)
 
     def read_all(response: Response) -> Iterable[Any]:
@@ -56,15 +55,20 @@ def compile_paths(path: Path) -> ReadAll:
     return read_all
 
 
-def _one_step(field: Read, key: str, index: int | None) -> Read:
-    def read(response: Response) -> Any:
-        value = field(response)
-        if type(value) is dict:
-            return value.get(key, ABSENT)
-        found = enter(value, key, index)
-        return ABSENT if found is UNREADABLE else found
-
-    return read
+def _spread(values: list[Any], steps: tuple[Step | None, ...]) -> list[Any]:
+    """The values that a path with wildcards leads to, one step after the other."""
+    for step in steps:
+        if step is None:
+            values = [
+                element
+                for value in values
+                if isinstance(value, (list, dict))
+                for element in (value.values() if isinstance(value, dict) else value)
+            ]
+        else:
+            key, index = step
+            values = [value.get(key, ABSENT) if type(value) is dict else enter(value, key, index) for value in values]
+    return [value for value in values if value is not ABSENT and value is not UNREADABLE]
 
 
 def _present(value: Any) -> Any:
