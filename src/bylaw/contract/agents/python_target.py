@@ -93,35 +93,27 @@ class Target(Struct, frozen=True):
 
 
 def target_of(agent: Any, address: str) -> Target:
-    for kind in (_pydantic_ai, _openai_agents, _langchain, _invoker, _function):
-        target = kind(agent)
-        if target is not None:
-            return target
+    """Raises AgentUnreachable if the object cannot be asked."""
+    pydantic_ai = sys.modules.get("pydantic_ai.agent")
+    if pydantic_ai is not None and isinstance(agent, pydantic_ai.AbstractAgent):
+        return Target(agent.run, True, "pydantic_ai")
+    openai_agents: Any = sys.modules.get("agents")
+    if hasattr(openai_agents, "Runner") and isinstance(agent, getattr(openai_agents, "Agent", ())):
+        return Target(lambda prompt: openai_agents.Runner.run(agent, prompt), True, "openai_agents")
+    langchain = sys.modules.get("langchain_core.runnables")
+    if langchain is not None and isinstance(agent, langchain.Runnable):
+        return Target(lambda prompt: agent.ainvoke(_langchain_input(agent, prompt)), True, "langchain")
+    invoke, ainvoke = getattr(agent, "invoke", None), getattr(agent, "ainvoke", None)
+    if callable(invoke):
+        return Target(invoke, inspect.iscoroutinefunction(invoke))
+    if callable(ainvoke):
+        return Target(ainvoke, True)
+    if callable(agent):
+        call = getattr(agent, "__call__", agent)  # noqa: B004  # its __call__ may be async
+        is_async = inspect.iscoroutinefunction(inspect.unwrap(agent)) or inspect.iscoroutinefunction(call)
+        return Target(agent, is_async)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
-
-
-def _pydantic_ai(agent: Any) -> Target | None:
-    module = sys.modules.get("pydantic_ai.agent")
-    if module is None or not isinstance(agent, module.AbstractAgent):
-        return None
-    return Target(agent.run, True, "pydantic_ai")
-
-
-def _openai_agents(agent: Any) -> Target | None:
-    module = sys.modules.get("agents")
-    kind = getattr(module, "Agent", None)
-    if kind is None or not hasattr(module, "Runner") or not isinstance(agent, kind):
-        return None
-    runner = module.Runner  # type: ignore[union-attr]  # checked above
-    return Target(lambda prompt: runner.run(agent, prompt), True, "openai_agents")
-
-
-def _langchain(agent: Any) -> Target | None:
-    module = sys.modules.get("langchain_core.runnables")
-    if module is None or not isinstance(agent, module.Runnable):
-        return None
-    return Target(lambda prompt: agent.ainvoke(_langchain_input(agent, prompt)), True, "langchain")
 
 
 def _langchain_input(agent: Any, prompt: str) -> Any:
@@ -145,21 +137,6 @@ def _input_schema(agent: Any) -> dict[str, Any]:
         return {}
     root = schema.get("$ref", "").removeprefix("#/$defs/")
     return schema.get("$defs", {}).get(root, schema) if isinstance(schema, dict) else {}
-
-
-def _invoker(agent: Any) -> Target | None:
-    invoke, ainvoke = getattr(agent, "invoke", None), getattr(agent, "ainvoke", None)
-    if callable(invoke):
-        return Target(invoke, inspect.iscoroutinefunction(invoke))
-    return Target(ainvoke, True) if callable(ainvoke) else None
-
-
-def _function(agent: Any) -> Target | None:
-    if not callable(agent):
-        return None
-    call = getattr(agent, "__call__", agent)  # noqa: B004  # its __call__ may be async
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(agent)) or inspect.iscoroutinefunction(call)
-    return Target(agent, is_async)
 
 
 _INSIDE = (
