@@ -134,7 +134,7 @@ def _mean(rows: Matrix) -> Matrix:
 
 
 def _block_size(baseline: int, candidate: int) -> int:
-    """How many rows to average into one, so that the smaller side keeps fifty where it has them."""
+    """How many rows to average into one, such that the smaller side keeps fifty if it has as many."""
     wanted = math.ceil(max(baseline, candidate) / MOST_UNITS)
     return max(1, min(wanted, min(baseline, candidate) // 50))
 

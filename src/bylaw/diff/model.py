@@ -1,7 +1,4 @@
-"""Whether two sets of responses behave alike, over a dozen measures at once.
-
-What a comparison of two versions found.
-"""
+"""The nouns of diff: changes on axes, tools, sessions and rules, divergences, the drift fingerprint, and the report."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from msgspec import Struct
 from bylaw.model.rule import Severity
 
 FingerprintDecision = Literal["differs", "no difference found", "too few to tell"]
-"""`no difference found` is not `the same`: `detectable_shift` says what would have been seen"""
+"""`no difference found` does not mean equal: `detectable_shift` is the smallest shift that would have been found"""
 
 
 class DimensionShift(Struct, frozen=True, kw_only=True):
@@ -32,7 +29,7 @@ class Fingerprint(Struct, frozen=True, kw_only=True):
 
     decision: FingerprintDecision
     unit: Literal["session", "turn"]
-    """what is exchanged between the sides: sessions, or turns where there are too few sessions"""
+    """what is compared: sessions, or turns where there are too few sessions"""
     per_unit: int = 1
     """consecutive sessions or turns averaged into one unit, where there are very many"""
     baseline_units: int
@@ -42,7 +39,7 @@ class Fingerprint(Struct, frozen=True, kw_only=True):
     p: float | None = None
     alpha: float
     smallest_p: float
-    """the smallest p that so many units can reach; above `alpha` nothing could be found"""
+    """the smallest p that this number of units can reach; above `alpha` nothing can be found"""
     exact: bool = False
     """every way of splitting the units was tried, rather than a seeded sample of them"""
     splits: int = 0

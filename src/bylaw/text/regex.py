@@ -18,13 +18,13 @@ def compile_regex(pattern: str, *, ignore_case: bool = False) -> re2._Regexp:
 
 
 def compile_search(pattern: str) -> Matches:
-    """Whether a text has a match of the regex in it. Where, nobody asks."""
+    """A function that says whether a text contains a match, without its position."""
     search = _searcher(compile_regex(pattern))
     return _compile_literal(pattern, search) or search
 
 
 def _searcher(regex: re2._Regexp) -> Matches:
-    """Below the layer that makes a match object, which takes six times as long as the search itself."""
+    """Search without making a match object, which takes six times as long as the search itself."""
     match, anchor = getattr(regex, "_regexp", None), getattr(re2, "_Anchor", None)
     if match is None or anchor is None:
         return lambda text: regex.search(text) is not None
@@ -40,11 +40,11 @@ def _searcher(regex: re2._Regexp) -> Matches:
 _LITERAL = re.compile(
     r"""(?P<start>\^?)(?P<text>(?:[A-Za-z0-9 _@/:,;=<>!\#%&'"~`-]|\\[!-/:-@\[-^`{-~])*)(?P<end>\$?)""", re.ASCII
 )
-"""a pattern without any operator, but for an anchor at either end; RE2 takes punctuation after a backslash as it is"""
+"""a pattern without operators except an anchor at either end; a backslash before punctuation only escapes it"""
 
 
 def _compile_literal(pattern: str, search: Matches) -> Matches | None:
-    """`@corp\\.example$` asks how a text ends, which needs no automaton where there is nothing to decode."""
+    """`@corp\\.example$` is a test of how a text ends; for ASCII text it needs no automaton."""
     parsed = _LITERAL.fullmatch(pattern)
     if parsed is None:
         return None

@@ -8,7 +8,7 @@ import click
 
 from bylaw.diff.model import AxisRow, Change, DiffReport
 from bylaw.diff.report import wording
-from bylaw.report.text import terminal_width, wrap
+from bylaw.report.text import count, terminal_width, wrap
 
 _COLOURS = {Change.NONE: None, Change.MINOR: "cyan", Change.MODERATE: "yellow", Change.SEVERE: "red"}
 _VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}
@@ -99,7 +99,7 @@ def _policy(report: DiffReport) -> Iterator[str]:
     yield from _section("could not be evaluated", [wording.change_line(change) for change in policy.errors])
     yield from _section("decided on one side only", policy.undecided)
     if report.rules and not (policy.regressions or policy.fixes or policy.errors):
-        yield f"policy: no rule broken or mended ({report.rules} rules)"
+        yield f"policy: no rule broken or mended ({count(report.rules, 'rule')})"
         yield ""
 
 
