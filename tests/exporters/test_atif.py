@@ -86,7 +86,7 @@ def test_a_session_is_a_trajectory() -> None:
     assert [(one["trajectory_id"], one["agent"]["name"], len(one["steps"])) for one in below] == [("r2", "mailer", 2)]
 
 
-def test_without_anything_of_ours_it_tells_the_same_story() -> None:
+def test_an_export_without_slots_reads_as_the_same_story() -> None:
     trace = refunds()
     found = load_trace(lines(*bare(exported(trace))))
     assert [(call.name, call.call_id, call.arguments) for call in calls(found)] == [

@@ -62,7 +62,7 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
         (["run.jsonl", "sub/run.jsonl", "out/"], "two traces would be written to `out/run.jsonl`"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_is_written(
+def test_impossible_conversions_are_reported_and_nothing_is_written(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.mkdir("sub")

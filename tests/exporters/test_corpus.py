@@ -14,7 +14,7 @@ pytestmark = pytest.mark.corpus
 
 
 @pytest.mark.parametrize("format", EXPORTS)
-def test_every_event_of_every_file_is_kept(data: Path, tmp_path: Path, format: str) -> None:
+def test_every_event_of_every_file_survives_a_round_trip(data: Path, tmp_path: Path, format: str) -> None:
     folders = ("formats/agentlog", "formats/claude-code", "formats/inspect", "formats/mcp", "formats/openinference")
     names = find_traces([str(data / folder) for folder in (*folders, "agentdojo-gt", "tau-airline/*.gz")])
     converted = 0
@@ -28,6 +28,7 @@ def test_every_event_of_every_file_is_kept(data: Path, tmp_path: Path, format: s
     assert converted > 70
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("format", EXPORTS)
 def test_a_large_one_streams_there_and_back(data: Path, tmp_path: Path, format: str) -> None:
     source = data / "sopbench/events.jsonl.gz"

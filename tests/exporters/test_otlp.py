@@ -48,7 +48,7 @@ def named(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
     return [span for span in spans(records) if span["name"] == name]
 
 
-def test_a_model_is_told_in_the_words_of_opentelemetry() -> None:
+def test_a_request_and_its_response_use_opentelemetry_attributes() -> None:
     chat = named(exported(refunds()), "chat m")[0]
     found = told(chat)
     assert (chat["kind"], chat["startTimeUnixNano"], chat["endTimeUnixNano"]) == (
@@ -138,7 +138,7 @@ def without_ours(records: list[dict[str, Any]]) -> bytes:
     return lines(*map(stripped, records))
 
 
-def test_without_anything_of_ours_it_tells_the_same_story() -> None:
+def test_an_export_without_slots_reads_as_the_same_story() -> None:
     trace = refunds()
     bare = load_trace(without_ours(exported(trace)))
     assert [

@@ -42,13 +42,15 @@ def said(trace: Trace) -> tuple[object, ...]:
 
 @pytest.mark.parametrize("format", FORMATS)
 @given(trace=strategies.traces.filter(lambda trace: bool(trace.events)), suffix=st.sampled_from(["", ".gz", ".zst"]))
-def test_every_event_is_kept(format: str, trace: Trace, suffix: str) -> None:
+def test_every_event_survives_a_round_trip(format: str, trace: Trace, suffix: str) -> None:
     assert said(there_and_back(trace, format, suffix)) == said(trace)
 
 
 @pytest.mark.parametrize("format", OTHERS)
 @given(parts=st.lists(strategies.events(), min_size=1, max_size=3), data=st.data())
-def test_events_in_any_order_are_kept(format: str, parts: list[tuple[Event, ...]], data: st.DataObject) -> None:
+def test_events_in_any_order_survive_a_round_trip(
+    format: str, parts: list[tuple[Event, ...]], data: st.DataObject
+) -> None:
     """Not as readers make them: links to events far away, or to none that is written."""
     mixed = data.draw(st.permutations([event for part in parts for event in part]))
     trace = Trace(name="t", events=strategies.linked(mixed))
@@ -84,7 +86,7 @@ def test_spans_that_wait_for_long_are_let_go_and_nothing_is_lost(parts: list[tup
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("data", SEEDS, ids=range(len(SEEDS)))
-def test_what_others_record_is_kept(data: bytes, format: str) -> None:
+def test_traces_of_other_tools_survive_a_round_trip(data: bytes, format: str) -> None:
     trace = load_trace(data)
     back = there_and_back(trace, format)
     assert said(back) == said(trace)
@@ -126,7 +128,7 @@ def test_the_order_of_lines_does_not_matter(trace: Trace, format: str, tmp_path:
 
 
 @pytest.mark.parametrize("format", OTHERS)
-def test_lines_that_are_missing_are_told(trace: Trace, format: str, tmp_path: Path) -> None:
+def test_missing_lines_are_noted(trace: Trace, format: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     export_trace(trace, path, to=format)
     every = path.read_bytes().splitlines(keepends=True)
@@ -159,7 +161,7 @@ def test_lines_that_are_there_twice_count_once(trace: Trace, tmp_path: Path) -> 
 def test_memory_does_not_grow_with_the_trace(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that nothing answers wait for their result, but not for ever."""
     monkeypatch.setattr(writer, "MOST_BEHIND", 64)
-    assert peak(4_000, format, tmp_path) < 1.2 * peak(1_000, format, tmp_path)
+    assert peak(1_200, format, tmp_path) < 1.2 * peak(300, format, tmp_path)
 
 
 def peak(turns: int, format: str, folder: Path) -> int:

@@ -37,7 +37,7 @@ def test_what_is_written_reads_the_same(data: bytes, tmp_path: Path) -> None:
 
 
 @everyone
-def test_read_in_pieces_or_compressed_it_tells_the_same(
+def test_reading_in_pieces_or_compressed_gives_the_same_events(
     data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import gzip
@@ -78,7 +78,7 @@ def test_any_line_may_be_missing_or_broken(data: bytes) -> None:
 
 
 @everyone
-def test_nothing_read_as_another_format_is_told(data: bytes) -> None:
+def test_a_forced_reader_of_another_format_is_never_silent(data: bytes) -> None:
     """Whatever a forced reader makes of a file of another format: it is never silence."""
     own = load_trace(data).format
     for format in FOREIGN:

@@ -150,7 +150,7 @@ def test_bad_lines_of_subagents_are_reported_in_their_own_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("meta", ["{not json", "[]", "", '{"agentType": "x"}' + " " * (1 << 16)])
-def test_a_description_of_a_subagent_that_cannot_be_read_is_told(tmp_path: Path, meta: str) -> None:
+def test_an_unreadable_description_of_a_subagent_is_noted(tmp_path: Path, meta: str) -> None:
     note = "`meta.json` of a subagent cannot be read: a subagent's kind, or the call that started it, may be missing"
     path = session(tmp_path, *OWN)
     inner = subagent(tmp_path, "one", *ONE, meta=meta)

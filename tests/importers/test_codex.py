@@ -91,7 +91,7 @@ def test_a_count_after_the_outputs_is_of_the_same_response() -> None:
     assert len(results(trace)) == 1
 
 
-def test_two_answers_in_a_row_are_told_apart_by_their_counts() -> None:
+def test_two_answers_in_a_row_are_separated_by_their_token_counts() -> None:
     said_twice = [said(1, "assistant", "a"), counted(1, 5, output_tokens=5), said(2, "assistant", "b")]
     assert [response.text for response in responses(read(META, *said_twice))] == ["a", "b"]
     assert [response.text for response in responses(read(META, said_twice[0], said_twice[2]))] == ["a\nb"]

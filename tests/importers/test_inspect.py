@@ -376,7 +376,7 @@ def test_a_sample_that_was_cut_short_is_not_complete(rest: dict[str, Any]) -> No
     )
 
 
-def test_a_limit_is_told_once() -> None:
+def test_a_limit_is_reported_once() -> None:
     event = {"event": "sample_limit", "type": "message", "message": "x", "limit": 4, "timestamp": at(3)}
     trace = read(sample(model(1, [USER], {"content": "x"}), event, limit={"type": "message", "limit": 4}))
     assert story(trace).count("None annotation sample_limit") == 1

@@ -151,7 +151,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_a_table_tells_what_lines_do() -> None:
+def test_a_table_reads_like_lines() -> None:
     rows = [blob(row) for row in RUN]
     rows[1]["output"] = 'a "b",\nc\r\nd'
     from_lines, from_table = load_trace(jsonl(*rows).encode()), load_trace(table(*rows).encode())
@@ -241,7 +241,7 @@ def test_rows_that_hold_everything_need_no_other_file(tmp_path: Path) -> None:
     assert load_trace(whole).sessions == ("chat 9",)
 
 
-def test_tables_are_told_apart_by_what_they_hold(tmp_path: Path) -> None:
+def test_tables_are_distinguished_by_their_content(tmp_path: Path) -> None:
     observations = write(tmp_path / "observations.jsonl", jsonl(*BARE))
     traces = write(tmp_path / "traces.jsonl", jsonl(trace_row("t1", "x")))
     named = [str(traces), str(observations)]

@@ -286,7 +286,7 @@ def test_broken_lines_are_all_reported() -> None:
     assert (trace.skipped, len(trace.turns)) == (3, 1)
 
 
-def test_an_answer_that_cannot_be_read_is_told_of() -> None:
+def test_an_unreadable_answer_is_a_warning() -> None:
     nameless = {"role": "assistant", "parts": [{"type": "tool_call", "id": "c1"}]}
     trace = read(export(chat("a", 0, None, nameless)))
     assert [problem.code for problem in trace.problems] == ["wrong-type"]
@@ -310,7 +310,7 @@ def test_too_much_at_once_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> N
     assert any("apart" in note for note in trace.notes)
 
 
-def test_spans_about_nothing_are_said_to_be() -> None:
+def test_spans_without_models_and_tools_are_noted() -> None:
     trace = read(export(span("a", 0, 1, {"http.method": "GET"})))
     assert trace.notes == ("none of the 1 spans is a call of a model or a tool",)
 

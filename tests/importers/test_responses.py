@@ -87,7 +87,7 @@ def test_whole_responses_that_name_each_other() -> None:
     assert responses(trace)[1].usage is None
 
 
-def test_a_result_that_later_inputs_repeat_is_told_once() -> None:
+def test_a_result_that_later_inputs_repeat_is_emitted_once() -> None:
     trace = read(
         response("r1", call("c1"), input=[USER]),
         response("r2", says("a"), input=[USER, call("c1"), output("c1")], previous_response_id="r1"),
@@ -112,13 +112,13 @@ def test_tools_that_openai_runs_itself() -> None:
     ]
 
 
-def test_who_made_the_call_is_kept() -> None:
+def test_the_caller_of_a_call_is_stored() -> None:
     trace = read(response("r1", call("c1", caller={"type": "program"}, namespace="crm")))
     block = (responses(trace)[0].content or [])[0]
     assert (block["caller"], calls(trace)[0].namespace) == ({"type": "program"}, "crm")
 
 
-def test_custom_tools_take_text_and_approvals_are_kept() -> None:
+def test_custom_tools_take_text_and_approvals_become_annotations() -> None:
     custom = {"type": "custom_tool_call", "call_id": "x1", "name": "sql", "input": "select 1"}
     asks = {"type": "mcp_approval_request", "id": "a", "name": "find"}
     trace = read(USER, custom, {"type": "custom_tool_call_output", "call_id": "x1", "output": "1"}, asks)

@@ -47,7 +47,7 @@ def test_what_stayed_json_is_read_as_what_did_not(recorded: Any) -> None:
     assert kept.messages() == plain.messages() == chat_messages(recorded)
 
 
-def test_only_what_is_kept_stays_json() -> None:
+def test_only_undecoded_parts_stay_json() -> None:
     value = decode_sparsely(
         b'{"a": {"x": [1], "y": {"z": 2}}, "b": [[3]], "c": null, "d": [4]}', {"a": frozenset("x"), "d": None}
     )
@@ -90,7 +90,7 @@ def test_a_broken_history_is_reported_where_it_stands() -> None:
     assert [(problem.code, problem.span and problem.span.line) for problem in trace.problems] == [("bad-json", 2)]
 
 
-def test_half_a_surrogate_in_a_history_is_mended_and_told() -> None:
+def test_half_a_surrogate_in_a_history_is_repaired_with_a_warning() -> None:
     trace = load_trace(lines(generation({"role": "user", "content": "\ud800"})))
     assert [problem.code for problem in trace.problems] == ["lone-surrogate"]
     assert requests(trace)[0].messages == [{"role": "user", "content": "\ufffd"}]

@@ -111,7 +111,7 @@ def test_steps_count_and_the_span_around_them_does_not(last: bool) -> None:
     assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
 
 
-def test_results_that_only_the_next_step_tells() -> None:
+def test_results_that_only_the_next_step_records() -> None:
     trace = read(export(STEPS[0], STEPS[3], whole()))
     assert [(result.content, result.is_error) for result in results(trace)] == [({"n": 4}, False), ("too late", True)]
 

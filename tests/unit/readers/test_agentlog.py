@@ -31,7 +31,7 @@ from tests.unit.readers.shapes import (
 )
 
 
-def test_a_turn_is_told_in_order() -> None:
+def test_the_events_of_a_turn_are_in_order() -> None:
     trace = read(
         record("metadata", {"sdk": {"name": "x"}}),
         request(id="q"),
@@ -94,7 +94,7 @@ def test_a_record_of_a_block_is_one_call() -> None:
     assert trace.problems == ()
 
 
-def test_a_record_that_disagrees_with_its_block_is_told_of() -> None:
+def test_a_record_that_disagrees_with_its_block_is_a_warning() -> None:
     trace = read(request(), response(use("pay", "c1", {"n": 1})), call("pay", "c1", {"n": 2}))
     assert calls(trace) == [("pay", "c1", 0)]
     (problem,) = trace.problems
@@ -167,7 +167,7 @@ def test_the_same_id_in_another_turn_is_another_call() -> None:
     assert calls(trace) == [("pay", "1", 0), ("pay", "1", 1), ("pay", "1", 2)]
 
 
-def test_two_calls_with_one_id_in_a_response_are_both_kept() -> None:
+def test_two_calls_with_one_id_in_a_response_both_count() -> None:
     trace = read(request(), response(use("a", "1"), use("b", "1"), use("a", "1")))
     assert calls(trace) == [("a", "1", 0), ("b", "t0.1", 0)]
     (problem,) = trace.problems
@@ -362,7 +362,7 @@ def test_ids_that_do_not_match_are_a_warning_or_an_error() -> None:
     assert load_trace(data, verify_ids=True, skip_bad=True).skipped == 1
 
 
-def test_only_the_first_ids_are_verified_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_first_ids_are_verified_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "IDS_VERIFIED", 3)
     data = lines(*(record("error", n, id="x") for n in range(5))).encode()
     trace = load_trace(data)
@@ -413,7 +413,7 @@ def test_sessions_beyond_the_bound_are_let_go(monkeypatch: pytest.MonkeyPatch) -
     assert sum(isinstance(event, Request) for event in trace.events) == 8
 
 
-def test_metadata_after_the_first_is_kept() -> None:
+def test_metadata_after_the_first_becomes_an_annotation() -> None:
     trace = read(
         record("metadata", {"n": 1}, session_id="a"),
         request(session_id="a"),

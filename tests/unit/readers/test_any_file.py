@@ -80,7 +80,7 @@ def test_nothing_is_lost_and_everything_is_linked(found: list[dict[str, Any]]) -
 
 
 @given(files)
-def test_a_turn_is_told_in_order(found: list[dict[str, Any]]) -> None:
+def test_the_events_of_a_turn_are_in_order(found: list[dict[str, Any]]) -> None:
     rank = {"request": 0, "response": 1, "tool_call": 2, "tool_result": 3}
     trace = load_trace(lines(*found).encode(), format="agentlog")
     answered = {id(e.request) for e in trace.events if isinstance(e, Response)}

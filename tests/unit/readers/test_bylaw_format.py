@@ -164,7 +164,7 @@ def test_a_bad_header_is_refused() -> None:
     assert (problem.code, problem.span and problem.span.line) == ("wrong-type", 1)
 
 
-def test_broken_links_are_told_of() -> None:
+def test_broken_links_are_warnings() -> None:
     rows = [
         RESOLVED,
         {"kind": "response", "session": "1", "request": 9},

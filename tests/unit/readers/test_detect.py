@@ -95,7 +95,7 @@ def test_a_bad_first_line_does_not_hide_the_format() -> None:
     assert (trace.format, trace.skipped, len(trace.turns)) == ("openai", 1, 1)
 
 
-def test_when_nothing_is_json_that_is_said() -> None:
+def test_a_file_without_json_is_reported_as_such() -> None:
     assert [(p.code, str(p.span)) for p in problems_of(b"hello\nworld\n")] == [
         ("bad-json", "trace:1:1"),
         ("bad-json", "trace:2:1"),

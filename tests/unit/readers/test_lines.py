@@ -89,7 +89,7 @@ def test_skip_bad_passes_over_and_counts() -> None:
     ]
 
 
-def test_skipped_records_are_all_counted_but_not_all_kept() -> None:
+def test_skipped_records_are_all_counted_but_not_all_listed() -> None:
     trace = load_trace((MESSAGES + "oops\n" * 1500).encode(), skip_bad=True)
     assert (trace.skipped, len(trace.problems)) == (1500, 1000)
     assert "500 more problems are not listed" in trace.notes
@@ -148,7 +148,7 @@ def test_half_a_surrogate_pair_is_read_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.jsonl.zst", "misnamed.json"])
-def test_compressed_files_are_told_by_their_content(tmp_path: Path, name: str) -> None:
+def test_compressed_files_are_recognized_by_their_content(tmp_path: Path, name: str) -> None:
     packed = {"z": gzip.compress, "t": zstandard.ZstdCompressor().compress, "n": gzip.compress}.get(name[-1], bytes)
     stream = open_trace(write(tmp_path, packed(MESSAGES.encode() * 2000), name))
     assert sum(event.kind == "response" for event in stream) == 2000

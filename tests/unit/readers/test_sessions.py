@@ -194,7 +194,7 @@ def test_a_request_may_name_whatever_stood_before_it() -> None:
     assert sessions(marked) == ["2"]
 
 
-def test_equal_requests_in_flight_are_told_apart() -> None:
+def test_equal_requests_in_flight_are_distinguished() -> None:
     # content hashes: equal requests have equal ids
     trace = read(
         request(id="q"),
