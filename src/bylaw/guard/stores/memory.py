@@ -333,38 +333,38 @@ def _prune_events(tables: _Tables, before: float) -> int:
 
 
 def _prune_reviews(tables: _Tables, before: float) -> int:
-    gone = [key for key, review in tables.reviews.items() if review.record.can_be_pruned(before=before)]
-    for review_id in gone:
+    old = [key for key, review in tables.reviews.items() if review.record.can_be_pruned(before=before)]
+    for review_id in old:
         del tables.reviews[review_id]
-    return len(gone)
+    return len(old)
 
 
 def _prune_sessions(tables: _Tables, before: float) -> int:
     busy = {review.record.session for review in tables.reviews.values() if review.record.is_open}
     idle = [r for key, r in tables.sessions.items() if key not in busy and tables.touched[key] < before]
-    gone = [record for record in idle if record.terminated is None or record.state]
-    for record in gone:
+    old = [record for record in idle if record.terminated is None or record.state]
+    for record in old:
         if record.terminated is not None:
             tables.sessions[record.session] = replace(record, state=b"", version=record.version + 1)
             continue
         del tables.sessions[record.session], tables.touched[record.session]
         tables.floor = max(tables.floor, record.version)
-    return len(gone)
+    return len(old)
 
 
 def _prune_followed(tables: _Tables, before: float) -> int:
-    gone = [key for key, one in tables.followed.items() if one.record.at < before and not one.record.is_open]
-    for key in gone:
+    old = [key for key, one in tables.followed.items() if one.record.at < before and not one.record.is_open]
+    for key in old:
         del tables.followed[key]
-    return len(gone)
+    return len(old)
 
 
 def _prune_audit(tables: _Tables, before: float, transaction: MemoryTransaction, now: float) -> int:
     head = list(takewhile(lambda row: row.at < before, tables.audit))
-    gone = [row for row in head if row.previous]
-    if not gone:
+    old = [row for row in head if row.previous]
+    if not old:
         return 0
-    last = gone[-1]
+    last = old[-1]
     transaction.append_audit(now, vouch(through=last.seq, hash=last.hash))
     tables.audit = [_Link(last.seq, last.at, encode(ANCHOR), "", last.hash), *tables.audit[len(head) :]]
-    return len(gone)
+    return len(old)
