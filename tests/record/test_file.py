@@ -21,8 +21,8 @@ import pytest
 
 import bylaw
 from bylaw.errors import BylawError
+from bylaw.record import api
 from bylaw.record import file as record_file
-from bylaw.record import scope
 from bylaw.record.recording import Recording
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.model_clients import ask, openai_client, read, responses
@@ -326,7 +326,7 @@ def test_a_fork_while_others_hold_the_locks(tmp_path: Path, server: Server) -> N
         held, go_on = threading.Event(), threading.Event()
 
         def hold() -> None:
-            with scope._lock, recording._lock, recording.file._lock:
+            with api._lock, recording._lock, recording.file._lock:
                 held.set()
                 go_on.wait(60)
 

@@ -1,7 +1,7 @@
 """Records an agent while it works: what it asks its models and what they answer, written turn by turn.
 
 `exchange` observes one call to a model, `turns` converts it into lines of Bylaw JSONL, `file` appends them so that a
-kill loses no finished turn, `recording` is one recording from start to end. `scope` decides which recordings of this
-process a call belongs to; `api` is `bylaw.record`. `child` records a command instead, through `proxy`; `command` is
-`bylaw record`, which needs `pip install 'bylaw[record]'`.
+kill loses no finished turn, `recording` is one recording from start to end. `api` is `bylaw.record`, for a program in
+this process. `child` records a command instead, through `proxy`; `command` is `bylaw record`, which needs
+`pip install 'bylaw[record]'`.
 """
