@@ -139,7 +139,7 @@ def test_a_whole_chain_put_in_place_of_another(path: Path, tmp_path: Path) -> No
     assert kinds(_report(path)) == [(1, "spliced")]
 
 
-def test_a_chain_that_was_computed_anew_shows_to_whoever_noted_its_head(path: Path) -> None:
+def test_a_chain_that_was_computed_anew_shows_to_anyone_with_an_earlier_head(path: Path) -> None:
     noted, rows = _head(path), Tampered(path).rows()
     made = _relinked(rows[:2] + rows[3:], noted.chain)
     Tampered(path).write(made)
@@ -148,7 +148,7 @@ def test_a_chain_that_was_computed_anew_shows_to_whoever_noted_its_head(path: Pa
     assert (made[-1][0], "truncated") in kinds(_report(path, noted))
 
 
-def test_a_file_that_was_put_back_shows_only_to_whoever_noted_its_head(path: Path) -> None:
+def test_a_file_that_was_put_back_shows_only_to_anyone_with_an_earlier_head(path: Path) -> None:
     before = Tampered(path).rows()
     old = _head(path)
     recorded(path, calls=3)

@@ -186,7 +186,7 @@ def test_the_cache_does_not_grow_with_the_log(monkeypatch: pytest.MonkeyPatch) -
     assert 100_000 < max(sizes) <= 200_000
 
 
-def test_a_late_event_takes_back_what_it_disproves() -> None:
+def test_a_late_event_withdraws_what_it_disproves() -> None:
     rows = [
         _call("a", 1.0, "verify", "allow"),
         _call("a", 2.0, "wire", "allow"),

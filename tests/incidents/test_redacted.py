@@ -292,7 +292,7 @@ def test_a_late_event_does_not_count_what_was_unjudged_twice() -> None:
     assert [one.unjudged for one in store.followed(Following)] == [{"no-live": 4}]
 
 
-def test_rows_that_only_look_redacted_are_told() -> None:
+def test_rows_that_only_look_redacted_are_reported() -> None:
     world = World([NO_LIVE])
     decision = {"action": "allow", "matched": [], "call_id": "c"}
     for number, gone in enumerate((5, {}, {"arguments": "key"}, {"arguments": [["key"]], "truths": [1]})):

@@ -95,14 +95,14 @@ def test_every_way_of_asking_gives_the_same_answer(rng: Random) -> None:
 
 @pytest.mark.parametrize("batch", range(5))
 def test_every_way_of_asking_gives_the_same_answer_again_and_again(batch: int) -> None:
-    for seed in range(batch * 300, (batch + 1) * 300):
+    for seed in range(batch * 60, (batch + 1) * 60):
         same_everywhere(Random(seed))
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("batch", range(100))
 def test_every_way_of_asking_gives_the_same_answer_at_length(batch: int) -> None:
-    for seed in range(10_000 + batch * 500, 10_000 + (batch + 1) * 500):
+    for seed in range(batch * 500, (batch + 1) * 500):
         same_everywhere(Random(seed))
 
 
@@ -139,6 +139,7 @@ _COMES_TO = {
 @pytest.mark.parametrize("batch", range(3))
 def test_what_a_prefix_decides_stays_decided(batch: int) -> None:
     """A finding on a recording that stopped early is a finding on the whole; so is an ok."""
+    decided: set[Outcome] = set()
     for seed in range(batch * 200, (batch + 1) * 200):
         rng = Random(seed)
         rules = load({**random_rule(rng), "scope": "trace"})
@@ -150,6 +151,8 @@ def test_what_a_prefix_decides_stays_decided(batch: int) -> None:
             assert later is Outcome.VIOLATED and all(more.count(turn) >= turns.count(turn) for turn in turns), seed
         if outcome is Outcome.OK:
             assert later in (Outcome.OK, Outcome.INCONCLUSIVE), seed
+        decided.add(outcome)
+    assert decided >= {Outcome.VIOLATED, Outcome.OK}
 
 
 # -- the other kinds, as formulas -------------------------------------------------------------------------------------
@@ -173,10 +176,14 @@ TWINS = {
 
 @pytest.mark.parametrize("scope", ["trace", "session"])
 @pytest.mark.parametrize("kind", TWINS)
-def test_a_kind_and_its_formula_agree(kind: str, scope: str) -> None:
+@pytest.mark.parametrize("traces", [40, pytest.param(1_000, marks=pytest.mark.proof)])
+def test_a_kind_and_its_formula_agree(kind: str, scope: str, traces: int) -> None:
     plain, formula = TWINS[kind]
     rules = load({"id": "plain", "scope": scope, **plain}, {**formula, "scope": scope})
-    for seed in range(150):
+    outcomes: set[Outcome] = set()
+    for seed in range(traces):
         rng = Random(seed)
         answers = every_way(rules, trace(Traces(rng).trace()).events, rng.random() < 0.6)
         assert answers["plain"] == answers["temporal"], seed
+        outcomes.add(answers["plain"][0])
+    assert Outcome.VIOLATED in outcomes and len(outcomes) > 1

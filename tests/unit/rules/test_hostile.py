@@ -34,19 +34,19 @@ BOMBS: dict[str, Callable[[], str]] = {
     "dashes": lambda: "- " * MIB,
     "flow mappings": lambda: "{a: " * MIB,
     "complex keys": lambda: "? " * MIB,
-    "commas": lambda: "[" + "a," * (2 * MIB),
-    "tag directives": lambda: "".join(f"%TAG !a{n}! b\n" for n in range(300_000)),
+    "commas": lambda: "[" + "a," * 600_000,
+    "tag directives": lambda: "".join(f"%TAG !a{n}! b\n" for n in range(100_000)),
     "documents": lambda: "---\n" * MIB,
-    "blank lines": lambda: "\n" * (8 * MIB),
+    "blank lines": lambda: "\n" * (2 * MIB),
     "one long key": lambda: "a" * (8 * MIB - 4) + ": x",
     "one long text": lambda: f"- id: {'a' * (7 * MIB)}\n  kind: no_call\n  params: {{tool: x}}\n",
     "long unknown keys": lambda: "- {" + ", ".join(f"{'k' * 2000}{n}: 1" for n in range(2000)) + "}",
-    "many duplicate keys": lambda: "- {" + "a: 1, " * 200_000 + "}",
-    "many unknown keys": lambda: "- {" + ", ".join(f"k{n}: 1" for n in range(240_000)) + "}",
-    "many unknown kinds": lambda: "\n".join(f"- {{id: a{n}, kind: nocal{n}, params: {{}}}}" for n in range(80_000)),
+    "many duplicate keys": lambda: "- {" + "a: 1, " * 20_000 + "}",
+    "many unknown keys": lambda: "- {" + ", ".join(f"k{n}: 1" for n in range(20_000)) + "}",
+    "many unknown kinds": lambda: "\n".join(f"- {{id: a{n}, kind: nocal{n}, params: {{}}}}" for n in range(8_000)),
     "many unknown paths": lambda: (
         "- {id: a, kind: no_call, params: {tool: x}, when: ["
-        + ", ".join(f"{{path: reqest.p{n}, op: in, value: [x]}}" for n in range(60_000))
+        + ", ".join(f"{{path: reqest.p{n}, op: in, value: [x]}}" for n in range(6_000))
         + "]}"
     ),
     "digits": lambda: f"- {'9' * MIB}",
@@ -71,7 +71,7 @@ def test_bombs_go_off_quietly(name: str) -> None:
     assert all(len(d.message) < 500 and len(d.excerpt or "") <= 400 for d in ruleset.diagnostics)
 
 
-@pytest.mark.parametrize("text", ["[" * MIB, '{"a":' * MIB, "[" + "1," * (3 * MIB), '"' + "a" * MIB, "9" * MIB])
+@pytest.mark.parametrize("text", ["[" * MIB, '{"a":' * MIB, "[" + "1," * 600_000, '"' + "a" * MIB, "9" * MIB])
 def test_json_bombs_too(text: str) -> None:
     started = time.process_time()
     assert not parse_rules(text, format="json").ok
