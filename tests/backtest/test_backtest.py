@@ -253,7 +253,7 @@ def test_a_trace_that_breaks_off_leaves_nothing_behind() -> None:
     assert acted(job.report()) == {"allow": 1, "block": 1}
 
 
-def test_runs_and_agents_above_are_told_to_the_guard() -> None:
+def test_the_guard_knows_recorded_runs_and_ancestors() -> None:
     rules = {
         "guard": [
             {"agent": "boss", "rules": [{"id": "no-pay", "when": {"tool_name_in": ["pay"]}, "then": "block"}]},

@@ -129,7 +129,7 @@ def test_one_agent() -> None:
     assert "agent: " in render_rule_file(report)
 
 
-def test_sessions_kept_apart_count_false_stops() -> None:
+def test_sessions_held_out_count_false_stops() -> None:
     apart = next(f"odd {n}" for n in range(100) if is_held_out("traffic", f"odd {n}", 0.25))
     odd = Session(apart).call("refund", {"order": "x", "amount": 1})
     few = bylaw.propose(trace(*(shop(n) for n in range(100)), odd))
@@ -208,7 +208,7 @@ def test_wilson(held: int, total: int, low: float) -> None:
     assert wilson(held, total) == pytest.approx(low, abs=0.001)
 
 
-def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_looked_at_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_TOOLS", 2)
     monkeypatch.setattr("bylaw.guard.proposals.facts.MOST_SIGNATURES", 0)
     monkeypatch.setattr("bylaw.guard.proposals.propose.MOST_PROPOSALS", 1)
@@ -220,7 +220,7 @@ def test_what_was_not_looked_at_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert "# 20 calls of further tools left out" in text
 
 
-def test_sessions_that_are_read_in_two_parts_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_that_are_read_in_two_parts_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bylaw.guard.backtest.open_sessions.MOST_OPEN", 1)
     sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
     events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")

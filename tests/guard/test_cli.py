@@ -98,7 +98,7 @@ def test_what_an_agent_says_does_not_steer_the_terminal_of_whoever_approves(tmp_
     assert "\x1b" not in out and "\u202e" not in out and "\\x1b[2Jgone\\n" in out and "x" * 200 in out
 
 
-def test_reviews_beyond_the_limit_are_told(tmp_path: Path) -> None:
+def test_reviews_beyond_the_limit_are_reported(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for n in range(3):
         shell.decide({"tool": "pay", "arguments": {"n": 5}, "session": f"s{n}"})

@@ -174,7 +174,7 @@ class Closed(dict[str, Any]):
         ("arguments", Closed(n=1)),
     ],
 )
-def test_what_cannot_be_told_is_decided_and_written(field: str, value: Any, store: Any) -> None:
+def test_an_attempt_that_cannot_be_printed_is_decided_and_recorded(field: str, value: Any, store: Any) -> None:
     guarding = guard(RULES, store=store, on_error="allow")
     decision = guarding.decide(Attempt(**{"tool": "pay", field: value}))
     assert decision.decided_by in ("arguments", "on_error")

@@ -1,4 +1,4 @@
-"""What is written down: no secrets, every release, and enough to go on from."""
+"""The stored state of a session: no secrets, every release, and enough to continue from."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_nor_where_it_is_written_late(field: str, monkeypatch: pytest.MonkeyPatc
     assert (row.data["unwritten"], row.data["arguments_written"]) == (True, True)
 
 
-def test_a_late_row_that_cannot_be_written_is_told_and_undoes_nothing(
+def test_a_late_row_that_cannot_be_written_is_reported_and_undoes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, endless = SqliteStore(tmp_path / "guard.db"), list[Any]()

@@ -48,7 +48,7 @@ def run(folder: Path, *arguments: str, code: int = 0, **environment: str) -> str
     return done.stdout + done.stderr
 
 
-def test_replay_prints_and_writes_only_when_told(folder: Path) -> None:
+def test_replay_writes_only_with_the_flag(folder: Path) -> None:
     shown = run(folder, "replay", "-p", "rules.yaml")
     assert "`burst` once" in shown and "`cap` once, 1 stopped" in shown and "4 events, 2 incidents" in shown
     assert run(folder, "incidents", "list") == "no incident is open\n"
@@ -100,7 +100,7 @@ def test_mistakes(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
-def test_follow_goes_on_until_it_is_told_to_stop(folder: Path, how: signal.Signals) -> None:
+def test_follow_continues_until_it_is_stopped(folder: Path, how: signal.Signals) -> None:
     with receiving() as receiver:
         command = [sys.executable, "-m", "bylaw", "guard", "follow", "--store", "guard.db", "-p", "rules.yaml"]
         command += ["--poll", "0.05", "--webhook", receiver.address]
@@ -139,7 +139,7 @@ def test_the_same_in_python(folder: Path) -> None:
         bylaw.Guard(str(folder / "rules.yaml")).replay()
 
 
-def test_a_notification_that_nobody_takes_is_told_and_can_be_sent_again(folder: Path) -> None:
+def test_a_notification_that_nobody_takes_is_reported_and_can_be_sent_again(folder: Path) -> None:
     with receiving() as receiver:
         receiver.answers = [403, 403]
         follow = ("follow", "-p", "rules.yaml", "--once", "--webhook", receiver.address)

@@ -194,7 +194,7 @@ def test_two_correlators_on_one_store_count_once() -> None:
     assert sorted(count for _, _, count in world.open()) == [4, 4, 4]
 
 
-def test_rows_that_no_guard_has_written_are_told_and_passed_over() -> None:
+def test_rows_that_no_guard_has_written_are_reported_and_passed_over() -> None:
     world = World([CAP])
     with world.store.transaction("s") as transaction:
         for kind in ("decision", "result", "run", "release", "review", "observation", "session", "else"):

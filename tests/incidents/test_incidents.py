@@ -77,7 +77,7 @@ def test_acknowledging_takes_note_of_the_alert() -> None:
     assert world.incidents.alerts(status="pending") == []
 
 
-def test_a_replay_writes_only_when_told_and_only_what_is_missing(world: World) -> None:
+def test_a_replay_writes_only_on_request_and_only_what_is_missing(world: World) -> None:
     before = world.store.events(limit=1000)
     for _ in range(3):
         world.decide("send")

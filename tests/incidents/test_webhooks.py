@@ -47,7 +47,7 @@ def outbox(world: World) -> list[Notification]:
     return list(world.store.followed(Notification))
 
 
-def test_opening_and_solving_are_told_once_each(receiver: Receiver) -> None:
+def test_opening_and_solving_are_notified_once_each(receiver: Receiver) -> None:
     world = broken()
     for _ in range(3):
         make_outbox(world, receiver).deliver()
@@ -179,7 +179,7 @@ def test_a_webhook_needs_a_secret() -> None:
         Webhook("http://127.0.0.1/", "")
 
 
-def test_reviews_are_told_when_they_open_before_they_expire_and_to_a_second(receiver: Receiver) -> None:
+def test_reviews_are_notified_when_they_open_before_they_expire_and_when_they_escalate(receiver: Receiver) -> None:
     with receiving() as second:
         world = World([ASK], review_seconds=1000.0)
         world.decide("wire")

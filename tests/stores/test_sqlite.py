@@ -60,7 +60,7 @@ def test_the_file_is_its_owners_only(store: SqliteStore, path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 
-def test_durability_is_what_sqlite_is_told(path: Path) -> None:
+def test_durability_sets_synchronous_of_sqlite(path: Path) -> None:
     for durability, synchronous in (("normal", 1), ("full", 2)):
         store = SqliteStore(path, durability=durability)  # type: ignore[arg-type]
         assert _pragma(store, "synchronous") == (synchronous,)

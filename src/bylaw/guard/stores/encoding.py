@@ -114,22 +114,6 @@ def decode_followed(kind: type[R], text: str | bytes, state: bytes) -> R:
     return replace(record, state=state) if isinstance(record, Following) else record
 
 
-def to_column(text: str) -> str | bytes:
-    """Text as SQLite accepts it: half a surrogate pair has no UTF-8 form, so such a text is stored as bytes, which
-    equal no text in SQLite."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def from_column(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
-
-
 def _encode_unusual(data: Any) -> bytes:
     """Canonical JSON that is stable after reading it back, so that the hash of a row can be checked from its data.
 

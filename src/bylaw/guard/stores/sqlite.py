@@ -19,12 +19,10 @@ from bylaw.guard.stores.encoding import (
     decode_head,
     decode_review,
     encode,
-    from_column,
-    to_column,
 )
 from bylaw.guard.stores.records import AuditHead, AuditRow, EventRow, FollowRecord, ReviewRecord, ReviewStatus
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
-from bylaw.guard.stores.sqlite_transaction import SqliteTransaction
+from bylaw.guard.stores.sqlite_transaction import SqliteTransaction, from_column, to_column
 
 R = TypeVar("R", bound=FollowRecord)
 

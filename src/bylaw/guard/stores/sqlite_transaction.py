@@ -24,8 +24,6 @@ from bylaw.guard.stores.encoding import (
     encode_followed,
     encode_review,
     finite,
-    from_column,
-    to_column,
 )
 from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
 from bylaw.guard.stores.records import (
@@ -219,3 +217,19 @@ def _review_columns(record: ReviewRecord) -> tuple[Any, ...]:
         record.version,
         to_column(record.id),
     )
+
+
+def to_column(text: str) -> str | bytes:
+    """Text as SQLite accepts it: half a surrogate pair has no UTF-8 form, so such a text is stored as bytes, which
+    equal no text in SQLite."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def from_column(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
