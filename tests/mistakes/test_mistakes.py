@@ -42,7 +42,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_mistake(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_is_reported_with_its_code_and_place(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = _read(path)
     name = _write(case, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -56,7 +58,7 @@ def test_mistake(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         _check_load_agrees(name, found)
 
 
-def test_every_dialect_code_has_a_mistake() -> None:
+def test_every_code_of_a_rule_file_has_a_mistake_file() -> None:
     shown = {want["code"] for path in FILES for want in _read(path)["want"]}
     unreachable_here = {"no-such-file", "unreadable-file", "too-large", "more-problems"}
     assert (codes_in("rules") | codes_in("contract/file")) - unreachable_here <= shown
@@ -72,7 +74,7 @@ error[unknown-kind]: unknown rule kind `must_preceed`
 """
 
 
-def test_a_mistake_as_people_see_it() -> None:
+def test_a_mistake_is_printed_with_its_line_and_help() -> None:
     text = _read(HERE / "unknown_kind.yaml")["file"]
     found = parse_rules(text, file="refunds.yaml").diagnostics
     assert click.unstyle(render_diagnostics(found)) == RENDERED

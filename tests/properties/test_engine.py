@@ -23,7 +23,7 @@ def same_everywhere(rules: list[dict[str, Any]], turns: list[dict[str, Any]], co
 
 
 @given(rule_lists, traces, st.booleans())
-def test_every_way_of_asking_gives_the_same_answer(
+def test_engine_and_reference_agree_in_every_mode(
     rules: list[dict[str, Any]], turns: list[dict[str, Any]], complete: bool
 ) -> None:
     """Engine ≡ twin, index ≡ no index, peek changes nothing and foretells, snapshot → restore → same."""
@@ -33,7 +33,7 @@ def test_every_way_of_asking_gives_the_same_answer(
 @pytest.mark.proof
 @settings(max_examples=20_000)
 @given(rule_lists, traces, st.booleans())
-def test_every_way_of_asking_gives_the_same_answer_at_length(
+def test_engine_and_reference_agree_in_every_mode_at_length(
     rules: list[dict[str, Any]], turns: list[dict[str, Any]], complete: bool
 ) -> None:
     same_everywhere(rules, turns, complete)

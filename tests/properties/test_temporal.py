@@ -89,19 +89,19 @@ def is_sound(fast: Outcome, fast_turns: list[Any], slow: Outcome, slow_turns: li
 
 
 @given(st.randoms(use_true_random=False))
-def test_every_way_of_asking_gives_the_same_answer(rng: Random) -> None:
+def test_engine_and_reference_agree_in_every_mode(rng: Random) -> None:
     same_everywhere(rng)
 
 
 @pytest.mark.parametrize("batch", range(5))
-def test_every_way_of_asking_gives_the_same_answer_again_and_again(batch: int) -> None:
+def test_engine_and_reference_agree_in_every_mode_again_and_again(batch: int) -> None:
     for seed in range(batch * 60, (batch + 1) * 60):
         same_everywhere(Random(seed))
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("batch", range(100))
-def test_every_way_of_asking_gives_the_same_answer_at_length(batch: int) -> None:
+def test_engine_and_reference_agree_in_every_mode_at_length(batch: int) -> None:
     for seed in range(batch * 500, (batch + 1) * 500):
         same_everywhere(Random(seed))
 

@@ -112,12 +112,12 @@ def test_rules_that_contradict_each_other_share_no_short_trace() -> None:
         ("- {id: a, kind: no_call, params: {tool: 'x*'}}\n- {id: b, kind: must_call_once, params: {tool: xy}}", None),
     ],
 )
-def test_findings(rules: str, codes: list[str] | None) -> None:
+def test_lint_reports_impossible_idle_and_contradicting_rules(rules: str, codes: list[str] | None) -> None:
     found = analyse(parse_rules(rules).rules).findings
     assert [one.code for one in found] == (["contradicting-rules"] if codes is None else codes)
 
 
-def test_what_is_outside_the_fragment_is_named() -> None:
+def test_rules_that_cannot_be_analysed_are_named() -> None:
     rules = parse_rules(
         "- {id: windows, kind: temporal, params: {formula: 'G (tool(x) -> O[<=5m] tool(y))'}}\n"
         "- {id: values, kind: temporal, params: {formula: 'G (tool(x, args.k = $k) -> O tool(y, args.k = $k))'}}\n"
@@ -136,7 +136,7 @@ def test_what_is_outside_the_fragment_is_named() -> None:
     }
 
 
-def test_a_formula_that_explodes_is_given_up() -> None:
+def test_a_formula_with_too_many_states_is_not_analysed() -> None:
     wide = " & ".join(f"F (tool(a{i}) & X F tool(b{i}))" for i in range(9))
     (rule,) = load_rules([{"id": "wide", "kind": "temporal", "params": {"formula": wide}}]).rules
     assert analyse([rule]).not_analysed == {"wide": "it has too many states"}

@@ -136,7 +136,7 @@ def test_what_lies_ahead_of_a_prefix_is_unknown(formula: str, wanted: str) -> No
         ("args.k missing", [1], "?"),
     ],
 )
-def test_values(test: str, arguments: Any, wanted: str) -> None:
+def test_values_are_compared_in_three_values(test: str, arguments: Any, wanted: str) -> None:
     assert values(f"tool(a, {test})", [{"calls": [{"name": "a", "args": arguments}]}])[1] == wanted
 
 
@@ -153,12 +153,12 @@ def test_values(test: str, arguments: Any, wanted: str) -> None:
         ("result = ok, error = true", "ok", "?"),
     ],
 )
-def test_results(test: str, content: Any, wanted: str) -> None:
+def test_results_match_by_tool_and_content(test: str, content: Any, wanted: str) -> None:
     turns = [{"calls": ["a"], "results": [{"of": "a", "content": content}]}]
     assert values(f"result(a, {test})", turns)[2] == wanted
 
 
-def test_a_result_without_its_call() -> None:
+def test_a_result_without_its_call_is_unknown() -> None:
     turns = [{}, {"result": {"of": "?", "content": "ok"}}, {"result": {"of": "?", "name": "a", "content": "ok"}}]
     assert values("result(a)", turns) == "F?T"
     assert values("result(a, args.k = 1)", turns) == "F??"
@@ -176,14 +176,14 @@ PAID: list[Any] = [
 ]
 
 
-def test_variables() -> None:
+def test_variables_compare_events() -> None:
     assert judged("G (tool(b, args.k = $k) -> O tool(a, args.k = $k))", PAID) == ("violated", [1, 1])
     assert judged("G (tool(a, args.k = $k) -> F tool(b, args.k = $k))", PAID) == ("violated", [0])
     assert judged("F (tool(a, args.k = $k) & F tool(b, args.k = $k))", PAID) == ("ok", [])
     assert judged("!F (tool(a, args.k = $k) & F tool(b, args.k = $k))", PAID) == ("violated", [1])
 
 
-def test_a_variable_that_cannot_be_read() -> None:
+def test_a_variable_that_cannot_be_read_is_unknown() -> None:
     turns = [{"calls": ["c", {"name": "a", "raw": "{"}, {"name": "b", "args": {"k": 1}}]}]
     assert judged("G (tool(a, args.k = $k) -> F tool(b, args.k = $k))", turns) == ("inconclusive", [])
     assert judged("G (tool(a, args.k = $k) -> (F tool(b, args.k = $k) | O tool(c)))", turns) == ("ok", [])
@@ -197,7 +197,7 @@ SEEN: list[Any] = [
 """positions: 0 response, 1 a, 2 b, 3 result a, 4 result b, 5 response, 6 c"""
 
 
-def test_seen() -> None:
+def test_seen_needs_a_result_in_the_input() -> None:
     assert values("seen(a)", SEEN) == "FFFFFTT"
     assert values("seen[<=2](a)", SEEN) == "FFFFFTF"
     held = {"messages": [{"role": "tool", "tool_call_id": "t0.1"}]}
@@ -206,7 +206,7 @@ def test_seen() -> None:
     assert values("seen(a)", [*SEEN[:2], {"session": "2"}, {}]) == "FFFFFFT"
 
 
-def test_user() -> None:
+def test_user_matches_the_latest_message() -> None:
     asked = {"messages": [{"role": "user", "content": "yes"}, {"role": "assistant", "content": "yes"}]}
     assert values('user("yes")', [{}]) == "?"
     assert values('user("yes")', [{"request": asked}]) == "F"
@@ -215,7 +215,7 @@ def test_user() -> None:
     assert values('user("yes")', [{"message": {"content": "yes"}}, {}, {}]) == "T?"
 
 
-def test_where_a_rule_is_judged() -> None:
+def test_a_rule_is_judged_at_matching_turns() -> None:
     assert judged("G (tool(a) -> X tool(c))", ABC) == ("violated", [1])
     assert judged("G (tool(c) -> X tool(a))", ABC) == ("violated", [2])
     assert judged("F tool(d)", ABC) == ("violated", [None])
@@ -228,7 +228,7 @@ def test_where_a_rule_is_judged() -> None:
     assert judged("G (tool(a) -> X tool(b))", [{"calls": ["a"]}, {"calls": ["b"]}], over="turns") == ("ok", [])
 
 
-def test_a_recording_that_stopped_early() -> None:
+def test_a_recording_that_stopped_early_is_inconclusive() -> None:
     assert judged("G !tool(d)", ABC, complete=False) == ("inconclusive", [])
     assert judged("G (tool(b) -> Y O tool(a))", ABC, complete=False) == ("ok", [])
     assert judged("F tool(b)", ABC, complete=False) == ("ok", [])
@@ -240,7 +240,7 @@ def test_a_recording_that_stopped_early() -> None:
     assert judged("G !tool(a)", unfinished, complete=False, over="turns") == ("violated", [0])
 
 
-def test_windows_in_time() -> None:
+def test_windows_measure_time() -> None:
     turns = [{"at": 0, "calls": ["a"]}, {"at": 50, "calls": ["b"]}, {"at": 120, "calls": ["b"]}]
     wanted = "G (tool(b) -> O[<=1m] tool(a))"
     assert judged(wanted, turns) == ("violated", [2])

@@ -79,7 +79,7 @@ def _not_read(*, code: str, message: str, name: str, at: Located | None = None) 
 
 _HELP = {
     "bad-utf8": "save the file as UTF-8",
-    "no-such-file": "check the path; it is taken relative to the current folder",
+    "no-such-file": "check the path; it is relative to the current folder",
     "too-large": "split the rules into several files",
 }
 

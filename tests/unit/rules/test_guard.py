@@ -56,7 +56,7 @@ def codes(text: str) -> list[str]:
 # the worked examples
 
 
-def test_the_worked_examples() -> None:
+def test_worked_examples_decide_as_documented() -> None:
     found = load_guard(EXAMPLES)
     (policy,) = found.policies
     assert (policy.agent, policy.mode, policy.tools, policy.switched_off) == (None, None, None, False)
@@ -97,7 +97,7 @@ def test_the_worked_examples() -> None:
     ]
 
 
-def test_the_worked_examples_in_check_and_in_code() -> None:
+def test_worked_examples_agree_in_check_and_in_code() -> None:
     rules = load_rules(EXAMPLES)
     (policy,) = load_guard(EXAMPLES).policies
     assert rules.rules == tuple(rule.rule for rule in policy.rules)
@@ -106,7 +106,7 @@ def test_the_worked_examples_in_check_and_in_code() -> None:
     assert [rule.rule.demand for rule in built.rules] == [rule.rule.demand for rule in policy.rules]
 
 
-def test_a_rule_with_everything() -> None:
+def test_a_rule_with_every_key_is_read() -> None:
     rule = one(
         "- {id: a, when: {tool_name_in: x}, then: block, reason: why, inline: true, mode: shadow, severity: critical, "
         "tags: [t], x-mine: 1}"
@@ -118,7 +118,7 @@ def test_a_rule_with_everything() -> None:
     assert str(rule.rule.span) == "<text>:1:3"
 
 
-def test_defaults() -> None:
+def test_absent_keys_have_defaults() -> None:
     rule = one("- {id: a, when: {tool_name_in: x}, then: allow, description: d, mode: enforce}")
     assert (rule.reason, rule.inline, rule.shadow, rule.rule.severity) == (None, False, False, Severity.ERROR)
     assert rule.rule.demand == Attempt(ToolIn(("x",)), marks=True)
@@ -172,7 +172,7 @@ PREDICATES: dict[str, Predicate] = {
 
 
 @pytest.mark.parametrize("text", PREDICATES)
-def test_predicate(text: str) -> None:
+def test_a_predicate_is_read(text: str) -> None:
     assert when(text) == PREDICATES[text]
 
 
@@ -199,7 +199,7 @@ def test_the_schema_takes_the_predicate(text: str) -> None:
         ("first name", ("first name",)),
     ],
 )
-def test_path(path: str, keys: tuple[str | None, ...]) -> None:
+def test_an_argument_path_is_split(path: str, keys: tuple[str | None, ...]) -> None:
     found = parse_guard(json.dumps([{"id": "a", "when": {"arg_missing": path}, "then": "block"}]), format="json")
     assert found.diagnostics == ()
     demand = found.policies[0].rules[0].rule.demand
@@ -265,7 +265,7 @@ def test_check_reads_every_rule_once_and_gives_each_an_id_of_its_own() -> None:
     assert [rule.id for rule in rules] == ["shared", "checked", "own", "twin", "mail/own"]
 
 
-def test_a_guard_for_any_agent() -> None:
+def test_a_guard_without_an_agent_is_for_any_agent() -> None:
     (policy,) = parse_guard("guard: {rules: [{id: a, when: {tool_name_in: x}, then: block}]}").policies
     assert shape(policy) == (None, "request", None, ["a"])
     assert policy.source == {"rules": [{"id": "a", "when": {"tool_name_in": "x"}, "then": "block"}]}
@@ -279,7 +279,7 @@ def test_only_rules_that_have_then_decide() -> None:
 
 
 @pytest.mark.parametrize("text", ["- {id: a, kind: no_call, params: {tool: x}}", "rules: []", "[]", "contract: {}"])
-def test_a_file_in_which_nothing_decides(text: str) -> None:
+def test_a_file_in_which_no_rule_decides_a_call_is_warned_about(text: str) -> None:
     found = parse_guard(text)
     assert [policy.rules for policy in found.policies] == [()]
     assert "no-rules" in [d.code for d in found.diagnostics]
@@ -299,7 +299,7 @@ def test_ids_are_unique_in_all_files_that_check_reads(tmp_path: Path) -> None:
     assert len(load_guard([tmp_path / "a.yaml", tmp_path / "b.yaml"]).policies) == 2
 
 
-def test_what_is_wrong_is_raised(tmp_path: Path) -> None:
+def test_load_guard_raises_every_problem(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_guard({"guard": {"rules": [{"id": "a", "when": {"tool": "x"}, "then": "deny"}]}})
     assert [d.code for d in caught.value.diagnostics] == ["unknown-predicate", "unknown-action"]
@@ -314,7 +314,7 @@ def test_what_is_wrong_is_raised(tmp_path: Path) -> None:
 # manifests
 
 
-def test_manifest() -> None:
+def test_a_manifest_is_read_version_by_version() -> None:
     found = load_guard(MANIFEST)
     assert [d.code for d in found.diagnostics] == []
     assert [(*shape(p), p.switched_off, p.source["name"]) for p in found.policies] == [
@@ -369,6 +369,6 @@ TYPOS = [
 
 
 @pytest.mark.parametrize("document", TYPOS, ids=range(len(TYPOS)))
-def test_what_the_reader_refuses_the_schema_refuses(document: Any) -> None:
+def test_the_schema_refuses_what_the_reader_refuses(document: Any) -> None:
     assert not parse_guard(json.dumps(document), format="json").ok
     assert not jsonschema_rs.validator_for(rule_file_schema()).is_valid(document)

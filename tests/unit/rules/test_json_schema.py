@@ -35,7 +35,7 @@ def test_examples_are_valid(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
-def test_typos_are_not(kind: Kind) -> None:
+def test_typing_errors_are_not_valid(kind: Kind) -> None:
     for typo in _typos(load_yaml(kind.example)[0]):
         assert not validator().is_valid([typo]), typo
 
@@ -68,7 +68,7 @@ def _only_warnings() -> list[Any]:
 
 
 @pytest.mark.parametrize("text", _only_warnings())
-def test_the_schema_accepts_whatever_the_reader_accepts(text: str) -> None:
+def test_the_schema_accepts_what_the_reader_accepts(text: str) -> None:
     assert parse_rules(text).ok
     document = load_yaml(text)
     assert validator().is_valid(document), list(validator().iter_errors(document))

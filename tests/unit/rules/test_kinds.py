@@ -115,7 +115,7 @@ LOWERED = [
 
 
 @pytest.mark.parametrize(("kind", "params", "demand"), LOWERED)
-def test_lowering(kind: str, params: dict[str, object], demand: Demand) -> None:
+def test_parameters_are_lowered_to_a_demand(kind: str, params: dict[str, object], demand: Demand) -> None:
     assert load_rules([{"id": "r", "kind": kind, "params": params}]).rules[0].demand == demand
 
 

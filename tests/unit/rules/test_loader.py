@@ -20,7 +20,7 @@ def codes(problem: InputError) -> list[str]:
     return [diagnostic.code for diagnostic in problem.diagnostics]
 
 
-def test_a_rule_with_everything(tmp_path: Path) -> None:
+def test_a_rule_with_every_key_is_read(tmp_path: Path) -> None:
     text = (
         "apiVersion: v1\nx-owner: me\nrules:\n  - id: a\n    kind: no_call\n    params: {tool: x}\n    when:\n"
         '      - {path: model, op: "==", value: m}\n    severity: critical\n    scope: session\n'
@@ -35,7 +35,7 @@ def test_a_rule_with_everything(tmp_path: Path) -> None:
     assert str(rule.span) == f"{path}:4:5"
 
 
-def test_defaults() -> None:
+def test_absent_keys_have_defaults() -> None:
     (rule,) = parse_rules(RULE.format(id="a"))
     assert (rule.severity, rule.scope, rule.when, rule.description) == (Severity.ERROR, Scope.TRACE, (), None)
 
@@ -86,21 +86,21 @@ def test_a_file_that_is_no_schema_is_not_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing.yaml", "folder", "bad\0name", "x" * 5000])
-def test_files_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (diagnostic,) = lint_files([f"{tmp_path}/{name}"])
     assert diagnostic.code in ("no-such-file", "unreadable-file")
     assert diagnostic.span is None
 
 
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * (8 * 1024**2 + 1))
     assert [d.code for d in lint_files([path])] == ["too-large"]
     assert [d.code for d in parse_rules("#" * (8 * 1024**2 + 1)).diagnostics] == ["too-large"]
 
 
-def test_more_errors_than_are_shown() -> None:
+def test_errors_beyond_the_limit_are_counted_not_shown() -> None:
     found = parse_rules("\n".join(f"- {n}" for n in range(1500))).diagnostics
     assert len(found) == 1001
     assert found[-1].code == "more-problems"
@@ -124,7 +124,7 @@ def test_a_schema_file_that_many_rules_name_is_read_once(tmp_path: Path, monkeyp
     assert len(read) == 1
 
 
-def test_rules_built_in_code_go_the_same_way() -> None:
+def test_rules_built_in_code_are_read_like_a_file() -> None:
     values = [{"id": "a", "kind": "no_call", "params": {"tool": ("x", "y")}}]
     for source in (values, {"rules": values}, tuple(values)):
         (rule,) = load_rules(source)
@@ -158,7 +158,7 @@ def _endless() -> list[Any]:
     ],
     ids=["set", "object", "nan", "endless", "large", "surrogate"],
 )
-def test_values_that_are_not_json(value: object, code: str) -> None:
+def test_values_that_are_not_json_are_refused(value: object, code: str) -> None:
     with pytest.raises(InputError) as caught:
         load_rules([{"id": "a", "kind": "no_call", "params": {"tool": "x"}, "x-note": value}])
     assert codes(caught.value) == [code]
@@ -170,7 +170,7 @@ def test_no_rules_in_code_is_a_warning() -> None:
     assert len(ruleset) == 0
 
 
-def test_neither_paths_nor_rules() -> None:
+def test_a_source_that_is_neither_paths_nor_rules_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="paths or mappings"):
         load_rules([5])  # type: ignore[list-item]
 

@@ -79,7 +79,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     ("text", "legacy"),
     [("no", False), ("YES", True), ("off", False), ("010", 8), ("'no'", None), ("n", None), ("10", None), ("07", None)],
 )
-def test_what_yaml_1_1_reads_is_remembered(text: str, legacy: object) -> None:
+def test_the_value_of_yaml_1_1_is_recorded(text: str, legacy: object) -> None:
     node = yaml_node(f"[{text}]")
     assert isinstance(node, ListNode)
     assert isinstance(node.items[0], ScalarNode)

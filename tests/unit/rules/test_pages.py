@@ -57,7 +57,7 @@ def test_codes_are_found_in_the_sources() -> None:
 
 
 @pytest.mark.parametrize("code", codes())
-def test_page(code: str) -> None:
+def test_examples_on_a_page_have_its_code(code: str) -> None:
     page = explain(code)
     assert page is not None
     assert page.startswith(f"# {code}\n")

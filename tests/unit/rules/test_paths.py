@@ -27,7 +27,7 @@ from bylaw.rules.paths import BadPath, parse_path, path_pattern
         ("request.params.a b", "request", "params", ("a b",)),
     ],
 )
-def test_paths(text: str, root: str, field: str, rest: tuple[str | None, ...]) -> None:
+def test_a_path_is_parsed(text: str, root: str, field: str, rest: tuple[str | None, ...]) -> None:
     path = parse_path(text)
     assert (path.text, path.root, path.field, path.rest) == (text, root, field, rest)
     assert re.fullmatch(path_pattern(), text)
@@ -52,7 +52,7 @@ def test_paths(text: str, root: str, field: str, rest: tuple[str | None, ...]) -
         ("response.tool_calls.name", "unknown-path"),
     ],
 )
-def test_bad_paths(text: str, code: str) -> None:
+def test_a_bad_path_is_refused_with_help(text: str, code: str) -> None:
     with pytest.raises(BadPath) as caught:
         parse_path(text)
     assert caught.value.code == code

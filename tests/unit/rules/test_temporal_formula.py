@@ -70,7 +70,7 @@ def shape(formula: Formula) -> str:
         ("X (a | b)", "X(a | b)"),
     ],
 )
-def test_precedence(text: str, wanted: str) -> None:
+def test_operators_bind_by_precedence(text: str, wanted: str) -> None:
     written = "".join(f"tool({c})" if c in "abcd" else c for c in text)
     assert shape(parse(written)) == wanted
 
@@ -98,7 +98,7 @@ def test_texts_are_as_written_with_single_spaces() -> None:
         ("tool(true)", ("true",)),
     ],
 )
-def test_names(text: str, names: tuple[str, ...]) -> None:
+def test_names_of_tools_are_read(text: str, names: tuple[str, ...]) -> None:
     formula = parse(text)
     assert isinstance(formula, m.ToolIs)
     assert formula.names == names
@@ -126,7 +126,7 @@ def test_names(text: str, names: tuple[str, ...]) -> None:
         ("error != true", "error", (), "!=", True),
     ],
 )
-def test_tests(text: str, root: str, path: tuple[str | None, ...], op: str, value: object) -> None:
+def test_comparisons_are_read(text: str, root: str, path: tuple[str | None, ...], op: str, value: object) -> None:
     formula = parse(f"result(a, {text})")
     assert isinstance(formula, m.ResultOf)
     test = formula.tests[0]
@@ -134,7 +134,7 @@ def test_tests(text: str, root: str, path: tuple[str | None, ...], op: str, valu
     assert type(test.value) is type(value)
 
 
-def test_other_atoms() -> None:
+def test_other_atoms_are_read() -> None:
     assert parse('text("a\\"b")') == m.Says(TextHas('a"b'), 'text("a\\"b")')
     assert parse("text(/a b/i)") == m.Says(TextHas("a b", regex=True, ignore_case=True), "text(/a b/i)")
     assert parse("user('x')") == m.UserSays(TextHas("x"), "user('x')")
@@ -143,7 +143,7 @@ def test_other_atoms() -> None:
     assert parse("false") == m.Constant(False, "false")
 
 
-def test_seen_and_count() -> None:
+def test_seen_and_count_are_read() -> None:
     inner = m.ResultOf(("a",), (), "result(a)")
     assert parse("seen(a)") == m.Seen(inner, None, "seen(a)")
     assert parse("seen[<=3t](result(a))") == m.Seen(inner, Window(3.0, "turns", "<=3t"), "seen[<=3t](result(a))")
@@ -167,7 +167,7 @@ def test_seen_and_count() -> None:
         ("0", 0.0, "events"),
     ],
 )
-def test_windows(window: str, bound: float, unit: str) -> None:
+def test_windows_are_read(window: str, bound: float, unit: str) -> None:
     for text in (f"O[<={window}] tool(a)", f"tool(a) S [<={window}] tool(b)", f"F [ <= {window} ] tool(a)"):
         formula = parse(text)
         assert isinstance(formula, m.Back | m.Pair | m.Ahead)
@@ -200,7 +200,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_accepted(text: str) -> None:
+def test_bounded_formulas_are_accepted(text: str) -> None:
     assert parse(text).text == text
 
 
@@ -222,12 +222,12 @@ NOT_KEPT = [
 
 
 @pytest.mark.parametrize("text", NOT_KEPT)
-def test_not_kept(text: str) -> None:
+def test_unbounded_formulas_are_refused(text: str) -> None:
     around = f"G (tool(a, args.x = $v, args.y = $w) -> ({text}) & seen(a, args.x = $v, args.y = $w))"
     assert {d.code for d in read(around).diagnostics} == {"variable-not-kept"}
 
 
-def test_variables_are_marked() -> None:
+def test_variables_are_read() -> None:
     formula = parse("tool(a, args.x = $v, args.y > $v)")
     assert isinstance(formula, m.ToolIs)
     assert [test.value for test in formula.tests] == [Variable("v"), Variable("v")]
@@ -257,7 +257,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_go_off_quietly(name: str) -> None:
+def test_a_hostile_formula_is_refused_quickly(name: str) -> None:
     started = time.monotonic()
     ruleset = read(BOMBS[name])
     assert time.monotonic() - started < 5
@@ -284,7 +284,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12), st.sampled_from([" ", ""]))
-def test_whatever_the_pieces(pieces: list[str], between: str) -> None:
+def test_any_pieces_are_read_or_refused(pieces: list[str], between: str) -> None:
     text = between.join(pieces)
     ruleset = read(text)
     assert len(ruleset.rules) == (1 if ruleset.ok else 0)
@@ -294,5 +294,5 @@ def test_whatever_the_pieces(pieces: list[str], between: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_whatever_the_text(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     read(text)

@@ -46,7 +46,7 @@ def scalar(text: str, format: str = "yaml") -> ScalarNode:
         "- >\r\n  one\r\n  two\r\n  three\r\n",
     ],
 )
-def test_words(file: str) -> None:
+def test_a_word_has_its_place_in_the_file(file: str) -> None:
     node = scalar(file)
     text = str(node.value)
     at = text.index("two")
@@ -68,13 +68,13 @@ def test_words(file: str) -> None:
         ('["a😀b"]', "json", "b", "b"),
     ],
 )
-def test_escapes(file: str, format: str, found: str, raw: str) -> None:
+def test_an_escape_has_its_place_in_the_file(file: str, format: str, found: str, raw: str) -> None:
     node = scalar(file, format)
     at = str(node.value).index(found)
     assert Places(node)(Spot(at, at + 1)).raw == raw
 
 
-def test_what_cannot_be_mapped_is_the_whole() -> None:
+def test_a_place_that_cannot_be_mapped_is_the_whole_scalar() -> None:
     node = scalar("- one two")
     node.value = "something else"
     assert Places(node)(Spot(0, 3)) is node

@@ -79,7 +79,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("params", "formula"), WRITTEN)
-def test_formula(params: str, formula: str) -> None:
+def test_a_rule_in_words_is_written_as_a_formula(params: str, formula: str) -> None:
     ruleset = parse_rules(f"- {{id: a, kind: temporal, params: {params}}}")
     assert [d.message for d in ruleset.diagnostics] == []
     rule = ruleset.rules[0]
@@ -90,7 +90,7 @@ def test_formula(params: str, formula: str) -> None:
 
 
 @pytest.mark.parametrize(("params", "formula"), WRITTEN)
-def test_params_give_the_same_again(params: str, formula: str) -> None:
+def test_parameters_give_the_same_rule_again(params: str, formula: str) -> None:
     rule = parse_rules(f"- {{id: a, kind: temporal, params: {params}}}").rules[0]
     again = load_rules([{"id": "a", "kind": "temporal", "params": json.loads(json.dumps(rule.params))}]).rules[0]
     assert again.demand == rule.demand
@@ -98,7 +98,7 @@ def test_params_give_the_same_again(params: str, formula: str) -> None:
 
 
 @pytest.mark.parametrize(("params", "formula"), WRITTEN)
-def test_the_schema_accepts_them(params: str, formula: str) -> None:
+def test_the_schema_accepts_rules_in_words(params: str, formula: str) -> None:
     validator = jsonschema_rs.validator_for(rule_file_schema())
     document = load_yaml(f"- {{id: a, kind: temporal, params: {params}}}")
     assert validator.is_valid(document), list(validator.iter_errors(document))
@@ -125,7 +125,7 @@ REFUSED: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("params", REFUSED)
-def test_reader_and_schema_refuse(params: dict[str, Any]) -> None:
+def test_reader_and_schema_refuse_the_same(params: dict[str, Any]) -> None:
     rules = [{"id": "a", "kind": "temporal", "params": params}]
     assert not parse_rules(json.dumps(rules), format="json").ok
     assert not jsonschema_rs.validator_for(rule_file_schema()).is_valid(rules)

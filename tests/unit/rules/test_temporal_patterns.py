@@ -152,7 +152,7 @@ def letters_of(pattern: str, scope: str) -> str:
 
 
 @pytest.mark.parametrize(("pattern", "scope"), [case for case in CASES if case[0] in CLASSIC])
-def test_pattern_is_the_classic_one(pattern: str, scope: str) -> None:
+def test_a_pattern_agrees_with_its_published_formula(pattern: str, scope: str) -> None:
     ours, classic = formula(pattern_text(pattern, scope)), formula(CLASSIC[pattern][scope])
     letters = letters_of(pattern, scope)
     for trace in exclusive(letters, 5):
@@ -162,7 +162,7 @@ def test_pattern_is_the_classic_one(pattern: str, scope: str) -> None:
 @pytest.mark.parametrize(
     ("pattern", "scope"), [case for case in CASES if case[0] in CLASSIC and "chain" not in case[0]]
 )
-def test_it_is_where_events_coincide(pattern: str, scope: str) -> None:
+def test_a_pattern_is_defined_where_events_coincide(pattern: str, scope: str) -> None:
     ours, classic = formula(pattern_text(pattern, scope)), formula(CLASSIC[pattern][scope])
     for trace in overlapping(letters_of(pattern, scope), 3):
         assert holds(ours, trace) == holds(classic, trace), trace
@@ -188,7 +188,7 @@ def stretches(trace: Trace, scope: str) -> list[range]:
 
 @pytest.mark.parametrize("scope", FORMULAS["bounded_count"])
 @pytest.mark.parametrize("count", [0, 1, 2])
-def test_bounded_count(scope: str, count: int) -> None:
+def test_bounded_count_counts_in_each_scope(scope: str, count: int) -> None:
     text = re.sub(r"\bn\b", str(count), pattern_text("bounded_count", scope, count=count))
     letters = letters_of("bounded_count", scope)
     for trace in (*exclusive(letters, 5), *overlapping(letters, 3)):
