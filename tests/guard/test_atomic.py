@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from bylaw.guard.model import Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.ports import GuardStore
 from tests.guard.support import attempt, guard
+from tests.support.processes import worker_context
 
 THREADS = 100
 PROCESSES = 8
@@ -78,15 +78,15 @@ def _worker(path: str, limit: str, number: int, start: Any, told: Any) -> None:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_processes(limit: str, tmp_path: Path) -> None:
-    path, context = str(tmp_path / "guard.db"), multiprocessing.get_context("spawn")
+    path, context = str(tmp_path / "guard.db"), worker_context()
     SqliteStore(path).close()
     start, told = context.Barrier(PROCESSES), context.Queue()
     workers = [context.Process(target=_worker, args=(path, limit, 25, start, told)) for _ in range(PROCESSES)]
     for worker in workers:
         worker.start()
-    answers = [by for _ in workers for by in told.get(timeout=60)]
+    answers = [by for _ in workers for by in told.get(timeout=300)]
     for worker in workers:
-        worker.join(30)
+        worker.join(300)
         assert worker.exitcode == 0
     assert len(answers) == PROCESSES * 25
     assert answers.count(None) == LIMITS[limit][1]

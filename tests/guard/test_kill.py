@@ -6,7 +6,6 @@ in the audit as it was told.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -21,6 +20,7 @@ import pytest
 from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
 from bylaw.guard.stores.records import AuditRow
 from tests.guard.kill_worker import LIMIT, work
+from tests.support.processes import worker_context
 
 WORKERS = 4
 
@@ -44,8 +44,7 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
 
 def _kill_at_random(path: Path, folder: Path, kills: int) -> None:
     """Each worker is killed after it was told a random number of answers; there are WORKERS of them until the end."""
-    chance, context = random.Random(5), multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.guard.kill_worker"])
+    chance, context = random.Random(5), worker_context()
 
     def start(number: int) -> tuple[BaseProcess, Path]:
         told = folder / f"told-{number}"

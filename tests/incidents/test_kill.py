@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
 import time
 from collections import Counter
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from bylaw.guard.stores.records import Detection, Incident, Notification
 from tests.guard.support import policies
 from tests.incidents.kill_worker import RULES, decide, follow
 from tests.incidents.support import all_of, summary
+from tests.support.processes import worker_context
 
 DECIDING = 2
 
@@ -50,8 +51,7 @@ def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixt
 
 def _kill_at_random(path: Path, kills: int) -> int:
     """Each follower is killed after a random number of events. Returns at how many positions in the log that was."""
-    chance, context = random.Random(7), multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.incidents.kill_worker"])
+    chance, context = random.Random(7), worker_context()
     deciding = [_start(context, decide, path, number) for number in range(DECIDING)]
     store, positions = SqliteStore(path), set()
     for number in range(kills):
@@ -79,7 +79,7 @@ def _position(store: SqliteStore) -> int:
     return found[0].seq if found else 0
 
 
-def _start(context: multiprocessing.context.ForkServerContext, work: object, path: Path, number: int) -> BaseProcess:
+def _start(context: ForkServerContext, work: object, path: Path, number: int) -> BaseProcess:
     process = context.Process(target=work, args=(str(path), number), daemon=True)  # type: ignore[arg-type]
     process.start()
     return process

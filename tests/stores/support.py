@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.stores.records import EventRow, ReviewRecord
+from tests.support.processes import worker_context
 
 Opener = Callable[[], GuardStore]
 """opens the store anew, also in another process: it can be pickled"""
@@ -60,9 +60,9 @@ def count_up(store: GuardStore, session: str, times: int, *, name: str = "") -> 
             transaction.append_audit(float(count), {"count": count, "by": name})
 
 
-def in_processes(work: Callable[..., None], arguments: list[tuple[Any, ...]], *, seconds: float = 60) -> None:
+def in_processes(work: Callable[..., None], arguments: list[tuple[Any, ...]], *, seconds: float = 300) -> None:
     """Run each in a process of its own, at once; all must end well."""
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     processes = [context.Process(target=work, args=given) for given in arguments]
     for process in processes:
         process.start()

@@ -3,11 +3,11 @@
 Read in this order:
 
 1. `guard`: a decision from the outside; everything it changes is written in one transaction on its session
-2. `decide`: checks that stop a call before any rule, then the rules, then reviews
+2. `decide`: checks that stop a call before any rule, then the rules, then reviews; denials
 3. `attempts`: is the attempt JSON, within bounds, valid against the tool's schema?
 4. `policy`: the compiled rules of one agent, and the chain of agents whose rules apply to an attempt
 5. `evaluate`: rules × attempt → matches; the strictest decides
-6. `session`: the state of the rules in one session; `session_events` feeds it with results, messages and the end
+6. `session`: the state of the rules in one session, and the functions that feed it with results, messages and the end
 7. `sessions`: where sessions live between two calls; `session_codec` encodes them
 8. `records`: rows of the event log and the audit chain; `redaction`: which rules look at values that rows leave out
 """

@@ -17,12 +17,10 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide import records
 from bylaw.guard.decide.attempts import call_of
-from bylaw.guard.decide.decide import Decider
-from bylaw.guard.decide.denials import fallback
+from bylaw.guard.decide.decide import Decider, fallback
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy, Policies
-from bylaw.guard.decide.session import SessionState
-from bylaw.guard.decide.session_events import end_session, observe_event, record_result, release_call
+from bylaw.guard.decide.session import SessionState, end_session, observe_event, record_result, release_call
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import joined_hash, without_repeats

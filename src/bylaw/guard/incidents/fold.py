@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import Refused, call_of
 from bylaw.guard.decide.evaluate import count_attempt, judge, reserve_call
 from bylaw.guard.decide.policy import Chain, CompiledPolicy
-from bylaw.guard.decide.session import SessionState
-from bylaw.guard.decide.session_events import (
+from bylaw.guard.decide.session import (
+    SessionState,
     concerned_chain,
     end_session,
     observe_event,
