@@ -20,6 +20,7 @@ import trustme
 import bylaw
 from tests.record.model_clients import notes, read, responses
 from tests.record.server import CARD, TEXT, Server, serving
+from tests.support.command import run_bylaw
 
 RECORD = [sys.executable, "-m", "bylaw", "record"]
 PYTHON = """
@@ -46,15 +47,8 @@ console.log((await ask({messages, stream: true})).includes("[DONE]"));
 def record(
     server: Server, path: Path, *command: str, options: tuple[str, ...] = (), stdin: str = "", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RECORD, "--out", str(path), *options, "--", *command],
-        env=environment(server, **env),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    arguments = ["record", "--out", str(path), *options, "--", *command]
+    return run_bylaw(arguments, env=environment(server, **env), stdin=stdin, timeout=600)
 
 
 def environment(server: Server, **more: str) -> dict[str, str]:
@@ -333,18 +327,11 @@ def test_mistakes_on_the_command_line_are_reported(tmp_path: Path, server: Serve
         (["--out", str(path), "--", "true"], "OPENAI_BASE_URL is `nowhere`", {"OPENAI_BASE_URL": "nowhere"}),
     ]
     for arguments, message, env in mistakes:
-        done = subprocess.run(
-            [*RECORD, *arguments],
-            env=environment(server, **env),
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-        )
+        done = run_bylaw(["record", *arguments], env=environment(server, **env), cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, ""), arguments
         assert message in done.stderr
     assert not path.exists()
     (tmp_path / "diary").write_text("dear diary\n")
-    done = subprocess.run([*RECORD, "-o", str(tmp_path / "diary"), "true"], capture_output=True, text=True, check=False)
+    done = run_bylaw(["record", "-o", tmp_path / "diary", "true"])
     assert done.returncode == 2 and "is not a recording of Bylaw" in done.stderr
     assert (tmp_path / "diary").read_text() == "dear diary\n"

@@ -26,7 +26,7 @@ def run_bylaw(
     env: Mapping[str, str] | None = None,
     stdin: str | bytes = "",
     merge_streams: bool = False,
-    timeout: float = 120,
+    timeout: float = 600,
 ) -> subprocess.CompletedProcess[str]:
     """Run `bylaw ARGUMENTS` and return its exit code, output and errors, as `subprocess.run` does.
 
@@ -34,7 +34,8 @@ def run_bylaw(
     """
     with tempfile.TemporaryDirectory(prefix="bylaw-command-") as folder:
         streams = {name: os.path.join(folder, name) for name in ("stdin", "stdout", "stderr")}
-        Path(streams["stdin"]).write_bytes(stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin)
+        data = stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin
+        Path(streams["stdin"]).write_bytes(data)
         for name in ("stdout", "stderr"):
             Path(streams[name]).touch()
         if merge_streams:
