@@ -24,7 +24,6 @@ from bylaw.guard.stores.records import SessionRecord
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import Action
 
-
 _ALLOW = Action.ALLOW
 _AFRESH = "the rules have changed since this session began; what they remembered starts afresh"
 
