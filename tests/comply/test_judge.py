@@ -337,11 +337,11 @@ def test_no_connection_is_unreachable() -> None:
 
 @pytest.mark.usefixtures("judge_on")
 def test_dripping_bytes_do_not_outlive_the_deadline() -> None:
-    with judge_that(drips(30)) as (url, _):
+    with judge_that(drips(600)) as (url, _):
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             ask(url, timeout_ms=300)
-        assert time.monotonic() - began < 15, "a socket's own timeout would have waited for all of the bytes"
+        assert time.monotonic() - began < 300, "a socket's own timeout would have waited for all of the bytes"
         _wait_until(lambda: not any(thread.name == "bylaw-judge" for thread in threading.enumerate()))
 
 
@@ -350,14 +350,17 @@ def test_the_deadline_is_for_all_questions_together(stated: Callable[..., None])
     stated(*two_open_rules())
 
     def slow(handler: Any) -> None:
-        time.sleep(0.4)
+        time.sleep(0.4 * scale)
         question = json.loads(handler.asked[-1]["body"]["messages"][1]["content"])
         openai_says({"verdicts": [verdict(question["rules"][0]["rule_id"])]})(handler)
 
-    with judge_that(slow) as (url, asked):
-        with pytest.raises(TimeoutError):
-            ask(url, timeout_ms=600)
-        assert len(asked) == 2
+    for scale in (1, 4, 16, 64):  # until the first question is answered in time
+        with judge_that(slow) as (url, asked):
+            with pytest.raises(TimeoutError):
+                ask(url, timeout_ms=600 * scale)
+            if len(asked) == 2:
+                return
+    raise AssertionError("the second question was never asked")
 
 
 @pytest.mark.usefixtures("judge_on")
@@ -392,7 +395,7 @@ def test_an_object_without_ask_is_not_a_judge() -> None:
 
 
 def _wait_until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 300
     while not done():
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -35,9 +35,7 @@ def _run(folder: Path, name: str, agent: str) -> tuple[int, dict[str, Any]]:
     file = folder / f"{name}.yaml"
     other = folder / f"{name}-{agent}.yaml"
     other.write_text(file.read_text().replace("good:agent", f"{agent}:agent").replace(".py, good", f".py, {agent}"))
-    done = run_bylaw(
-        ["contract", "run", "-c", str(other), "--format", "json"], timeout=120, env={**os.environ, "NO_COLOR": "1"}
-    )
+    done = run_bylaw(["contract", "run", "-c", str(other), "--format", "json"], env={**os.environ, "NO_COLOR": "1"})
     assert done.stderr == ""
     report = json.loads(done.stdout)
     return done.returncode, {(c["invariant"], c["scenario"]): c["outcome"] for c in report["cells"]}
@@ -72,5 +70,5 @@ def test_every_example_contract_is_valid() -> None:
     files = sorted((EXAMPLES / "contracts").glob("*.yaml"))
     assert len(files) >= 4
     for file in files:
-        done = run_bylaw(["contract", "validate", "-c", str(file)], timeout=120)
+        done = run_bylaw(["contract", "validate", "-c", str(file)])
         assert (done.returncode, done.stderr) == (0, "")

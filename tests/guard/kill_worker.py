@@ -30,7 +30,7 @@ RULES: dict[str, Any] = {
 
 
 def work(path: str, acknowledged: str, seed: int) -> None:
-    guarding = guard(RULES, store=SqliteStore(path, busy_timeout=30), clock=time.time, breaker_after=10**6)
+    guarding = guard(RULES, store=SqliteStore(path, busy_timeout=300), clock=time.time, breaker_after=10**6)
     chance = random.Random(seed)
     told = os.open(acknowledged, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     while True:

@@ -35,8 +35,8 @@ LIMITS: dict[str, tuple[list[dict[str, Any]], int]] = {
 }
 STORES: dict[str, Callable[[Path], GuardStore | None]] = {
     "no store": lambda folder: None,
-    "memory": lambda folder: MemoryStore(busy_timeout=60),
-    "sqlite": lambda folder: SqliteStore(folder / "guard.db", busy_timeout=60),
+    "memory": lambda folder: MemoryStore(busy_timeout=300),
+    "sqlite": lambda folder: SqliteStore(folder / "guard.db", busy_timeout=300),
 }
 
 
@@ -71,7 +71,7 @@ def test_threads_in_many_sessions(store: str, tmp_path: Path) -> None:
 
 
 def _worker(path: str, limit: str, number: int, start: Any, told: Any) -> None:
-    guarding = guard(LIMITS[limit][0], store=SqliteStore(path, busy_timeout=60))
+    guarding = guard(LIMITS[limit][0], store=SqliteStore(path, busy_timeout=300))
     start.wait()
     told.put([guarding.decide(attempt({"tool": "pay", "args": {"i": i}})).decided_by for i in range(number)])
 
@@ -110,7 +110,7 @@ def test_an_approval_is_used_once_by_many_guards(tmp_path: Path) -> None:
     """Each with a connection of its own, as in many processes."""
     path = tmp_path / "guard.db"
     review = _approved(guard(ASK, store=SqliteStore(path)), 1)
-    guards = [guard(ASK, store=SqliteStore(path, busy_timeout=60)) for _ in range(50)]
+    guards = [guard(ASK, store=SqliteStore(path, busy_timeout=300)) for _ in range(50)]
     decisions = at_once(50, lambda i: guards[i].decide(attempt("pay"), review=review))
     assert sum(decision.allowed for decision in decisions) == 1
 
@@ -139,7 +139,7 @@ def test_a_review_is_answered_once(store: str, tmp_path: Path) -> None:
 
 
 def test_paused_attempts_at_once_open_one_review(tmp_path: Path) -> None:
-    guarding = guard(ASK, store=SqliteStore(tmp_path / "guard.db", busy_timeout=60), breaker_after=1000)
+    guarding = guard(ASK, store=SqliteStore(tmp_path / "guard.db", busy_timeout=300), breaker_after=1000)
     decisions = at_once(50, lambda i: guarding.decide(attempt("pay")))
     assert len({decision.review for decision in decisions}) == 1
 

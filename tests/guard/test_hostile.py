@@ -88,10 +88,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
 def test_what_is_not_json_is_structural(name: str, store: Any) -> None:
     guarding = guard(RULES, store=store)
     for _ in range(2):  # the second time is no easier
-        started = time.perf_counter()
+        started = time.process_time()
         decision = guarding.decide(Attempt(tool="pay", arguments=NOT_JSON[name]))
         assert (decision.action, decision.decided_by, decision.denial) == ("block", "arguments", "structural"), decision
-        assert time.perf_counter() - started < 2
+        assert time.process_time() - started < 2
     assert guarding.decide(attempt({"tool": "pay", "args": {"n": 1}})).allowed, "the session is none the worse"
     _all_written(store, 3)
 
@@ -253,9 +253,9 @@ def test_limits_are_the_hosts_to_set(store: Any) -> None:
 def test_patterns_are_linear(pattern: str) -> None:
     rules = [{"id": "r", "when": {"arg_regex": {"path": "t", "pattern": pattern}}, "then": "block"}]
     guarding = guard(rules)
-    started = time.perf_counter()
+    started = time.process_time()
     assert guarding.decide(attempt({"tool": "t", "args": {"t": "a" * 200_000 + "!"}})).decided_by in (None, "r")
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", r"(a)\1", "a{1,100000}", "[z-a]", "(?<!x)y"])

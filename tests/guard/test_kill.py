@@ -62,7 +62,7 @@ def _kill_at_random(path: Path, folder: Path, kills: int) -> None:
 
 
 def _kill(process: BaseProcess, told: Path, answers: int) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 300
     while not told.exists() or told.read_bytes().count(b"\n") < answers:
         assert process.is_alive(), "a worker ended by itself"
         assert time.monotonic() < give_up, "a worker does nothing"

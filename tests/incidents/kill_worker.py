@@ -27,7 +27,7 @@ RULES: dict[str, Any] = {
 
 
 def decide(path: str, seed: int) -> None:
-    guarding = guard(RULES, store=SqliteStore(path, busy_timeout=30), clock=time.time, breaker_after=10**6)
+    guarding = guard(RULES, store=SqliteStore(path, busy_timeout=300), clock=time.time, breaker_after=10**6)
     chance = random.Random(seed)
     while True:
         session = f"s{int(time.time() * 2)}-{chance.randrange(3)}"
@@ -38,7 +38,7 @@ def decide(path: str, seed: int) -> None:
 
 
 def follow(path: str, seed: int) -> None:
-    store, chance = SqliteStore(path, busy_timeout=30), random.Random(seed)
+    store, chance = SqliteStore(path, busy_timeout=300), random.Random(seed)
     correlator = Correlator(policies(RULES), store, notify=True, batch=chance.choice([3, 20, 200]))
     while True:
         if not correlator.step().events:

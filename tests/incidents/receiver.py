@@ -41,7 +41,7 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
             receiver.got.append((self.path, dict(self.headers), body))
             answer = receiver.answers.pop(0) if receiver.answers else 200
             if answer == "hang":
-                receiver.released.wait(30)
+                receiver.released.wait(600)
             elif answer == "drip":
                 self._drip()
             elif answer == "garbage":

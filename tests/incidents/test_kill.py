@@ -66,7 +66,7 @@ def _kill_at_random(path: Path, kills: int) -> int:
 
 
 def _wait_until_it_is_at(position: int, store: SqliteStore) -> None:
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 300
     while _position(store) < position:
         assert time.monotonic() < give_up, "the follower does nothing"
         time.sleep(0.002)

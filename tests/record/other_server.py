@@ -91,9 +91,9 @@ def serving_others() -> Iterator[OtherServer]:
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    assert is_up.wait(10)
+    assert is_up.wait(300)
     try:
         yield server
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(300)

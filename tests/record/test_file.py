@@ -328,7 +328,7 @@ def test_a_fork_while_others_hold_the_locks(tmp_path: Path, server: Server) -> N
         def hold() -> None:
             with api._lock, recording._lock, recording.file._lock:
                 held.set()
-                go_on.wait(60)
+                go_on.wait(300)
 
         holder = threading.Thread(target=hold)
         holder.start()

@@ -116,7 +116,7 @@ def _answered(recording: Recording) -> RecordedExchange:
     return passing
 
 
-@pytest.mark.parametrize("patience", [20.0, 0.0])
+@pytest.mark.parametrize("patience", [300.0, 0.0])
 def test_closing_a_recording_waits_for_a_turn_that_is_being_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
@@ -126,7 +126,7 @@ def test_closing_a_recording_waits_for_a_turn_that_is_being_read(
 
     def slowly(heard: RecordedExchange) -> Any:
         reading.set()
-        go_on.wait(20)
+        go_on.wait(300)
         return read_it(heard)
 
     monkeypatch.setattr(RecordedExchange, "_read", slowly)
@@ -134,7 +134,7 @@ def test_closing_a_recording_waits_for_a_turn_that_is_being_read(
     recording = Recording(str(tmp_path / "run.jsonl"))
     agent = threading.Thread(target=_answered(recording).end)
     agent.start()
-    reading.wait(20)
+    reading.wait(300)
     closing = threading.Thread(target=recording.close)
     closing.start()
     if patience:

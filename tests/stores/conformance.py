@@ -203,11 +203,11 @@ class StoreConformance:
         def hold() -> None:
             with store.transaction("s"):
                 inside.set()
-                done.wait(10)
+                done.wait(300)
 
         holder = threading.Thread(target=hold)
         holder.start()
-        inside.wait(10)
+        inside.wait(300)
         with pytest.raises(StoreUnavailable), store.transaction("s"):
             pass
         done.set()

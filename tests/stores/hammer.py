@@ -18,7 +18,7 @@ ACKNOWLEDGED = 8
 
 
 def main(path: str, name: str) -> None:
-    store = SqliteStore(path, busy_timeout=30)
+    store = SqliteStore(path, busy_timeout=300)
     while True:
         with store.transaction(name) as transaction:
             count = count_up(transaction, name, name)

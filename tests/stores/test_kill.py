@@ -61,7 +61,7 @@ class Hammer:
         self._process.wait()
 
     def wait_until_it_writes(self) -> None:
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + 300
         while not self._said.stat().st_size:
             assert self._process.poll() is None, "the process ended by itself"
             assert time.monotonic() < give_up, "the process does not write"

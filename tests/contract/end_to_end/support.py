@@ -94,7 +94,7 @@ class Folder:
         return Ran(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stdout, done.stderr)
 
     def bylaw(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        done = run_bylaw([*arguments], cwd=self.path, timeout=120, env={**os.environ, "NO_COLOR": "1"})
+        done = run_bylaw([*arguments], cwd=self.path, env={**os.environ, "NO_COLOR": "1"})
         assert "Traceback" not in done.stderr, done.stderr
         return done
 
@@ -119,7 +119,7 @@ def served(arguments: list[str], port: int) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def free_port() -> int:
 
 
 def wait_for(port: int) -> None:
-    for _ in range(600):
+    for _ in range(6000):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)

@@ -41,7 +41,7 @@ def shop() -> Iterator[str]:
     port = free_port()
     process = subprocess.Popen([sys.executable, str(EXAMPLES / "http" / "tool_server.py"), str(port)])
     try:
-        for _ in range(300):
+        for _ in range(3000):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

@@ -89,7 +89,7 @@ def mcp_url() -> Iterator[str]:
         port = free.getsockname()[1]
     process = subprocess.Popen([sys.executable, str(SERVER), str(port)])
     try:
-        for _ in range(600):
+        for _ in range(3000):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

@@ -339,7 +339,7 @@ def test_what_is_handed_to_a_pool_belongs_to_the_run_that_handed_it_over() -> No
     together = threading.Barrier(2)
 
     def agent(prompt: str) -> str:
-        together.wait(5)
+        together.wait(300)
         try:
             return str(pool.submit(look_up, prompt).result())
         except Exception as error:
@@ -360,12 +360,12 @@ def test_a_call_of_an_unknown_run_is_not_hit_and_is_noted() -> None:
     together = threading.Barrier(2)
 
     def agent(prompt: str) -> str:
-        together.wait(5)
+        together.wait(300)
         seen: list[Any] = []
         thread = threading.Thread(target=lambda: seen.append(look_up(prompt)))
         thread.start()
         thread.join()
-        together.wait(5)
+        together.wait(300)
         return str(seen)
 
     async def both() -> list[AgentRun]:

@@ -218,4 +218,4 @@ def run_diff(*options: str) -> subprocess.CompletedProcess[str]:
     arguments = ["diff", str(REFUND / "v1.jsonl"), str(REFUND / "v2.jsonl"), "--embeddings", *options]
     environment = {**os.environ, "NO_COLOR": "1"}
     command = [sys.executable, "-m", "bylaw", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)

