@@ -20,7 +20,7 @@ def bank(data: Path) -> Bank:
     return Bank(data)
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.proof)])
 def test_proposals_from_one_half_of_the_models_hold_for_the_other(bank: Bank, which: int) -> None:
     mined, other = halves(bank)[which], halves(bank)[1 - which]
     clean = as_trace(dialogue for dialogue in mined if dialogue.is_clean)

