@@ -56,9 +56,10 @@ def test_first_and_last_line() -> None:
 @pytest.mark.parametrize("value", ["\ud800", 2**70, float("nan"), [[[[]]]], "\x1b"])
 def test_any_value_is_written(value: Any) -> None:
     made = trace([{"calls": [{"name": "x", "args": {"v": value}}]}])
-    for entry in entries(made):
-        assert entry_line(entry).count("\n") == 1
-        json.loads(entry_line(entry))
+    shown = [entry_line(entry) for entry in entries(made)]
+    assert shown and all(line.count("\n") == 1 for line in shown)
+    for line in shown:
+        json.loads(line)
 
 
 def test_two_traces() -> None:

@@ -17,7 +17,9 @@ BLOCK = re.compile(r'```(\w+)(?: title="([^"]+)")?\n(.*?)```', re.DOTALL)
 
 def test_the_page_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for language, title, text in BLOCK.findall(PAGE):
+    found = BLOCK.findall(PAGE)
+    assert {language for language, _, _ in found} > {"python"}
+    for language, title, text in found:
         if language == "python":
             exec(text, {})  # noqa: S102 - our own page
             continue
