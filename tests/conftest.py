@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import HealthCheck, settings
 
 # Threads of BLAS gain nothing on matrices this small, and wait for each other actively.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A shell starts jobs in the background with interrupts ignored, and the commands under test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_CALM)

@@ -44,8 +44,6 @@ def test_ctrl_c_is_130() -> None:
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # a test run in the background ignores interrupts, and its children inherit that
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     ) as running:
         assert running.stdin is not None and running.stderr is not None
         # more than a pipe holds: once all of it is written, the command is reading and waits for more
