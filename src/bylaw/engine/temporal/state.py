@@ -77,25 +77,31 @@ _TAGS: dict[type[Struct], str] = {
 }
 """how each struct is marked in a snapshot; snapshots outlive the names of classes"""
 _STRUCTS = {tag: struct for struct, tag in _TAGS.items()}
-_PLAIN = (type(None), bool, int, float, str)
+_SAME = frozenset({type(None), bool, int, str})
+"""types whose values JSON writes as they are"""
+_CONTAINERS: dict[type[Any], str] = {tuple: "t", list: "l", frozenset: "s"}
 _INFINITIES = (float("inf"), float("-inf"))
 
 
 def dump(value: Any, excerpts: bool = True) -> Any:
-    """The state as JSON values; on request without excerpts of the events that it points at."""
-    if isinstance(value, Position):
-        value = value.place()
-    if isinstance(value, _PLAIN):  # JSON has no infinity
-        return ["inf", str(value)] if isinstance(value, float) and value in _INFINITIES else value
-    if isinstance(value, tuple | list):
-        return ["t" if isinstance(value, tuple) else "l", *(dump(one, excerpts) for one in value)]
-    if isinstance(value, frozenset):
-        return ["s", *(dump(one, excerpts) for one in value)]
-    if isinstance(value, Map):
-        return ["m", *([dump(key, excerpts), dump(one, excerpts)] for key, one in value.items())]
-    if type(value) is EventRef and not excerpts:
+    """The state as JSON values; on request without excerpts of the events that it points at.
+
+    Every decision of a guard calls this: one look-up recognises a type, and plain items cost no call.
+    """
+    kind = type(value)
+    if kind is Position:
+        value, kind = value.place(), EventRef
+    if kind is EventRef and not excerpts:
         value = bare(value)
-    return [_TAGS[type(value)], *(dump(one, excerpts) for one in astuple(value))]
+    if kind is Map:
+        return ["m", *[[dump(key, excerpts), dump(one, excerpts)] for key, one in value.items()]]
+    if kind in _TAGS:
+        tag, items = _TAGS[kind], astuple(value)
+    elif kind in _CONTAINERS:
+        tag, items = _CONTAINERS[kind], value
+    else:  # a number or a text; JSON has no infinity
+        return ["inf", str(value)] if isinstance(value, float) and value in _INFINITIES else value
+    return [tag, *[one if type(one) in _SAME else dump(one, excerpts) for one in items]]
 
 
 def load(data: Any) -> Any:
