@@ -17,8 +17,9 @@ help:  ## this list
 demo: .venv/.base  ## what Bylaw is for, in a minute
 	@$(BIN)/python scripts/demo.py
 
+# One process runs all tests of a file, so that they share what is set up and imported for them.
 test: lint .venv/.frameworks  ## lint, then every test but the long proofs
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: .venv/.dev  ## style, types, and the arrows between the folders
 	$(BIN)/ruff check
@@ -45,8 +46,9 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 score: .venv/.dev  ## how well prompts are read, on dialogues with known answers
 	$(BIN)/python bench/comply.py
 
+# The tests marked `proof`, and every property with a thousand random examples.
 proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included
-	$(BIN)/pytest -n auto -m proof
+	HYPOTHESIS_PROFILE=proof $(BIN)/pytest -n auto -m "proof or hypothesis"
 	$(BIN)/pytest tests/unit/diff/test_embeddings.py
 
 fuzz: .venv/.dev  ## FUZZ_INPUTS=200000 mutated traces and rule files

@@ -53,7 +53,7 @@ def test_a_prompt_of_a_megabyte_is_read() -> None:
 
 
 def test_a_prompt_that_is_read_only_in_part_is_reported() -> None:
-    prompt = "Never call drop_table.\n" + "\n" * 2_000_000
+    prompt = "Never call drop_table.\n" + (" " * 999 + "\n") * 2_000
     assert any("only the first" in note for note in check(EVENTS, prompt).degraded)
 
 
