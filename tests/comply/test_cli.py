@@ -61,8 +61,8 @@ def test_a_violation_exits_1(run: Run) -> None:
     assert code == 1
     assert out.startswith("✗ VIOLATED: 1 of 2 rules broken  (prompt.md: 2 rules, 1 trace)")
     assert "✗ never-drop-table  violated  certain · critical · prompt.md:1:1" in out
-    assert "dropped.json · event 1 · confidence 1.00" in out
-    assert "? be-kind  undecided  likely · medium · prompt.md:1:24" in out
+    assert "dropped.json · turn 0 · event 1 · confidence 1.00" in out
+    assert "? be-kind  undecided  medium · prompt.md:1:24" in out
     assert "open wording" in out
     assert "1 violated · 0 satisfied · 0 not triggered · 1 undecided · coverage 50%" in out
 

@@ -50,7 +50,7 @@ def test_the_file_names_the_origin_of_each_rule(tmp_path: Path) -> None:
     top = load_yaml(text)["x-prompt"]
     assert top == {"file": "prompt.md", "sha256": hashlib.sha256(PROMPT.encode()).hexdigest()}
     assert "# never-drop-table · 1:1 · certain · critical\n  # Never call drop_table.\n" in text
-    assert "# - be-kind · 1:24 · likely · medium\n#   Be kind to the user.\n#   undecided: open wording\n" in text
+    assert "# - be-kind · 1:24 · medium\n#   Be kind to the user.\n#   undecided: open wording\n" in text
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -206,7 +206,7 @@ def test_reorders_inside_a_turn_and_changed_second_calls_count() -> None:
     other = [pay[0], {"name": "pay", "args": {"amount": 3}}]
     report = compare([{"calls": pay}], [{"calls": other}])
     assert report.divergences[0].kind == "decision"
-    assert "2 became 3" in report.divergences[0].what
+    assert "2 → 3" in report.divergences[0].what
 
 
 def test_missing_and_extra_sessions_are_findings() -> None:

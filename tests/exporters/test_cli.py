@@ -57,7 +57,7 @@ def test_there_and_back(capsys: pytest.CaptureFixture[str]) -> None:
         (["run.jsonl", "out.jsonl", "--from", "otpl"], "unknown trace format `otpl`"),
         (["run.jsonl", "nowhere/out.jsonl"], "the folder of `nowhere/out.jsonl` does not exist"),
         (["run.jsonl", "run.jsonl"], "`run.jsonl` exists; --force replaces it"),
-        (["nowhere.jsonl", "out.jsonl"], "nowhere.jsonl: no such file"),
+        (["nowhere.jsonl", "out.jsonl"], "no such file\n --> nowhere.jsonl"),
         (["run.jsonl", "other.jsonl", "out.jsonl"], "2 traces need a folder as OUT: `out.jsonl/`"),
         (["run.jsonl", "sub/run.jsonl", "out/"], "two traces would be written to `out/run.jsonl`"),
     ],

@@ -58,7 +58,7 @@ def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
     yield f"\n  # {_about(rule, text)}"
     yield f"  # {wording.one_line(rule.description)}"
     if rule.undecided:
-        yield f"  # left open: {wording.one_line(rule.undecided)}"
+        yield f"  # not checked: {wording.one_line(rule.undecided)}"
     for one in rule.items:
         if one.item["id"] in prompt.owners:
             first, *rest = _yaml(one.item)
@@ -70,7 +70,8 @@ def _rule(rule: PromptRule, prompt: PromptRules, text: str) -> Iterator[str]:
 
 def _about(rule: PromptRule, text: str) -> str:
     line, column = wording.line_and_column(text, rule.start)
-    return f"{rule.rule_id} · {line}:{column} · {rule.tier} · {rule.severity}"
+    tier = f"{rule.tier} · " if rule.items else ""
+    return f"{rule.rule_id} · {line}:{column} · {tier}{rule.severity}"
 
 
 def _pin(rule: PromptRule, one: EngineItem) -> dict[str, Any]:

@@ -53,10 +53,9 @@ def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence
 def _unmatched(b: Step | None, c: Step | None, where: Recording) -> Divergence:
     step = b or c
     assert step is not None
-    what = "a turn was lost" if b else "a turn was added"
     calls = ", ".join(call.name for call in step.response.tool_calls)
-    what += f" that calls {calls}" if calls else ""
-    return _divergence(b, c, where, "structural", what, 1.0)
+    turn = f"a turn that calls {calls}" if calls else "a turn"
+    return _divergence(b, c, where, "structural", f"{turn} {'is missing' if b else 'was added'}", 1.0)
 
 
 def _divergence(
@@ -87,7 +86,7 @@ def _classify(b: Step, c: Step) -> tuple[DivergenceKind, str] | None:
     if b.tokens != c.tokens:
         return "decision", _changed_arguments(b, c)
     if b.response.stop_reason != c.response.stop_reason:
-        return "decision", f"stop reason {b.response.stop_reason} became {c.response.stop_reason}"
+        return "decision", f"the stop reason changed from {b.response.stop_reason} to {c.response.stop_reason}"
     if b.text != c.text:
         facts = _changed_facts(b.text, c.text)
         return ("decision", facts) if facts else ("style", "other words")
@@ -111,9 +110,9 @@ def _changed_arguments(b: Step, c: Step) -> str:
         left, right = arguments(before), arguments(after)
         if isinstance(left, dict) and isinstance(right, dict):
             keys = [key for key in left if canonical_json(left[key]) != canonical_json(right.get(key))]
-            changed += [f"{before.name} {key}: {_short(left[key])} became {_short(right.get(key))}" for key in keys]
+            changed += [f"{before.name} {key}: {_short(left[key])} → {_short(right.get(key))}" for key in keys]
         elif left != right:
-            changed.append(f"{before.name}: {_short(left)} became {_short(right)}")
+            changed.append(f"{before.name}: {_short(left)} → {_short(right)}")
     return "; ".join(changed[:4])
 
 
@@ -122,10 +121,16 @@ def _changed_facts(before: str, after: str) -> str:
     numbers = _only(_NUMBER.findall(before), _NUMBER.findall(after))
     polar = _only(_polar(before), _polar(after))
     return "; ".join(
-        f"{name} {', '.join(lost[:4]) or 'none'} became {', '.join(added[:4]) or 'none'}"
+        _lost_and_added(name, lost[:4], added[:4])
         for name, (lost, added) in (("numbers", numbers), ("words", polar))
         if lost or added
     )
+
+
+def _lost_and_added(name: str, lost: list[str], added: list[str]) -> str:
+    if lost and added:
+        return f"{name} changed: {', '.join(lost)} → {', '.join(added)}"
+    return f"{name} added: {', '.join(added)}" if added else f"{name} removed: {', '.join(lost)}"
 
 
 def _polar(text: str) -> list[str]:

@@ -196,7 +196,8 @@ def differences(b: TurnEntry | None, c: TurnEntry | None, pairs: tuple[CallPair,
     if b is None or c is None:
         one = b or c
         names = ", ".join(called.call.name for called in one.calls) if one else ""
-        what = ("a turn is missing" if c is None else "a turn was added") + (f" that calls {names}" if names else "")
+        turn = f"a turn that calls {names}" if names else "a turn"
+        what = f"{turn} {'is missing' if c is None else 'was added'}"
         return (Difference(aspect="turn", what=what),)
     found: list[Difference] = []
     results: list[Difference] = []

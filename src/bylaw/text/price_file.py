@@ -40,7 +40,9 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except FileNotFoundError:
-        raise InputError([Diagnostic(code="no-such-file", message="no such file", file=str(path))]) from None
+        help = "check the path; it is relative to the current folder"
+        problem = Diagnostic(code="no-such-file", message="no such file", file=str(path), help=help)
+        raise InputError([problem]) from None
     except OSError as error:
         reason = (error.strerror or "cannot be opened").lower()
         raise InputError([Diagnostic(code="unreadable-file", message=reason, file=str(path))]) from None

@@ -122,6 +122,8 @@ class Part(Struct, frozen=True):
     text: str
     start: int
     end: int
+    conjunction: str = ""
+    """the conjunction itself, as it is written"""
 
 
 class Clause(Struct, frozen=True):
@@ -192,7 +194,7 @@ def _read_clause(masked: str, start: int, end: int) -> tuple[tuple[Part, ...], C
 
 
 def _part(found: re.Match[str], masked: str, end: int) -> Part:
-    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end)
+    return Part(found.lastgroup or "if", masked[found.end() : end], found.end(), end, found[0].lower())
 
 
 def _conjunction_at(masked: str, at: int, end: int) -> re.Match[str] | None:

@@ -133,7 +133,7 @@ def _severity(word: str, whole: str) -> RuleSeverity:
 _LEAD = any_case(
     r"\W*(?:(?:and|but|then|also|please|first|next|finally|instead|otherwise|so|immediately|kindly)\b[,\s]*)*"
 )
-_VERBS = """
+VERBS = """
     abort add address allow answer apologi[sz]e apply approve ask assist authenticate authori[sz]e avoid base begin
     book call cancel check choose cite close collect communicate complete compute confirm consult contact continue
     convert create decline delete deny deploy describe disclose display do double-check drop edit emit end ensure
@@ -146,7 +146,7 @@ _VERBS = """
     transfer translate treat try update use validate verify wait warn write be
 """
 _IMPERATIVE = any_case(
-    rf"(?:{'|'.join(_VERBS.split())})\b"
+    rf"(?:{'|'.join(VERBS.split())})\b"
     r"(?!\s+(?:is|are|was|were|has|have|can|will|may|tool|tools|policy|contains|returns)\b)"
 )
 

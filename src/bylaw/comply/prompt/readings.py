@@ -23,6 +23,7 @@ from bylaw.comply.prompt.vocabulary import number_of, root_set, roots
 NO_TOOL = "it names no known tool"
 OPEN = "open wording: no event shows whether it was followed"
 SEVERAL_CONDITIONS = "it has several conditions"
+_LONGEST_TRIGGER = 300
 STATE_CONFIDENCE = 0.8
 """of rules that depend on the latest value of a field, or on words of the user"""
 
@@ -232,9 +233,15 @@ class View:
         """The name of a rule that is tied to no tool: its own words."""
         return shorten(self.main, 50)
 
-    def quote(self, part: Part) -> str:
+    def quote(self, part: Part, most: int = 60) -> str:
         """A part as it is written, with its quoted text."""
-        return shorten(self.sentence.text[part.start : part.end])
+        return shorten(self.sentence.text[part.start : part.end], most)
+
+    def when(self, part: Part) -> str:
+        return when(part, self.quote(part, _LONGEST_TRIGGER))
+
+    def when_not(self, part: Part) -> str:
+        return when_not(part, self.quote(part, _LONGEST_TRIGGER))
 
     def literals(self, part: Part | None = None) -> list[Literal]:
         part = part or self.clause.main
@@ -263,6 +270,20 @@ class View:
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+
+def when(part: Part, quote: str) -> str:
+    """A part as the trigger of a rule: `after cancel_order`, `without approval`; `if` and `when` are left out."""
+    is_plain = part.word == "if" and not re.match(r"(?:of|that)\b", quote)
+    return quote if is_plain or not part.conjunction else f"{part.conjunction} {quote}"
+
+
+def when_not(part: Part, quote: str) -> str:
+    """The opposite, as the trigger of a rule that allows an action only then: `before confirming`, `unless asked`."""
+    if part.word not in ("if", "iff", "after"):
+        return when(part, quote)
+    is_later = part.word == "after" or re.search(r"\b(?:after|once)\b", part.conjunction)
+    return f"{'before' if is_later else 'unless'} {quote}"
 
 
 def not_shown(words: str) -> str:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
+from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
@@ -51,10 +52,20 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
     for clause in clauses:
         marker = _marker_of(clause, sentence)
         if marker is not None:
-            reading = _READERS[marker.force](View(clause, marker, sentence))
+            reading = _read_clause(View(clause, marker, sentence))
             place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
     return rules
+
+
+def _read_clause(view: View) -> Reading:
+    """A rule that the engine cannot decide has the words of its clause as trigger and action."""
+    reading = _READERS[view.marker.force](view)
+    if reading.drafts:
+        return reading
+    words = read_wording(view)
+    required = reading.required if reading.required in ("confirm_with_user", "refuse") else words.required
+    return replace(reading, trigger=words.trigger, required=required, forbidden=words.forbidden)
 
 
 def _leave_unread(statement: Statement) -> list[PromptRule]:

@@ -138,6 +138,11 @@ def root(word: str) -> str:
     return stem(_IRREGULAR.get(lowered, lowered)).rstrip("i")
 
 
+def irregular_verb(form: str) -> str | None:
+    """`sent` → `send`; None if the form is regular or not known."""
+    return _IRREGULAR.get(form.lower())
+
+
 def roots(text: str) -> list[str]:
     """The roots of a text, in order. `verify` and `verification` have the same root but not the same stem."""
     parts = _PLAIN_WORD.findall(_HUMP.sub(" ", text.replace("_", " ").replace("'s", " ")))

@@ -42,7 +42,8 @@ def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
     yield ""
     found = wording.violations_of(report, rule)
     for trace, where, violation in found[:SHOWN]:
-        yield f"- {escape_markdown(trace)}, {where}: {inline_code(violation.evidence)}"
+        turn = where.partition(" · ")[0]  # the evidence names the event
+        yield f"- {escape_markdown(trace)}, {turn}: {inline_code(violation.evidence)}"
     if len(found) > SHOWN:
         yield f"- … and {len(found) - SHOWN:,} more"
     yield ""
@@ -53,9 +54,8 @@ def render_rules(rules: Sequence[PromptRule], file: str, text: str) -> str:
     for rule in rules:
         place = inline_code(wording.place(file, text, rule.start))
         sentence, why = escape_markdown(wording.one_line(rule.description)), escape_markdown(rule.undecided or "")
-        lines.append(
-            f"| {escape_markdown(rule.rule_id)} | {rule.tier} | {rule.severity} | {place} | {sentence} | {why} |"
-        )
+        tier = rule.tier if rule.items else "–"
+        lines.append(f"| {escape_markdown(rule.rule_id)} | {tier} | {rule.severity} | {place} | {sentence} | {why} |")
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule
+from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, State
 from bylaw.comply.report import wording
 from bylaw.report.text import printable
 
@@ -62,7 +62,8 @@ def _undecided(report: ComplyReport) -> Iterator[str]:
 
 def _rule_line(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> str:
     place = wording.place(report.prompt, report.text, rule.start)
-    about = click.style(printable(f"{rule.tier} · {rule.severity} · {place}"), dim=True)
+    tier = "" if rule.state is State.UNDECIDED else f"{rule.tier} · "
+    about = click.style(printable(f"{tier}{rule.severity} · {place}"), dim=True)
     return f"{click.style(f'{mark} {printable(rule.rule_id)}', fg=colour, bold=True)}  {state}  {about}"
 
 
@@ -76,8 +77,9 @@ def render_rules(rules: Sequence[PromptRule], file: str, text: str) -> str:
 def _rules(rules: Sequence[PromptRule], file: str, text: str) -> Iterator[str]:
     for rule in rules:
         place = wording.place(file, text, rule.start)
-        kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "undecided"
-        about = click.style(printable(f"{rule.tier} · {rule.severity} · {kinds} · {place}"), dim=True)
+        kinds = ", ".join(dict.fromkeys(str(one.item.get("kind")) for one in rule.items)) or "not checkable"
+        tier = f"{rule.tier} · " if rule.items else ""
+        about = click.style(printable(f"{tier}{rule.severity} · {kinds} · {place}"), dim=True)
         yield f"{click.style(printable(rule.rule_id), bold=True)}  {about}"
         yield f"    {wording.one_line(rule.description)}"
         if rule.undecided:

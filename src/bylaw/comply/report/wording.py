@@ -76,13 +76,21 @@ def remarks(report: ComplyReport) -> Iterator[str]:
 
 
 def violations_of(report: ComplyReport, rule: BehavioralRule) -> list[tuple[str, str, Violation]]:
-    """The violations of a rule, each with the name of its trace and its event."""
+    """The violations of a rule, each with the name of its trace and its turn."""
     return [
-        (result.trace, "at the end" if one.event_index is None else f"event {one.event_index}", one)
+        (result.trace, _when(one), one)
         for result in report.results
         for one in result.violations
         if one.rule_id == rule.rule_id
     ]
+
+
+def _when(violation: Violation) -> str:
+    if violation.event_index is None:
+        return "at the end"
+    if violation.turn is None:  # the judge cites events only
+        return f"event {violation.event_index}"
+    return f"turn {violation.turn} · event {violation.event_index}"
 
 
 def place(file: str, text: str, start: int) -> str:

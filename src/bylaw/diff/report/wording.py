@@ -20,8 +20,6 @@ _NAMES = {
     "conformance": "output shape",
 }
 _ADVICE = {
-    "semantic": "read the first divergence",
-    "trajectory": "compare the calls at the first divergence",
     "safety": "look for refusals where there were answers",
     "verbosity": "look for added or repeated text",
     "latency": "look for slower tools or a slower model",
@@ -62,9 +60,12 @@ def _name(name: str, report: DiffReport) -> str:
 
 
 def size(report: DiffReport) -> str:
-    against = "judged against the baseline's own repeats" if report.repeats else "no repeats: judged against zero"
     turns = f"{report.turns[0]:,} and {report.turns[1]:,} turns"
-    return f"{count(report.groups, 'task')}, {turns}, {against}"
+    if report.repeats:
+        variation = "compared with the normal variation of the baseline"
+    else:
+        variation = "no repeated runs: normal variation unknown"
+    return f"{count(report.groups, 'task')}, {turns}, {variation}"
 
 
 def summary(report: DiffReport) -> Iterator[str]:
@@ -83,9 +84,9 @@ def summary(report: DiffReport) -> Iterator[str]:
         yield f"First divergence: {divergence_line(first)}."
     for change in report.policy.regressions[:3]:
         yield f"Newly broken: {change_line(change)}."
-    look = [_ADVICE[row.axis] for row in moved[:2]]
-    if look:
-        yield f"Look here: {'; '.join(look)}."
+    advice = [_ADVICE[row.axis] for row in moved if row.axis in _ADVICE]
+    if advice:
+        yield f"Next: {'; '.join(advice[:2])}."
     if not moved and first is None and not report.policy.regressions and not report.nothing_compared:
         yield "No divergence was found."
 

@@ -106,7 +106,8 @@ def open_bytes(data: bytes, name: str) -> Input:
 
 
 def no_such_file(path: str) -> Diagnostic:
-    return Diagnostic(code="no-such-file", message=f"no file `{path}`", file=path)
+    help = "check the path; it is relative to the current folder"
+    return Diagnostic(code="no-such-file", message="no such file", file=path, help=help)
 
 
 def _unreadable(name: str, error: OSError) -> InputError:

@@ -1,0 +1,237 @@
+"""The trigger and the action of a clause, in the words of its sentence.
+
+`Escalate to a manager if the refund exceeds $500` has the trigger `the refund exceeds $500` and requires `escalate to a
+manager`. An action that is exactly a call of a tool is written `call_tool: NAME`. Three forms of clauses are turned
+round: `only A after B` forbids `A` with the trigger `before B`, `sharing passwords is forbidden` forbids `share
+passwords`, and `refunds must be logged` requires `log refunds`.
+
+If an action cannot be told, it is empty: the rule's description is the sentence itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.clauses import Part
+from bylaw.comply.prompt.markers import VERBS, Force, imperative_at
+from bylaw.comply.prompt.readings import View
+from bylaw.comply.prompt.vocabulary import any_case, irregular_verb
+
+_LONGEST = 300
+"""characters of a trigger or an action"""
+_MORE_VERBS = """
+    administer advise allocate archive assess assign attach block bypass calculate capture change comment commit compile
+    copy correct cut debit define delegate diagnose disable disclose discard discuss document download dispense edit
+    email encrypt encourage endorse enter estimate evaluate exceed expose flag forward freeze grade grant guess hire
+    import install interpret interrupt invent invite leak lock lower merge mock move name override overwrite patch pause
+    plan post practice prescribe promise publish purchase push question raise rate rebook receive recommend redact
+    reduce release rely rename replace reserve restart restore reuse rotate save scan serve settle ship shut skip
+    solicit speculate store swap test touch track train trust unlock upload visit waive withhold
+"""
+_AGENT = any_case(
+    r"\W*(?:(?:and|but|so|also|then|please|therefore|however|otherwise|note that|remember that)\b\W*)*"
+    r"(?P<lead>(?:for|in|during|at|on|with|within|under|as|while|throughout|outside|inside|upon)\b.*?[,\s]\s*)?"
+    r"(?:you(?:r (?:job|task|role|goal) is to)?|we|i|(?:the|this|an?|our|all|each|every)? ?(?:\w+ )?"
+    r"(?:agents?|assistants?|chatbots?|bots?|models?|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?"
+    r"|responses?|repl(?:y|ies)|messages?|outputs?|summar(?:y|ies))|it is)?"
+    r"(?: (?:also|will|do|are|is|may|can|must|should|shall|it is|that you|to)\b)*\W*"
+)
+"""what stands before a marker if the clause is addressed to the agent"""
+_WHO = any_case(r".*\b(?:agent|assistant|bot|model|you)\b.*\b(?:who|that|which|and|you)\W*")
+_ADVERBS = any_case(
+    r"\W*(?:(?:always|ever|also|please|then|strictly|explicitly|at all times|under any circumstances|in any case|to"
+    r"|that you(?: must| should)?|be sure to|make sure to|remember to|take care to)\b\W*)*"
+)
+_PASSIVE = any_case(r"\W*(?:always |ever |also |first |never )*be (?P<verb>\w+)(?P<rest>.*)", )
+_DENIED = any_case(
+    r"(?:is|are|be|remains?|not).*?(?:forbidden|prohibited|disallowed|banned|off[- ]limits|allowed|permitted|acceptable)"
+    r"|must be avoided"
+)
+_NO_SUBJECT_MAY = any_case(r"no (?P<what>\w+(?: \w+)?) (?:may|can|should|must|shall) (?:ever )?be")
+_NEEDS = any_case(r"(?:requires?|needs? (?!to\b))(?P<what>.*)")
+_IS_NEEDED = any_case(r"(?:is|are) (?:required|mandatory)|required|mandatory")
+_IT_IS = any_case(r"\W*(?:it|this|that)\W*")
+_BY_WHOM = any_case(r"\bby (?!\w+ing\b)")
+_EMBEDS = any_case(
+    r"\W*(?:always |first |also )*(?:ask|check|verify|determine|see|decide|clarify|find out|inquire|consider)"
+    r"(?: (?:the |your )?(?:user|customer|client|caller|patient|guest|student|them|him|her))?\W*"
+)
+"""`check if the account exists`: the condition is what is checked"""
+_WHO_MAY = any_case(r"\W*(?:\w+\W+){1,4}?(?:may|can|must|should|shall|will|is|are|has|have)\b")
+_RELATIVE = any_case(r"\b(?:that|which|who|if|when|whether)\b")
+_PREPOSITION = any_case(
+    r"\W*(?:with|by|for|in|at|to|on|during|from|using|via|through|within|under|over|between)\b"
+)
+
+
+class Wording(Struct, frozen=True):
+    trigger: str = "always"
+    required: str | None = None
+    forbidden: str | None = None
+
+
+def read_wording(view: View) -> Wording:
+    """The trigger and the actions of a clause."""
+    if view.marker.force is Force.ONLY:
+        return _read_only(view)
+    trailing = [part for part in view.clause.parts if part.start > view.clause.main.start]
+    own = _parts_of_action(view, trailing)
+    triggers = [view.when(part) for part in view.clause.parts if part not in own]
+    end = own[-1].end if own else view.clause.main.end
+    lead, action = _required(view, end) if view.marker.force is Force.REQUIRE else _forbidden(view, end)
+    trigger = ", ".join((lead, *triggers) if lead else triggers) or "always"
+    if view.marker.force is Force.REQUIRE:
+        return Wording(trigger, required=action)
+    return Wording(trigger, forbidden=action)
+
+
+def _parts_of_action(view: View, trailing: list[Part]) -> list[Part]:
+    """The first parts behind the main part that say what is done, not when: `wait until the user confirms`."""
+    if view.marker.force is Force.FORBID:
+        return []
+    own: list[Part] = []
+    embeds = imperative_at(view.main) and _EMBEDS.fullmatch(view.main)
+    for part in trailing:
+        if part.word not in ("until", "without") and not (part.word == "if" and embeds):
+            break
+        own.append(part)
+    return own
+
+
+# -- what must and must not be done ------------------------------------------------------------------------------------
+
+
+def _required(view: View, end: int) -> tuple[str, str | None]:
+    """What a clause requires, and words in front of it that say when."""
+    subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
+    verb = imperative_at(view.main)
+    if verb is not None and view.clause.main.start + verb[0] == view.marker.start:
+        return "", _action(view, view.marker.start, end)
+    word = view.marker.word
+    if re.match(r"ensure|make sure|prefer|try|aim", word):
+        start = view.marker.start
+    elif found := _NEEDS.fullmatch(word):
+        return _plain(subject), _plain(f"{found['what']} {_text(view, start, end)}") or None
+    elif _IS_NEEDED.fullmatch(word) and not _is_addressed(subject):
+        lead = _text(view, start, end)
+        return (_plain(lead) if _PREPOSITION.match(lead) else ""), _plain(to_base(subject)) or None
+    return _addressed(view, subject, start, end)
+
+
+def _forbidden(view: View, end: int) -> tuple[str, str | None]:
+    subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
+    if found := _NO_SUBJECT_MAY.fullmatch(view.marker.word):
+        return "", _to_active(found["what"], f"be {_text(view, start, end)}")
+    if view.marker.word == "no":
+        return "", _plain(_text(view, start, end)) or None
+    if _DENIED.fullmatch(view.marker.word) and not _is_addressed(subject):
+        rest = _text(view, start, end)
+        if re.match(r"\W*to\b", rest):
+            return "", _action(view, start, end) if _IT_IS.fullmatch(subject) else None
+        return "", _plain(f"{to_base(subject)} {rest}") or None
+    return _addressed(view, subject, start, end)
+
+
+def _addressed(view: View, subject: str, start: int, end: int) -> tuple[str, str | None]:
+    """The action behind the marker, if it is the agent who acts, or if the clause is passive."""
+    agent = _AGENT.fullmatch(subject)
+    if agent or _WHO.fullmatch(subject) or _IT_IS.fullmatch(subject):
+        return _plain(agent["lead"] or "") if agent else "", _action(view, start, end)
+    return "", _to_active(subject, _text(view, start, end))
+
+
+def _is_addressed(subject: str) -> bool:
+    return subject.strip() != "" and bool(_AGENT.fullmatch(subject) or _IT_IS.fullmatch(subject))
+
+
+def _to_active(subject: str, action: str) -> str | None:
+    """`refunds` and `be logged at once` → `log refunds at once`; None if somebody else acts or the verb is not known."""
+    passive = _PASSIVE.fullmatch(action)
+    verb = _PARTICIPLES.get(passive["verb"].lower()) or irregular_verb(passive["verb"]) if passive else None
+    if passive is None or verb is None or _BY_WHOM.search(passive["rest"]) or not subject.strip():
+        return None
+    return _plain(f"{verb} {_plain(subject)}{passive['rest']}")
+
+
+# -- only --------------------------------------------------------------------------------------------------------------
+
+
+def _read_only(view: View) -> Wording:
+    """`only A after B` forbids A before B; `only answer in French` requires `only answer in French`."""
+    main, marker, parts = view.clause.main, view.marker, view.clause.parts
+    subject = _text(view, main.start, marker.start)
+    if parts:
+        if len(parts) > 1 or parts[0].word not in ("iff", "if", "after"):
+            return Wording()
+        trigger = view.when_not(parts[0])
+        if marker.start == marker.end or not subject.strip() or _AGENT.fullmatch(subject):
+            action = _action(view, marker.end, main.end)
+        elif not _text(view, marker.end, main.end).strip(" ,.") and imperative_at(subject):
+            action = _plain(subject)
+        else:
+            action = _to_active(re.sub(r"\b(?:may|can|must|should|shall)\W*$", "", subject), _text(view, marker.end, main.end))
+        return Wording(trigger, forbidden=action) if action else Wording()
+    rest = _text(view, marker.end, main.end)
+    if subject.strip() and imperative_at(subject) and _PREPOSITION.match(rest):
+        return Wording(f"unless {_plain(rest)}", forbidden=_plain(subject))
+    is_addressed = not subject.strip() or _AGENT.fullmatch(subject)
+    who = _WHO_MAY.match(rest)
+    if not is_addressed or (who and not imperative_at(rest) and not _RELATIVE.search(who[0])):
+        return Wording()
+    return Wording(required=_plain(f"only {rest.strip()}"))
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _text(view: View, start: int, end: int) -> str:
+    return view.sentence.text[start:end]
+
+
+def _action(view: View, start: int, end: int) -> str | None:
+    """`call_tool: NAME`, or the words in the basic form of their verb."""
+    masked = view.sentence.masked[start:end]
+    tools = view.bind(masked, likeness=False)
+    if tools.is_named and not tools.is_any and not view.extra(masked, tools):
+        return tools.calls
+    adverbs = _ADVERBS.match(masked)
+    return _plain(to_base(_text(view, start + (adverbs.end() if adverbs else 0), end))) or None
+
+
+def _plain(text: str) -> str:
+    """One line without the marks around it, in lower case where only the sentence made it upper."""
+    text = " ".join(text.split()).strip(" ,.;:!—–-")
+    if re.match(r"[A-Z][a-z]+\b|A\b", text):
+        text = text[0].lower() + text[1:]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
+
+
+def to_base(text: str) -> str:
+    """`sharing passwords` → `share passwords`; a text that begins with no known verb stays as it is."""
+    found = re.match(r"\s*(\w+ing)\b", text)
+    verb = _GERUNDS.get(found[1].lower()) if found else None
+    return f"{verb}{text[found.end() :]}" if found and verb else text
+
+
+def _forms(ending: str) -> dict[str, str]:
+    """Every regular spelling of each known verb with this ending → the verb."""
+    forms: dict[str, str] = {}
+    verbs = [form for verb in f"{VERBS} {_MORE_VERBS}".split() for form in _spellings(verb)]
+    for verb in sorted(verbs, key=len):
+        stem = verb.removesuffix("e") if not verb.endswith("ee") else verb
+        if ending == "ed" and re.search(r"[^aeiou]y$", verb):
+            stem = f"{verb[:-1]}i"
+        elif re.search(r"(?:^|[^aeiou])[aeiou][bdglmnprt]$", verb):
+            forms.setdefault(f"{verb}{verb[-1]}{ending}", verb)
+        forms.setdefault(stem + ending, verb)
+    return forms
+
+
+def _spellings(verb: str) -> list[str]:
+    return [verb.replace("[sz]", "s"), verb.replace("[sz]", "z")] if "[sz]" in verb else [verb]
+
+
+_GERUNDS = _forms("ing")
+_PARTICIPLES = _forms("ed")
