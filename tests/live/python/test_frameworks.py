@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from bylaw.contract.live_agent import AgentRun
 from bylaw.model.events import ToolCall, ToolResult
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
-for framework in ("agents", "langgraph", "pydantic_ai"):
-    pytest.importorskip(framework, reason="the frameworks extra is not installed")
+if any(importlib.util.find_spec(name) is None for name in ("agents", "langgraph", "pydantic_ai")):
+    pytest.skip("the frameworks extra is not installed", allow_module_level=True)
 
 FOLDER = Path(__file__).parents[3] / "examples" / "agents" / "frameworks"
 WITH_TOOLS = ("langgraph_agent", "openai_agents_agent", "pydantic_ai_agent")
