@@ -11,7 +11,7 @@ from bylaw.rules.kinds import KINDS, Kind
 from tests.support.yaml_files import load_yaml
 
 TOOLS = ["look", "confirm", "refund", "refund_all", "delete"]
-WORDS = ["order", "Refund", "quote", "no", "ок", "éa", "1", "{", "STRASSE", "straße"]
+WORDS = ["order", "Refund", "quote", "no", "the", "ок", "éa", "1", "{", "STRASSE", "straße"]
 VALUES: list[Any] = [None, True, False, 0, 1, 1.0, 2, 500, "1", "a", "A", [], [1], [True], {"k": 1}, {"k": 1.0}]
 
 tool_names = st.sampled_from(TOOLS)

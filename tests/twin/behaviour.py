@@ -21,6 +21,7 @@ from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.values import json_equal
 from bylaw.model.verdict import Outcome
+from bylaw.text.stop_words import STOP_WORDS
 from tests.twin.guard import is_untimed
 from tests.twin.guard import matches as guard_matches
 from tests.twin.temporal import judge_temporal
@@ -181,10 +182,15 @@ def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Re
             continue
         if turn.text is None:
             blind += 1
-        elif said := _words(turn.text):
-            judged += 1
-            share = sum(word in known for word in said) / len(said)
-            bad += [turn.turn] if share < params["min_unigram_precision"] else []
+            continue
+        said = [word for word in _words(turn.text) if word not in STOP_WORDS]
+        if len(said) < max(1, params["min_content_words"]):
+            is_answer = turn.text.strip() and not turn.tool_calls
+            blind += bool(is_answer)
+            continue
+        judged += 1
+        share = sum(word in known for word in said) / len(said)
+        bad += [turn.turn] if share < params["min_unigram_precision"] else []
     return _settled(part, blind, judged > 0), bad
 
 

@@ -98,12 +98,15 @@ def ok_if_complete(ended: Ended) -> Conclusion:
     return OK if ended.complete else STOPPED_EARLY
 
 
-def unless_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
-    """A rule that could not see part of what it judges never reads as ok."""
-    if not blind:
-        return otherwise
-    turns = "1 turn" if blind == 1 else f"{blind} turns"
-    return Conclusion(Outcome.INCONCLUSIVE, reason=f"{what} not recorded in {turns}")
+def unless_blind(blind: int, what: str, otherwise: Conclusion, *, thin: int = 0) -> Conclusion:
+    """A rule that could not see part of what it judges, or saw too little, never reads as ok."""
+    missing = [f"{what} not recorded in {_turns(blind)}"] if blind else []
+    missing += [f"too few content words to judge in {_turns(thin)}"] if thin else []
+    return Conclusion(Outcome.INCONCLUSIVE, reason=", ".join(missing)) if missing else otherwise
+
+
+def _turns(number: int) -> str:
+    return "1 turn" if number == 1 else f"{number} turns"
 
 
 def mismatch_notes(mismatches: int) -> tuple[str, ...]:

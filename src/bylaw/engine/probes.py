@@ -1,7 +1,7 @@
-"""Judgements of one response: it holds, there is nothing to judge, it was not recorded, or it is a breach.
+"""Judgements of one response: it holds, it breaks the rule, was not recorded, or says nothing or too little to judge.
 
 Grounding compares words. A word is a run of two or more letters, digits and marks of any script, lower-cased; each
-distinct word counts once.
+distinct word counts once. Only content words of the response are judged: those that are no stop words.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import shorten
 from bylaw.model.demand import FitsSchema, Grounded, StopReasonIn
 from bylaw.model.events import Response
+from bylaw.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
     import jsonschema_rs
 
 _ASCII_WORD_BYTES = bytes(byte if chr(byte).isalnum() and byte < 128 else 32 for byte in range(256)).lower()
-_ONE_LETTER = frozenset(chr(code).encode() for code in range(128))
+_ASCII_IGNORED = frozenset(chr(code).encode() for code in range(128)) | {
+    word.encode() for word in STOP_WORDS if word.isascii()
+}
+"""words of one letter, and stop words"""
 
 
 class _WordCharacters(dict[int, int]):
@@ -40,24 +44,21 @@ class _WordCharacters(dict[int, int]):
 _WORD_CHARACTERS = _WordCharacters()
 
 
-def share_found(text: str, chunks: list[str]) -> tuple[float, set[Any]] | None:
-    """The share of the text's words found in the chunks, and the words that were not. None: the text has no word."""
-    said, known = _word_sets(text, "\n".join(chunks))
-    if not said:
-        return None
-    unknown = said - known
-    return (len(said) - len(unknown)) / len(said), unknown
+def content_words(text: str, chunks: list[str]) -> tuple[set[Any], set[Any]]:
+    """The content words of the text, and those of them that are not in the chunks.
+
+    ASCII takes a table look-up and a split, several times quicker than any regex, and finds the same words.
+    """
+    joined = "\n".join(chunks)
+    if text.isascii() and joined.isascii():
+        said: set[Any] = _ascii_words(text) - _ASCII_IGNORED
+        return said, said - _ascii_words(joined)
+    said = {word for word in _any_words(text) - STOP_WORDS if len(word) > 1}
+    return said, said - _any_words(joined)
 
 
 def readable(words: set[Any]) -> list[str]:
     return sorted(word.decode() if isinstance(word, bytes) else word for word in words)
-
-
-def _word_sets(text: str, chunks: str) -> tuple[set[Any], set[Any]]:
-    """ASCII takes a table look-up and a split, several times quicker than any regex, and finds the same words."""
-    if text.isascii() and chunks.isascii():
-        return _ascii_words(text) - _ONE_LETTER, _ascii_words(chunks)
-    return {word for word in _any_words(text) if len(word) > 1}, _any_words(chunks)
 
 
 def _any_words(text: str) -> set[str]:
@@ -85,6 +86,7 @@ class _Mark(Enum):
     HOLDS = "holds"
     SKIP = "skip"
     BLIND = "blind"
+    THIN = "thin"
 
 
 HOLDS: Final = _Mark.HOLDS
@@ -92,6 +94,8 @@ SKIP: Final = _Mark.SKIP
 """nothing to judge in this turn"""
 BLIND: Final = _Mark.BLIND
 """what the rule judges was not recorded"""
+THIN: Final = _Mark.THIN
+"""the response says too little to be judged"""
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -99,7 +103,7 @@ class Breach(msgspec.Struct, frozen=True):
     excerpt: str | None = None
 
 
-Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND] | Breach
+Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND, _Mark.THIN] | Breach
 Judge = Callable[[Response], Answer]
 
 
@@ -176,7 +180,7 @@ def _first_error(validator: jsonschema_rs.Validator, value: Any) -> Breach:
 
 
 def judge_grounding(probe: Grounded) -> Judge:
-    read = compile_paths(probe.path)
+    read, fewest = compile_paths(probe.path), max(1, probe.min_words)
 
     def judge(response: Response) -> Answer:
         chunks = chunk_texts(read(response))
@@ -184,15 +188,14 @@ def judge_grounding(probe: Grounded) -> Judge:
             return SKIP
         if response.text is None:
             return BLIND
-        share = share_found(response.text, chunks)
-        if share is None:
-            return SKIP
-        found, unknown = share
+        said, unknown = content_words(response.text, chunks)
+        if len(said) < fewest:
+            return SKIP if response.tool_calls or not response.text.strip() else THIN
+        found = (len(said) - len(unknown)) / len(said)
         if found >= probe.min_precision:
             return HOLDS
         missing = ", ".join(readable(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
-        return Breach(
-            f"{found:.0%} of the words are in the chunks, at least {probe.min_precision:.0%} wanted: {missing} are not"
-        )
+        wanted = f"at least {probe.min_precision:.0%} wanted"
+        return Breach(f"{found:.0%} of the content words are in the chunks, {wanted}: {missing} are not")
 
     return judge

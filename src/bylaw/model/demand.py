@@ -45,10 +45,12 @@ class FitsSchema(Struct, frozen=True):
 
 
 class Grounded(Struct, frozen=True):
-    """A response whose words are, to this share, words of the retrieved chunks."""
+    """A response whose content words are, to this share, words of the retrieved chunks."""
 
     path: Path
     min_precision: float
+    min_words: int
+    """a response with fewer content words is not judged"""
 
 
 class Turns(Struct, frozen=True):

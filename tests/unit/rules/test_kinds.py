@@ -109,7 +109,7 @@ LOWERED = [
     (
         "must_be_grounded",
         {"retrieval_path": AMOUNT.text, "min_unigram_precision": 1},
-        Always(Grounded(AMOUNT, 1.0)),
+        Always(Grounded(AMOUNT, 1.0, 2)),
     ),
 ]
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.engine.evidence import around, ref
 from bylaw.engine.matching import compile_names, compile_text
@@ -25,7 +26,7 @@ from bylaw.engine.monitor import (
     ok_if_complete,
     unless_blind,
 )
-from bylaw.engine.probes import BLIND, HOLDS, SKIP, Judge
+from bylaw.engine.probes import BLIND, HOLDS, SKIP, THIN, Judge
 from bylaw.model.demand import Calls, TextHas
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.verdict import Outcome
@@ -79,6 +80,9 @@ class NeverText(Monitor):
 class AlwaysState(Struct, frozen=True, array_like=True):
     judged: bool = False
     blind: int = 0
+    """responses of which something was not recorded"""
+    thin: int = 0
+    """responses that say too little to be judged"""
 
 
 _FRESH, _JUDGED = AlwaysState(), AlwaysState(judged=True)
@@ -100,8 +104,10 @@ class Always(Monitor):
         if answer is SKIP:
             return state, NOTHING
         if answer is BLIND:
-            return AlwaysState(state.judged, state.blind + 1), NOTHING
-        judged = state if state.judged else AlwaysState(True, state.blind) if state.blind else _JUDGED
+            return replace(state, blind=state.blind + 1), NOTHING
+        if answer is THIN:
+            return replace(state, thin=state.thin + 1), NOTHING
+        judged = state if state.judged else _JUDGED if state is _FRESH else replace(state, judged=True)
         if answer is HOLDS:
             return judged, NOTHING
         found = Found(answer.message, event.origin.session, event.turn, (ref(event, answer.excerpt),))
@@ -109,7 +115,7 @@ class Always(Monitor):
 
     def end(self, state: AlwaysState, ended: Ended) -> Conclusion:
         verdict = ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
-        return unless_blind(state.blind, self._needs, verdict)
+        return unless_blind(state.blind, self._needs, verdict, thin=state.thin)
 
 
 SATISFIED = -1

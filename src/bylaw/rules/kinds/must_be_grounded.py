@@ -1,22 +1,33 @@
-"""Enough of the words of every response stand in the retrieved chunks.
+"""Enough of the content words of every response stand in the retrieved chunks.
 
-The share of the response's distinct words found in the chunks must reach `min_unigram_precision`. Words are runs of
-letters and digits of any script, lower-cased, at least two characters long. The chunks at `retrieval_path` may be a
-text, a list of texts, or a list of mappings with `text`, `content` or `page_content`. This compares words, not
-meaning.
+The share of the response's distinct content words found in the chunks must reach `min_unigram_precision`. Words are
+runs of letters and digits of any script, lower-cased, at least two characters long; content words are those that are
+not stop words such as "the", "is", "und" or "les". The chunks at `retrieval_path` may be a text, a list of texts, or a
+list of mappings with `text`, `content` or `page_content`.
 
-Vacuous when no turn has chunks. One finding per response below the threshold. With `when`, only matching turns are
-judged.
+Vacuous when no turn has chunks. Inconclusive when an answer has fewer than `min_content_words` content words: "the , ."
+cannot pass. One finding per response below the threshold. With `when`, only matching turns are judged.
+
+This compares words, not meaning. It catches an answer about something else. It does not catch:
+
+- a contradiction: "refunds take 3 days" has the words of a chunk that says "refunds do not take 3 days";
+- a conclusion that the chunks do not support, drawn in their own words.
+
+And it reports a paraphrase: an answer that says the same in other words is grounded, but not by its words.
+
+Use it as a cheap gate for every run. Where meaning decides, add a judge: a function that scores each response, passed
+as `bylaw.diff(…, judge=…)`, or a sentence of the system prompt that `bylaw comply --judge` verifies.
 """
 
 from __future__ import annotations
 
 from bylaw.model.demand import Always, Grounded
-from bylaw.rules.params import PATH, SHARE, Param, Values
+from bylaw.rules.params import COUNT, PATH, SHARE, Param, Values
 
 PARAMS = (
     Param("retrieval_path", PATH, "the path of the chunks, such as `request.metadata.chunks`", required=True),
-    Param("min_unigram_precision", SHARE, "the share of words that must be found, from 0 to 1", default=0.5),
+    Param("min_unigram_precision", SHARE, "the share of content words that must be found, from 0 to 1", default=0.5),
+    Param("min_content_words", COUNT, "the fewest distinct content words that a response is judged by", default=2),
 )
 
 SYNONYMS = "grounded grounding"
@@ -31,4 +42,5 @@ EXAMPLE = """\
 
 
 def lower(params: Values) -> Always:
-    return Always(Grounded(path=params["retrieval_path"], min_precision=params["min_unigram_precision"]))
+    path, share, words = (params[name] for name in ("retrieval_path", "min_unigram_precision", "min_content_words"))
+    return Always(Grounded(path=path, min_precision=share, min_words=words))
