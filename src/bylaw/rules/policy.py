@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule
 from bylaw.rules.behaviour import read_rule
-from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, report_wrong_type
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bylaw.rules.guard.section import Guard
 
 PLAIN_KEYS = ("apiVersion", "version")
-"""accepted and not read: other tools ask for them"""
+"""accepted in any file; `apiVersion` says whose rules they are"""
 
 CONTRACT = "contract"
 BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
@@ -118,7 +119,9 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     fields = Fields(root, context.problems, what="a rule file")
     rules, guard = fields.take("rules"), fields.take("guard")
     for key in PLAIN_KEYS:
-        fields.take(key)
+        node = fields.take(key)
+        if key == "apiVersion" and isinstance(node, ScalarNode) and isinstance(node.value, str):
+            context = replace(context, api_version=node.value)
     others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
