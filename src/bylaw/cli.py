@@ -19,14 +19,17 @@ COMMANDS = {
     "comply": LazyCommand(
         "bylaw.comply.commands:command", "did the agent keep the rules that its own system prompt states?"
     ),
-    "contract": LazyCommand("bylaw.contract.commands:command", "does the agent keep its rules when the world breaks?"),
+    "contract": LazyCommand(
+        "bylaw.contract.commands:command",
+        "does the agent keep its rules when its tools, its model or its context fail?",
+    ),
     "convert": LazyCommand(
         "bylaw.inspect.convert_command:command", "write traces in another format: Bylaw's own, ATIF or OTLP"
     ),
     "demo": LazyCommand("bylaw.demo.command:command", "write an example to try these commands on"),
     "diff": LazyCommand(
         "bylaw.diff.command:command",
-        "what changed between two versions of the agent, and did it break or mend a rule?",
+        "what changed between two versions of the agent, and did the change break or fix a rule?",
     ),
     "explain": LazyCommand("bylaw.lint.explain_command:command", "print the page for an error code or a rule kind"),
     "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),

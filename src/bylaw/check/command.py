@@ -23,7 +23,7 @@ DEFAULT_POLICY = "bylaw.yaml"
 
 @click.command(name="check")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be given again.")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be repeated.")
 @click.option(
     "--fail-on",
     type=click.Choice(get_args(FailOn)),
@@ -34,8 +34,10 @@ DEFAULT_POLICY = "bylaw.yaml"
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
 @click.option("--verify-ids", is_flag=True, help="Reject records whose content hash does not match their id.")
-@click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 where nothing was checked.")
-@click.option("--all", "show_all", is_flag=True, help="Write every finding at once, not only the first 10,000.")
+@click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 if nothing was checked.")
+@click.option(
+    "--all", "show_all", is_flag=True, help="Write every finding when it is found, not only the first 10,000."
+)
 @output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],
@@ -50,8 +52,8 @@ def command(
 ) -> ExitCode:
     """Check recorded traces against rules.
 
-    TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` are read as they are. Without --policy,
-    the rules are read from ./bylaw.yaml.
+    TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` files are decompressed. Without
+    --policy, the rules are read from ./bylaw.yaml.
     """
     from bylaw.check.api import Check
     from bylaw.rules import load_rules
@@ -114,13 +116,13 @@ class _Stream:
             emit(render_finding(finding) + "\n", self._out)
 
     def end_on_bad_input(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """Finish the document with the diagnostics: the findings above are not a whole report."""
+        """Finish the document with the diagnostics: the findings above are incomplete."""
         from bylaw.report.json import bad_input_fields
 
         if self._json is not None:
             self._json.end(bad_input_fields(diagnostics))
         else:
-            emit("✗ BAD INPUT: the findings above are not a whole report\n", self._out)
+            emit("✗ BAD INPUT: the findings above are incomplete\n", self._out)
 
     def end(self, report: CheckReport) -> None:
         from bylaw.check.report.json import check_fields

@@ -36,7 +36,7 @@ ATTEMPT = '{"tool": "issue_refund", "arguments": {"amount": 199}}'
 
 STEPS = (
     Step("Version 1 of a refund agent keeps its rules.", "check v1.jsonl --policy bylaw.yaml", 0),
-    Step("Version 2 has a friendlier prompt. It lost a step.", "check v2.jsonl --policy bylaw.yaml", 1),
+    Step("Version 2 has a friendlier prompt. It refunds without asking.", "check v2.jsonl --policy bylaw.yaml", 1),
     Step("Both versions side by side.", "inspect v1.jsonl v2.jsonl --session ticket-1043", 0),
     Step("What changed, and which rule it broke.", "diff v1.jsonl v2.jsonl --policy bylaw.yaml", 1),
     Step("The same rule before the call runs: it is blocked.", "guard decide --policy guard.yaml", 1, stdin=ATTEMPT),

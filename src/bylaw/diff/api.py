@@ -111,7 +111,7 @@ def diff(
     prices: str | PathLike[str] | None = None,
     embeddings: bool = False,
 ) -> DiffReport:
-    """What changed between two versions of the agent, and did it break or mend a rule?
+    """What changed between two versions of the agent, and did the change break or fix a rule?
 
     `judge` scores a response, more is better; None where it has no opinion. `prices`: the path of a price list of your
     own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.

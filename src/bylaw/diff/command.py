@@ -17,17 +17,17 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
 @click.command(name="diff")
 @click.argument("baseline", metavar="BASELINE")
 @click.argument("candidate", metavar="CANDIDATE")
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be given again.")
+@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Rule file; may be repeated.")
 @click.option(
     "--fail-on",
     type=click.Choice(LEVELS),
     default="severe",
     show_default=True,
-    help="Smallest change for the worse that makes the command fail; `never` is `none`.",
+    help="Smallest change for the worse that makes the command fail; `never` is the same as `none`.",
 )
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
-@click.option("--prices", metavar="FILE", help="Price list of your own; other models keep the shipped prices.")
+@click.option("--prices", metavar="FILE", help="Your own price list; models that it lacks have the shipped prices.")
 @click.option(
     "--embeddings",
     is_flag=True,
@@ -45,10 +45,10 @@ def command(
     embeddings: bool,
     targets: list[Target],
 ) -> ExitCode:
-    """Compare two versions of an agent and gate the merge.
+    """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
 
-    BASELINE and CANDIDATE are a trace, a folder or a glob each. Where the baseline holds several recordings of a task,
-    divergence is judged against its own run-to-run divergence.
+    BASELINE and CANDIDATE are each a trace, a folder or a glob. If the baseline holds several recordings of a task,
+    changes are judged against the variation between these recordings.
 
     Nine axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
     judge and conformance.

@@ -45,8 +45,8 @@ def _parse_ranges(
 @click.option("--turn", "turns", multiple=True, metavar="N[-M]", callback=_parse_ranges,
               help="Only these turns, in full.")  # fmt: skip
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only calls of this tool; `refund*` is a glob.")
-@click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; globs work too.")
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only this agent; globs work too.")
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; or a glob.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only this agent; or a glob.")
 @click.option("--full", is_flag=True, help="Show whole texts, arguments and results.")
 @click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS",
               help="Width of the output (default: the terminal's, else 80).")  # fmt: skip
@@ -73,11 +73,11 @@ def command(
 ) -> ExitCode:
     """Show a recorded trace as a timeline, or two side by side.
 
-    TRACE is a file or - for standard input, in any format that `check` reads; `.gz` and `.zst` are read as they are.
+    TRACE is a file or - for standard input, in any format that `check` reads; `.gz` and `.zst` files are decompressed.
     With OTHER, turns are paired as `diff` pairs them, and the first difference is shown at the top and marked.
 
-    This is a viewer, not a gate: the exit code is 0 whether traces differ or not (`bylaw diff` is the gate), 2 where a
-    trace cannot be read, and 3 where there is nothing to show.
+    This is a viewer, not a gate: the exit code is 0 whether traces differ or not (`bylaw diff` is the gate), 2 if a
+    trace cannot be read, and 3 if there is nothing to show.
     """
     from bylaw.inspect.selection import Selection
 

@@ -20,10 +20,10 @@ RENDERERS = Renderers(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @output_options(RENDERERS)
 def command(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
-    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not fail.
+    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not count.
 
-    Rules that contradict each other, can never be kept or never have anything to judge are found as far as their form
-    allows; what could not be analysed is named.
+    Rules that contradict each other, can never be kept or are never triggered are found where the kind of rule allows
+    it. The report names the rules that could not be analysed.
     """
     from bylaw.lint.report import lint
 

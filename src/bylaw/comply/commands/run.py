@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "--timeout-ms", default=60_000, show_default=True, type=click.IntRange(1), help="Timeout of the judge, per trace."
 )
 @trace_format_option
-@click.option("--allow-vacuous", is_flag=True, help="Accept that nothing was checked: exit 0 instead of 3.")
+@click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 if nothing was checked.")
 @output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],
