@@ -97,15 +97,19 @@ def _engine_rules(rule: PromptRule) -> bytes | None:
 
 
 def _pattern(rule: PromptRule) -> str:
-    """The sentence with `#` for each number."""
-    text = _NUMBER_WORD.sub("#", _NUMBER.sub("#", rule.description))
+    return _without_numbers(rule.description)
+
+
+def _without_numbers(text: str) -> str:
+    """The text with `#` for each number."""
+    text = _NUMBER_WORD.sub("#", _NUMBER.sub("#", text))
     return " ".join(_TIMES.sub("#", text.lower()).split())
 
 
 def _action(rule: PromptRule) -> Hashable | None:
     if rule.forbidden_action is None and rule.required_action is None:
         return None
-    return rule.forbidden_action, rule.required_action, rule.trigger
+    return tuple(_without_numbers(text or "") for text in (rule.forbidden_action, rule.required_action, rule.trigger))
 
 
 def _similarity(old: PromptRule, new: PromptRule) -> float:

@@ -22,16 +22,18 @@ from bylaw.comply.prompt.vocabulary import any_case, irregular_verb
 _LONGEST = 300
 """characters of a trigger or an action"""
 _MORE_VERBS = """
-    administer advise allocate archive assess assign attach block bypass calculate capture change comment commit compile
-    copy correct cut debit define delegate diagnose disable disclose discard discuss document download dispense edit
-    email encrypt encourage endorse enter estimate evaluate exceed expose flag forward freeze grade grant guess hire
-    import install interpret interrupt invent invite leak lock lower merge mock move name override overwrite patch pause
-    plan post practice prescribe promise publish purchase push question raise rate rebook receive recommend redact
-    reduce release rely rename replace reserve restart restore reuse rotate save scan serve settle ship shut skip
-    solicit speculate store swap test touch track train trust unlock upload visit waive withhold
+    accept access acknowledge administer advise allocate archive assess assign attach block buy bypass calculate
+    capture change clean comment commit compile copy correct cut debit define delegate diagnose disable discard
+    disclose discuss dispense document download drive edit email encourage encrypt endorse enter estimate evaluate
+    exceed expose flag forward freeze grade grant guess hand hire import install interpret interrupt invent invite
+    leak lock lower merge mock move name override overwrite patch pause plan post practice prescribe promise publish
+    purchase push question raise rate rebook receive recommend redact reduce release rely rename replace reserve
+    restart restore reuse rotate save scan sell serve settle ship shut skip smoke solicit speak speculate store swap
+    talk test touch track train trust unlock upload visit waive withhold
 """
 _AGENT = any_case(
-    r"\W*(?:(?:and|but|so|also|then|please|therefore|however|otherwise|note that|remember that)\b\W*)*"
+    r"\W*(?:(?:and|but|so|also|then|please|therefore|however|otherwise|first|next|finally|lastly|in addition|note that"
+    r"|remember(?: that)?|make sure(?: that)?|ensure(?: that)?)\b\W*)*"
     r"(?P<lead>(?:for|in|during|at|on|with|within|under|as|while|throughout|outside|inside|upon)\b.*?[,\s]\s*)?"
     r"(?:you(?:r (?:job|task|role|goal) is to)?|we|i|(?:the|this|an?|our|all|each|every)? ?(?:\w+ )?"
     r"(?:agents?|assistants?|chatbots?|bots?|models?|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?"
@@ -41,28 +43,45 @@ _AGENT = any_case(
 """what stands before a marker if the clause is addressed to the agent"""
 _WHO = any_case(r".*\b(?:agent|assistant|bot|model|you)\b.*\b(?:who|that|which|and|you)\W*")
 _ADVERBS = any_case(
-    r"\W*(?:(?:always|ever|also|please|then|strictly|explicitly|at all times|under any circumstances|in any case|to"
-    r"|that you(?: must| should)?|be sure to|make sure to|remember to|take care to)\b\W*)*"
+    r"\W*(?:(?:always|ever|also|please|then|strictly|explicitly|however|at all times|in any case"
+    r"|under any circumstances|to|from|that you(?: must| should)?|be sure to|make sure to|remember to|take care to"
+    r"|(?:should|may|can|must|shall|do|are|will) (?:you|we|the (?:agent|assistant|model)))\b\W*)*"
 )
-_PASSIVE = any_case(r"\W*(?:always |ever |also |first |never )*be (?P<verb>\w+)(?P<rest>.*)", )
+"""words in front of an action that are no part of it"""
+_PASSIVE = any_case(r"\W*(?:always |ever |also |first |never )*be (?P<verb>\w+)(?P<rest>.*)")
 _DENIED = any_case(
-    r"(?:is|are|be|remains?|not).*?(?:forbidden|prohibited|disallowed|banned|off[- ]limits|allowed|permitted|acceptable)"
-    r"|must be avoided"
+    r"(?:is|are|be|remains?|not).*?(?:forbidden|prohibited|disallowed|banned|off[- ]limits|allowed|permitted"
+    r"|acceptable)|must be avoided"
 )
+_COPULA = any_case(r"\b(?:is|are|be)\W*$")
+_AT_ANY_TIME = any_case(r"as a rule|in general|in any case|at all times|at any time|under any circumstances")
 _NO_SUBJECT_MAY = any_case(r"no (?P<what>\w+(?: \w+)?) (?:may|can|should|must|shall) (?:ever )?be")
 _NEEDS = any_case(r"(?:requires?|needs? (?!to\b))(?P<what>.*)")
 _IS_NEEDED = any_case(r"(?:is|are) (?:required|mandatory)|required|mandatory")
 _IT_IS = any_case(r"\W*(?:it|this|that)\W*")
+_LONGEST_NOUN = 8
+"""words"""
+_HAS_A_CLAUSE = any_case(r",|\b(?:that|which|who|is|are|if|when|because)\b")
+_RELATIVE_SUBJECT = any_case(r".*\b(?:that|which|who|whether)\b.*")
+"""`write code that must not fail`: the marker is in a clause about the object"""
+_ASIDE = re.compile(r"\s(?:—|–|-)\s")
+_SKIPS = any_case(r".*\b(?P<verb>skip|omit|neglect|miss)(?:ping|ting)?")
+_STATES = any_case(r"\b(?:is|are|was|were|will|has|have)\b")
 _BY_WHOM = any_case(r"\bby (?!\w+ing\b)")
 _EMBEDS = any_case(
     r"\W*(?:always |first |also )*(?:ask|check|verify|determine|see|decide|clarify|find out|inquire|consider)"
     r"(?: (?:the |your )?(?:user|customer|client|caller|patient|guest|student|them|him|her))?\W*"
 )
 """`check if the account exists`: the condition is what is checked"""
+_IN_A_TEXT = any_case(
+    r"\W*(?:the|each|every|your)(?: \w+)? (?:title|heading|headline|name|line|paragraph|sentence|list|table|signature"
+    r"|summary|number|word|comma|colon|quote|code)s?\W*"
+)
+"""`put the date after the title` says where, not when"""
 _WHO_MAY = any_case(r"\W*(?:\w+\W+){1,4}?(?:may|can|must|should|shall|will|is|are|has|have)\b")
 _RELATIVE = any_case(r"\b(?:that|which|who|if|when|whether)\b")
 _PREPOSITION = any_case(
-    r"\W*(?:with|by|for|in|at|to|on|during|from|using|via|through|within|under|over|between)\b"
+    r"\W*(?:with|by|for|in|into|at|to|on|onto|of|during|from|using|via|through|within|under|over|between)\b"
 )
 
 
@@ -73,9 +92,24 @@ class Wording(Struct, frozen=True):
 
 
 def read_wording(view: View) -> Wording:
-    """The trigger and the actions of a clause."""
-    if view.marker.force is Force.ONLY:
+    """The trigger and the actions of a clause; all empty if a bracket is torn apart."""
+    words = _read(view)
+    texts = (words.trigger, words.required or "", words.forbidden or "")
+    return words if all(text.count("(") == text.count(")") for text in texts) else Wording()
+
+
+def _read(view: View) -> Wording:
+    main, marker = view.clause.main, view.marker
+    if _ASIDE.search(view.sentence.masked, marker.end, main.end):  # what is behind the dash is another statement
+        return Wording()
+    if marker.force is Force.ONLY:
         return _read_only(view)
+    subject = view.sentence.masked[main.start : marker.start]
+    if imperative_at(view.main) and _RELATIVE_SUBJECT.fullmatch(subject) and not view.clause.parts:
+        return Wording(required=_action(view, main.start, main.end))
+    if found := _SKIPS.fullmatch(marker.word):
+        rest = _plain(_text(view, marker.end, main.end))
+        return Wording(", ".join(map(view.when, view.clause.parts)) or "always", forbidden=f"{found['verb']} {rest}")
     trailing = [part for part in view.clause.parts if part.start > view.clause.main.start]
     own = _parts_of_action(view, trailing)
     triggers = [view.when(part) for part in view.clause.parts if part not in own]
@@ -94,7 +128,8 @@ def _parts_of_action(view: View, trailing: list[Part]) -> list[Part]:
     own: list[Part] = []
     embeds = imperative_at(view.main) and _EMBEDS.fullmatch(view.main)
     for part in trailing:
-        if part.word not in ("until", "without") and not (part.word == "if" and embeds):
+        is_place = part.word in ("before", "after") and _IN_A_TEXT.fullmatch(part.text)
+        if part.word not in ("until", "without") and not (part.word == "if" and embeds) and not is_place:
             break
         own.append(part)
     return own
@@ -113,7 +148,8 @@ def _required(view: View, end: int) -> tuple[str, str | None]:
     if re.match(r"ensure|make sure|prefer|try|aim", word):
         start = view.marker.start
     elif found := _NEEDS.fullmatch(word):
-        return _plain(subject), _plain(f"{found['what']} {_text(view, start, end)}") or None
+        what = found["what"].strip()
+        return _plain(subject), _plain(f"{what} {_text(view, start, end)}") if what else _action(view, start, end)
     elif _IS_NEEDED.fullmatch(word) and not _is_addressed(subject):
         lead = _text(view, start, end)
         return (_plain(lead) if _PREPOSITION.match(lead) else ""), _plain(to_base(subject)) or None
@@ -123,22 +159,23 @@ def _required(view: View, end: int) -> tuple[str, str | None]:
 def _forbidden(view: View, end: int) -> tuple[str, str | None]:
     subject, start = _text(view, view.clause.main.start, view.marker.start), view.marker.end
     if found := _NO_SUBJECT_MAY.fullmatch(view.marker.word):
-        return "", _to_active(found["what"], f"be {_text(view, start, end)}")
+        return "", _to_active(found["what"], f"be {_text(view, start, end).strip()}")
     if view.marker.word == "no":
         return "", _plain(_text(view, start, end)) or None
     if _DENIED.fullmatch(view.marker.word) and not _is_addressed(subject):
         rest = _text(view, start, end)
         if re.match(r"\W*to\b", rest):
             return "", _action(view, start, end) if _IT_IS.fullmatch(subject) else None
-        return "", _plain(f"{to_base(subject)} {rest}") or None
+        return "", _plain(f"{to_base(_COPULA.sub('', subject))} {rest}") or None
     return _addressed(view, subject, start, end)
 
 
 def _addressed(view: View, subject: str, start: int, end: int) -> tuple[str, str | None]:
     """The action behind the marker, if it is the agent who acts, or if the clause is passive."""
     agent = _AGENT.fullmatch(subject)
-    if agent or _WHO.fullmatch(subject) or _IT_IS.fullmatch(subject):
-        return _plain(agent["lead"] or "") if agent else "", _action(view, start, end)
+    if agent or _WHO.fullmatch(subject) or (_IT_IS.fullmatch(subject) and re.match(r"(?:is|are)\b", view.marker.word)):
+        lead = _plain(agent["lead"] or "") if agent else ""
+        return "" if _AT_ANY_TIME.fullmatch(lead) else lead, _action(view, start, end)
     return "", _to_active(subject, _text(view, start, end))
 
 
@@ -147,10 +184,11 @@ def _is_addressed(subject: str) -> bool:
 
 
 def _to_active(subject: str, action: str) -> str | None:
-    """`refunds` and `be logged at once` → `log refunds at once`; None if somebody else acts or the verb is not known."""
+    """`refunds` and `be logged at once` → `log refunds at once`; None if another acts or the verb is not known."""
     passive = _PASSIVE.fullmatch(action)
     verb = _PARTICIPLES.get(passive["verb"].lower()) or irregular_verb(passive["verb"]) if passive else None
-    if passive is None or verb is None or _BY_WHOM.search(passive["rest"]) or not subject.strip():
+    is_plain_noun = 0 < len(subject.split()) <= _LONGEST_NOUN and not _HAS_A_CLAUSE.search(subject)
+    if passive is None or verb is None or _BY_WHOM.search(passive["rest"]) or not is_plain_noun:
         return None
     return _plain(f"{verb} {_plain(subject)}{passive['rest']}")
 
@@ -167,18 +205,22 @@ def _read_only(view: View) -> Wording:
             return Wording()
         trigger = view.when_not(parts[0])
         if marker.start == marker.end or not subject.strip() or _AGENT.fullmatch(subject):
-            action = _action(view, marker.end, main.end)
-        elif not _text(view, marker.end, main.end).strip(" ,.") and imperative_at(subject):
+            action = None if _STATES.search(view.action) else _action(view, marker.end, main.end)
+        elif not _text(view, marker.end, main.end).strip(" ,.") and _begins_with_verb(subject):
             action = _plain(subject)
         else:
-            action = _to_active(re.sub(r"\b(?:may|can|must|should|shall)\W*$", "", subject), _text(view, marker.end, main.end))
+            action = _to_active(
+                re.sub(r"\b(?:may|can|must|should|shall)\W*$", "", subject), _text(view, marker.end, main.end)
+            )
         return Wording(trigger, forbidden=action) if action else Wording()
     rest = _text(view, marker.end, main.end)
-    if subject.strip() and imperative_at(subject) and _PREPOSITION.match(rest):
-        return Wording(f"unless {_plain(rest)}", forbidden=_plain(subject))
+    if _begins_with_verb(subject):
+        if _PREPOSITION.match(rest):
+            return Wording(f"unless {_plain(rest)}", forbidden=_plain(subject))
+        return Wording(required=_plain(_text(view, main.start, main.end)))
     is_addressed = not subject.strip() or _AGENT.fullmatch(subject)
     who = _WHO_MAY.match(rest)
-    if not is_addressed or (who and not imperative_at(rest) and not _RELATIVE.search(who[0])):
+    if not is_addressed or (who and not _begins_with_verb(rest) and not _RELATIVE.search(who[0])):
         return Wording()
     return Wording(required=_plain(f"only {rest.strip()}"))
 
@@ -197,12 +239,18 @@ def _action(view: View, start: int, end: int) -> str | None:
     if tools.is_named and not tools.is_any and not view.extra(masked, tools):
         return tools.calls
     adverbs = _ADVERBS.match(masked)
-    return _plain(to_base(_text(view, start + (adverbs.end() if adverbs else 0), end))) or None
+    text = _text(view, start + (adverbs.end() if adverbs else 0), end)
+    return None if _PREPOSITION.match(text) else _plain(to_base(text)) or None
+
+
+def _begins_with_verb(text: str) -> bool:
+    first = re.match(r"\W*(\w+)", text)
+    return first is not None and first[1].lower() in _KNOWN_VERBS
 
 
 def _plain(text: str) -> str:
     """One line without the marks around it, in lower case where only the sentence made it upper."""
-    text = " ".join(text.split()).strip(" ,.;:!—–-")
+    text = " ".join(text.split()).strip(" ,.;:!—–")
     if re.match(r"[A-Z][a-z]+\b|A\b", text):
         text = text[0].lower() + text[1:]
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1].rstrip()}…"
@@ -218,8 +266,7 @@ def to_base(text: str) -> str:
 def _forms(ending: str) -> dict[str, str]:
     """Every regular spelling of each known verb with this ending → the verb."""
     forms: dict[str, str] = {}
-    verbs = [form for verb in f"{VERBS} {_MORE_VERBS}".split() for form in _spellings(verb)]
-    for verb in sorted(verbs, key=len):
+    for verb in sorted(_KNOWN_VERBS, key=len):
         stem = verb.removesuffix("e") if not verb.endswith("ee") else verb
         if ending == "ed" and re.search(r"[^aeiou]y$", verb):
             stem = f"{verb[:-1]}i"
@@ -229,9 +276,6 @@ def _forms(ending: str) -> dict[str, str]:
     return forms
 
 
-def _spellings(verb: str) -> list[str]:
-    return [verb.replace("[sz]", "s"), verb.replace("[sz]", "z")] if "[sz]" in verb else [verb]
-
-
+_KNOWN_VERBS = {verb.replace("[sz]", letter) for verb in f"{VERBS} {_MORE_VERBS}".split() for letter in "sz"}
 _GERUNDS = _forms("ing")
 _PARTICIPLES = _forms("ed")

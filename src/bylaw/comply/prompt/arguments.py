@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.comply.prompt.clauses import Literal, Sentence
-from bylaw.comply.prompt.readings import ArgTest, Draft, Field, holds, never, no_longer_than
+from bylaw.comply.prompt.readings import ArgTest, Draft, Field, holds, in_words, never, no_longer_than
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
 _COMPARISONS = tuple(
@@ -72,6 +72,18 @@ class Constraint(Struct, frozen=True):
     tests: tuple[ArgTest, ...] = ()
     length: int | None = None
     """the greatest length of a list, in place of tests"""
+
+    @property
+    def words(self) -> str:
+        """What the parameter must pass: `amount <= 500`, `at most 5 passengers`."""
+        return f"at most {self.length} {self.param.name}" if self.length is not None else in_words(self.tests)
+
+    @property
+    def forbidden_words(self) -> str:
+        """What `forbidden` forbids: `amount > 500`, `more than 5 passengers`."""
+        if self.length is not None:
+            return f"more than {self.length} {self.param.name}"
+        return in_words(self.tests, is_negated=self.tests[0][1] in ("<=", ">="))
 
     def required(self, tools: tuple[str, ...]) -> Draft:
         if self.length is not None:

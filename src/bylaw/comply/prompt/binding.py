@@ -90,7 +90,7 @@ class Bound(Struct, frozen=True):
     @property
     def calls(self) -> str:
         """As the trigger, the required or the forbidden action of a rule."""
-        return f"call_tool: {', '.join(self.tools)}"
+        return f"call_tool: {(' or ' if self.is_choice else ', ').join(self.tools)}"
 
     @property
     def groups(self) -> list[tuple[str, ...]]:

@@ -40,12 +40,13 @@ _SUBORDINATE = any_case(
     r"|(?P<unless>unless|except(?: for| if| when| that| where)?|other than|apart from|with the exception of)"
     r"|(?P<without>without(?: first| having| prior| explicit| the)*)"
     r"|(?P<iff>if and only if|only if|only when|only after|only once(?= [a-z_]+ (?:has|have|is|are|was"
-    r"|returns|succeed))|but only (?:if|when|after)|provided(?: that)?|as long as)"
-    r"|(?P<after>(?:immediately |right |directly |only )?after|as soon as|following(?! (?:conditions|steps"
+    r"|returns|succeed))|but only (?:if|when|after)"
+    r"|(?<!have )(?<!has )(?<!been )provided(?: that|(?= (?:the|you|it|they|we|there)\b))|as long as)"
+    r"|(?P<after>(?:immediately |right |directly |only )?after|as soon as|(?<!the )following(?! (?:conditions|steps"
     r"|tools|rules|order|values|list|are|is))"
     r"|(?<!only )(?<!just )(?<!than )(?<!at )(?<!exactly )once(?! (?:per|in|each|every|only|for|and"
     r"|or)\b)(?! an? (?:day|week|month|year|turn|session|conversation)\b)(?=\s+\w))"
-    r"|(?P<if>(?<!even )if|whenever|when|in case|in the event)"
+    r"|(?P<if>(?<!even )(?:if|when)|whenever|in case|in the event)"
     r")\b"
 )
 _MAIN_BEGINS = any_case(
@@ -132,7 +133,7 @@ class Clause(Struct, frozen=True):
 
     @property
     def start(self) -> int:
-        return min(part.start for part in (self.main, *self.parts))
+        return min(part.start - len(part.conjunction) for part in (self.main, *self.parts))
 
     @property
     def end(self) -> int:

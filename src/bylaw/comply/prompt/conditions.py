@@ -17,6 +17,7 @@ from bylaw.comply.prompt.readings import (
     View,
     atom,
     called_before,
+    calls_with,
     formula,
     holds,
 )
@@ -123,7 +124,7 @@ def require_before(
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),
-        trigger=second.calls,
+        trigger=calls_with(second, tests),
         required=first.calls,
         bounds=(first, second),
         ceiling=ceiling,
@@ -135,7 +136,7 @@ def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ())
     return Reading(
         name=f"confirm before {' '.join(tools.tools[:3])}",
         drafts=(confirmed(tools.tools, tests), *(confirmed(*one) for one in destructive_sql(view))),
-        trigger=tools.calls,
+        trigger=calls_with(tools, tests),
         required="confirm_with_user",
         bounds=(tools,),
         ceiling=AGREEMENT_CONFIDENCE,
@@ -158,11 +159,11 @@ def allow_only(view: View, tools: Bound, condition: Condition, tests: tuple[ArgT
         return require_agreement(view, tools, tests)
     draft = _allow_only(tools, condition) if is_readable and not tests else None
     if draft is None:
-        return Reading(name=f"limit {tools.names}", undecided=condition.reason, forbidden=tools.calls)
+        return Reading(name=f"limit {tools.names}", undecided=condition.reason)
     return Reading(
         name=f"only then {tools.names}",
         drafts=(draft,),
-        trigger=tools.calls,
+        trigger=view.when_not(condition.part),
         forbidden=tools.calls,
         bounds=(tools,),
         ceiling=1.0 if condition.tests else STATE_CONFIDENCE,

@@ -103,17 +103,17 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call issue_refund at most once per order`: in a turn, in the conversation, or for each value of a parameter."""
     name = f"limit {tools.names}"
     if narrowing := _narrowing(view, tools, count):
-        return Reading(name=name, undecided=not_shown(narrowing), forbidden=tools.calls)
+        return Reading(name=name, undecided=not_shown(narrowing))
     joined = _entity_param(count.entity, tools.tools, view)
     if count.entity and not joined:
         why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
-        return Reading(name=name, undecided=why, forbidden=tools.calls)
+        return Reading(name=name, undecided=why)
     per_turn = count.per == "turn"
     return Reading(
         name=f"at most {count.number} {tools.names}",
         drafts=tuple(at_most((tool,), count.number, per_turn=per_turn, joined=joined) for tool in tools.tools),
         trigger=tools.calls,
-        forbidden=f"{tools.calls} more than {count.number} times",
+        forbidden=f"{tools.calls} more than {_times(count.number)}{_per(count)}",
         bounds=(tools,),
     )
 
@@ -122,13 +122,21 @@ def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
     if count.per == "turn" or count.entity:
         why = "required calls can only be counted over the whole conversation"
-        return Reading(name=view.name, undecided=why, required=tools.calls)
+        return Reading(name=view.name, undecided=why)
     drafts: list[Draft] = []
     for tool in tools.tools:
         drafts += exactly((tool,), count.number) if count.at == "=" else [at_least((tool,), count.number)]
     often = f"{'exactly' if count.at == '=' else 'at least'} {count.number}"
-    required = f"{tools.calls} {often} times"
+    required = f"{tools.calls} {'exactly' if count.at == '=' else 'at least'} {_times(count.number)}"
     return Reading(name=f"{often} {tools.names}", drafts=tuple(drafts), required=required, bounds=(tools,))
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _per(count: Count) -> str:
+    return f" per {count.entity or 'turn'}" if count.entity or count.per == "turn" else ""
 
 
 def _narrowing(view: View, tools: Bound, count: Count) -> str:

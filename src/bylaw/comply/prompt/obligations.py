@@ -14,7 +14,7 @@ from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_on
 from bylaw.comply.prompt.dialogue import asks_user, find_texts, require_texts
 from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
 from bylaw.comply.prompt.prohibitions import forbid_calls
-from bylaw.comply.prompt.readings import NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown, shorten
+from bylaw.comply.prompt.readings import NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown
 from bylaw.comply.prompt.vocabulary import any_case
 
 _REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b")
@@ -52,7 +52,7 @@ def read_obligation(view: View) -> Reading:
         or _read_texts(view)
         or _read_agreement(view)
         or _read_calls(view)
-        or Reading(name=view.name, undecided=_why_unbound(view), required=shorten(view.action))
+        or Reading(name=view.name, undecided=_why_unbound(view))
     )
 
 
@@ -71,7 +71,7 @@ def _read_refusal(view: View) -> Reading | None:
         text = condition.text
     tools = view.bind(text)
     if not tools or tools.is_any or view.extra(_REQUESTS.sub(" ", text), tools):
-        return Reading(name=view.name, undecided=OPEN, required="refuse")
+        return Reading(name=view.name, undecided=OPEN)
     return forbid_calls(view, Bound(tools.tools, Tier.LIKELY, min(tools.confidence, 0.7)))
 
 
@@ -79,7 +79,7 @@ def _read_contrast(view: View) -> Reading | None:
     """`call A, not B` names a tool that is not meant."""
     if not _CONTRAST.search(view.bare):
         return None
-    return Reading(name=view.name, undecided="it contrasts two actions", required=shorten(view.action))
+    return Reading(name=view.name, undecided="it contrasts two actions")
 
 
 def _read_count(view: View) -> Reading | None:
@@ -109,12 +109,12 @@ def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
     values = [value for _, _, one in found.tests for value in (one if isinstance(one, list) else [one])]
     known = [(word, "present", None) for word in (param, *map(str, values))]
     if narrowing := view.narrowing(view.bare, Bound(actors.tools), known):
-        return Reading(name=name, undecided=not_shown(narrowing), trigger=actors.calls)
+        return Reading(name=name, undecided=not_shown(narrowing))
     return Reading(
         name=name,
         drafts=(found.required(actors.tools),),
         trigger=actors.calls,
-        required=f"argument: {param}",
+        required=f"argument: {found.words}",
         bounds=(tools,),
         ceiling=1.0 if found.param.is_named else 0.75,
     )
@@ -134,7 +134,7 @@ def _read_texts(view: View) -> Reading | None:
 def _read_agreement(view: View) -> Reading | None:
     """`always confirm with the user` alone does not say before what."""
     if asks_user(view.action) and not view.bind(view.main, likeness=False).is_named:
-        return Reading(name=view.name, undecided=NO_TOOL, required="confirm_with_user")
+        return Reading(name=view.name, undecided=NO_TOOL)
     return None
 
 
@@ -153,16 +153,17 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
     if not _OPENING.search(view.main):
         return None
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
-        return Reading(name=view.name, undecided=NO_TOOL, required=tools.calls)
+        return Reading(name=view.name, undecided=NO_TOOL)
     draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order")
-    return _call(_less_certain_unless_named(tools), f"{tools.names} first", draft)
+    return _call(_less_certain_unless_named(tools), f"{tools.names} first", draft, how=" first")
 
 
 def _read_last(view: View, tools: Bound) -> Reading | None:
     """`end every conversation with A`."""
     if not _CLOSING.search(view.main) or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools):
         return None
-    return _call(tools, f"{tools.names} last", formula(f"G (tool(*) -> F {atom(tools.tools)})", "order"))
+    draft = formula(f"G (tool(*) -> F {atom(tools.tools)})", "order")
+    return _call(tools, f"{tools.names} last", draft, how=" at the end")
 
 
 def _read_every_turn(view: View, tools: Bound) -> Reading | None:
@@ -171,16 +172,17 @@ def _read_every_turn(view: View, tools: Bound) -> Reading | None:
         return None
     if view.extra(_EVERY_TURN.sub(" ", view.bare), tools):
         return None
-    return _call(tools, f"{tools.names} every turn", formula(f"G {atom(tools.tools)}", "call", over="turns"))
+    draft = formula(f"G {atom(tools.tools)}", "call", over="turns")
+    return _call(tools, f"{tools.names} every turn", draft, how=" in every turn")
 
 
 def _always(view: View, tools: Bound) -> Reading:
     """`always call A`; decided only if the sentence says nothing else."""
     extra = view.extra(view.bare, tools)
     if extra or view.clause.parts:
-        return Reading(name=f"call {tools.names}", undecided=not_shown(extra), required=tools.calls)
+        return Reading(name=f"call {tools.names}", undecided=not_shown(extra))
     if view.marker.severity in ("medium", "low"):
-        return Reading(name=f"call {tools.names}", undecided="it does not say when", required=tools.calls)
+        return Reading(name=f"call {tools.names}", undecided="it does not say when")
     drafts = (formula(f"F {atom(group)}", "call") for group in tools.groups)
     return _call(_less_certain_unless_named(tools), f"always {tools.names}", *drafts)
 
@@ -190,5 +192,5 @@ def _less_certain_unless_named(tools: Bound) -> Bound:
     return tools if tools.is_named else replace(tools, tier=Tier.LIKELY, confidence=min(tools.confidence, 0.6))
 
 
-def _call(tools: Bound, name: str, *drafts: Draft) -> Reading:
-    return Reading(name=name, drafts=drafts, required=tools.calls, bounds=(tools,))
+def _call(tools: Bound, name: str, *drafts: Draft, how: str = "") -> Reading:
+    return Reading(name=name, drafts=drafts, required=f"{tools.calls}{how}", bounds=(tools,))

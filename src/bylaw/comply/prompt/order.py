@@ -16,9 +16,9 @@ from bylaw.comply.prompt.readings import (
     Reading,
     View,
     atom,
+    calls_with,
     formula,
     not_shown,
-    shorten,
 )
 from bylaw.comply.prompt.vocabulary import any_case
 
@@ -107,7 +107,7 @@ def _tests(text: str, tools: Bound, view: View) -> tuple[ArgTest, ...]:
 
 def _narrowed(tools: Bound, words: str) -> Reading:
     """`before cancelling a gift order` speaks of fewer calls than all; the trace does not say which."""
-    return Reading(name=f"before {tools.names}", undecided=not_shown(words), trigger=tools.calls)
+    return Reading(name=f"before {tools.names}", undecided=not_shown(words))
 
 
 # -- a part with `before` ----------------------------------------------------------------------------------------------
@@ -120,14 +120,14 @@ def read_before(view: View) -> Reading | None:
         return None
     second = view.bind(part.text)
     if not second:
-        return Reading(name=view.name, undecided=NO_TOOL, required=shorten(view.action), trigger=view.quote(part))
+        return Reading(name=view.name, undecided=NO_TOOL)
     tests = _tests(part.text, second, view)
     for other in view.clause.parts:
         if other is part:
             continue
         condition = read_condition(view, other, second)
         if not condition.tests:
-            return Reading(name=view.name, undecided=condition.reason, trigger=view.quote(other))
+            return Reading(name=view.name, undecided=condition.reason)
         tests = (*tests, *condition.tests)
     if narrowing := view.narrowing(part.text, second, tests):
         return _narrowed(second, narrowing)
@@ -140,14 +140,14 @@ def read_before(view: View) -> Reading | None:
         return Reading(
             name=f"say before {second.names}",
             drafts=(formula(f"G ({atom(second.tools, tests)} -> O {texts.said()})", "text"),),
-            trigger=second.calls,
+            trigger=calls_with(second, tests),
             required=f"say: {texts}",
             bounds=(second,),
         )
     likely = view.bind(view.main).without(*second.tools)
     if likely and not second.is_any:
         return require_before(view, likely, second, tests)
-    return Reading(name=view.name, undecided=OPEN, trigger=second.calls, required=shorten(view.action))
+    return Reading(name=view.name, undecided=OPEN)
 
 
 # -- a part with `after` or `if` ---------------------------------------------------------------------------------------
@@ -158,9 +158,8 @@ def read_trigger(view: View) -> Reading | None:
     if not view.clause.parts:
         return None
     tools = view.bind(view.main, likeness=False)
-    required = tools.calls if tools else shorten(view.action)
     if len(view.clause.parts) > 1:
-        return Reading(name=view.name, undecided=SEVERAL_CONDITIONS, required=required)
+        return Reading(name=view.name, undecided=SEVERAL_CONDITIONS)
     part = view.clause.parts[0]
     condition = read_condition(view, part, tools)
     if part.word == "iff" and tools:
@@ -169,20 +168,20 @@ def read_trigger(view: View) -> Reading | None:
         if part.word in ("after", "if") and condition.tools and not tools.is_any:
             if narrowing := view.narrowing(part.text, condition.tools):
                 return _narrowed(tools, narrowing)
-            return _require_after(tools, condition.trigger, view.quote(part), condition.tools)
+            return _require_after(view, part, tools, condition.trigger, condition.tools)
         if part.word == "if" and condition.said:
-            return _require_after(tools, condition.said, view.quote(part))
+            return _require_after(view, part, tools, condition.said)
         if part.word == "if" and not tools.is_any and (reading := _read_approval(view, part, tools)):
             return reading
-    return Reading(name=view.name, undecided=condition.reason, trigger=view.quote(part), required=required)
+    return Reading(name=view.name, undecided=condition.reason)
 
 
-def _require_after(tools: Bound, cause: str, trigger: str, *cause_tools: Bound) -> Reading:
+def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
     return Reading(
-        name=f"after {trigger} call {tools.names}",
+        name=f"after {view.quote(part)} call {tools.names}",
         drafts=tuple(formula(f"G ({cause} -> F {atom(group)})", "order") for group in tools.groups),
-        trigger=trigger,
+        trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
         ceiling=1.0 if cause_tools else STATE_CONFIDENCE,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+
+from msgspec.structs import replace
 
 from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, find_state
 from bylaw.comply.prompt.binding import Bound, is_class
@@ -19,11 +22,11 @@ from bylaw.comply.prompt.readings import (
     Reading,
     View,
     atom,
+    calls_with,
     formula,
     never,
     not_shown,
     nothing_but,
-    shorten,
 )
 from bylaw.comply.prompt.vocabulary import any_case, root, roots
 
@@ -40,7 +43,7 @@ def read_prohibition(view: View) -> Reading:
         or _read_count(view)
         or _read_texts(view)
         or _read_calls(view)
-        or Reading(name=f"no {view.action}", undecided=_why_unbound(view), forbidden=shorten(view.action))
+        or Reading(name=f"no {view.action}", undecided=_why_unbound(view))
     )
 
 
@@ -60,8 +63,7 @@ def _read_bound(view: View) -> Reading | None:
     return Reading(
         name=f"limit {found.param.name} of {actors.names}",
         drafts=(found.forbidden(actors.tools),),
-        trigger=actors.calls,
-        forbidden=actors.calls,
+        forbidden=f"{actors.calls} with {found.forbidden_words}",
         bounds=(actors,),
         ceiling=1.0 if tools or found.param.is_named else 0.75,
     )
@@ -78,11 +80,11 @@ def _read_texts(view: View) -> Reading | None:
     texts = find_texts(view.main, view.texts())
     if texts is None or view.bind(view.main, likeness=False).is_named:
         return None
-    name, forbidden = f"never say {texts}", f"say: {texts}"
+    name = f"never say {texts}"
     if view.clause.parts:
         reason = f"no event shows whether `{view.quote(view.clause.parts[0])}` holds"
-        return Reading(name=name, undecided=reason, forbidden=forbidden)
-    return Reading(name=name, drafts=forbid_texts(texts), forbidden=forbidden)
+        return Reading(name=name, undecided=reason)
+    return Reading(name=name, drafts=forbid_texts(texts), forbidden=f"say: {texts}")
 
 
 # -- calls -------------------------------------------------------------------------------------------------------------
@@ -140,13 +142,15 @@ def _read_value(view: View, tools: Bound) -> Reading | None:
     param = find_param(view.main[: literals[0].start - view.clause.main.start], tools.tools, view.sentence)
     if param is None:
         return None
-    return _forbid(tools, never(tools.tools, ((param.name, "in", [literal.text for literal in literals]),)))
+    return _forbid_values(tools, param.name, [literal.text for literal in literals])
 
 
 def _read_state(view: View, tools: Bound) -> Reading | None:
     """`never cancel orders with status "shipped"`."""
     state = None if view.clause.parts else find_state_in_main(view, tools)
-    return _forbid(tools, state.never(tools.tools), ceiling=STATE_CONFIDENCE) if state else None
+    if state is None:
+        return None
+    return _forbid(tools, state.never(tools.tools), trigger=state.words, ceiling=STATE_CONFIDENCE)
 
 
 def find_state_in_main(view: View, tools: Bound) -> Field | None:
@@ -179,7 +183,7 @@ def _read_choice(view: View, tools: Bound) -> Reading | None:
     if choice is None or view.clause.parts or tools.is_any:
         return None
     param, _, values = choice.tests[0]
-    return _forbid(tools, never(tools.tools, ((param, "in", values),)))
+    return _forbid_values(tools, param, values)
 
 
 # -- calls under conditions --------------------------------------------------------------------------------------------
@@ -211,7 +215,7 @@ def _is_left_to_people(condition: Condition) -> bool:
 
 def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     """`never call A after B`, `never call A if B failed`, `never call A if the user says "stop"`."""
-    trigger = condition.quote
+    trigger = view.when(condition.part)
     if condition.part.word in EXCEPTIONS or condition.is_negated:
         return allow_only(view, tools, condition)
     if condition.tests:
@@ -244,10 +248,15 @@ def _forbid(
     )
 
 
+def _forbid_values(tools: Bound, param: str, values: list[Any]) -> Reading:
+    tests = ((param, "in", values),)
+    return replace(_forbid(tools, never(tools.tools, tests)), forbidden=calls_with(tools, tests))
+
+
 def _narrowed(tools: Bound, words: str) -> Reading:
     """`never call drop_table in production` forbids fewer calls than all; the trace does not say which."""
     return _undecided(tools, not_shown(words))
 
 
 def _undecided(tools: Bound, reason: str) -> Reading:
-    return Reading(name=f"never {tools.names}", undecided=reason, forbidden=tools.calls)
+    return Reading(name=f"never {tools.names}", undecided=reason)

@@ -172,6 +172,12 @@ class Field(Struct, frozen=True):
         call = atom(tools, joined=self.joined)
         return formula(f"G (({call} & O {self._result('present')}) -> {self._latest()})", "state")
 
+    @property
+    def words(self) -> str:
+        """`status is "shipped"`."""
+        values = " or ".join(json.dumps(value, ensure_ascii=False) for value in self.values)
+        return f"{self.name} is {'not ' if self.is_negated else ''}{values}"
+
     def _latest(self) -> str:
         """The latest result with the field has one of these values."""
         values = json.dumps(list(self.values), ensure_ascii=False)
@@ -192,6 +198,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     """what its id is made of"""
     drafts: tuple[Draft, ...] = ()
     trigger: str = "always"
+    """this and the two actions are set with drafts; `actions` reads those of an undecided rule"""
     required: str | None = None
     forbidden: str | None = None
     undecided: str | None = None
@@ -238,10 +245,13 @@ class View:
         return shorten(self.sentence.text[part.start : part.end], most)
 
     def when(self, part: Part) -> str:
-        return when(part, self.quote(part, _LONGEST_TRIGGER))
+        return when(part, self._trigger(part))
 
     def when_not(self, part: Part) -> str:
-        return when_not(part, self.quote(part, _LONGEST_TRIGGER))
+        return when_not(part, self._trigger(part))
+
+    def _trigger(self, part: Part) -> str:
+        return re.sub(r"[\s,]+(?:and|or|but)$", "", self.quote(part, _LONGEST_TRIGGER))
 
     def literals(self, part: Part | None = None) -> list[Literal]:
         part = part or self.clause.main
@@ -272,10 +282,34 @@ class View:
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
 
 
+_OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
+
+
+def in_words(tests: Sequence[ArgTest], *, is_negated: bool = False) -> str:
+    """Tests of arguments as they stand in an action: `amount > 500`, `reason in "late", "lost"`.
+
+    Patterns and tests without a value are left out.
+    """
+    words = []
+    for param, operator, value in tests:
+        if value is not None and operator != "matches":
+            values = value if isinstance(value, list) else [value]
+            sign = _OPPOSITE[operator] if is_negated else operator
+            sign = {"in": "=", "not in": "!="}.get(sign, sign) if len(values) == 1 else sign
+            words.append(f"{param} {sign} {', '.join(json.dumps(one, ensure_ascii=False) for one in values)}")
+    return (" or " if is_negated else " and ").join(words)
+
+
+def calls_with(tools: Bound, tests: Sequence[ArgTest]) -> str:
+    """`call_tool: issue_refund with amount > 500`."""
+    words = in_words(tests)
+    return f"{tools.calls} with {words}" if words else tools.calls
+
+
 def when(part: Part, quote: str) -> str:
-    """A part as the trigger of a rule: `after cancel_order`, `without approval`; `if` and `when` are left out."""
-    is_plain = part.word == "if" and not re.match(r"(?:of|that)\b", quote)
-    return quote if is_plain or not part.conjunction else f"{part.conjunction} {quote}"
+    """A part as the trigger of a rule: `after cancel_order`, `without approval`; `if` is left out before a clause."""
+    is_clause = not re.match(r"(?:of|that|\w+ing|\w+ed)\b|\S+$", quote)
+    return quote if part.word == "if" and is_clause else f"{part.conjunction} {quote}".strip()
 
 
 def when_not(part: Part, quote: str) -> str:

@@ -35,7 +35,7 @@ def read_reservation(view: View) -> Reading:
         or _read_agreement(view)
         or _read_constraint(view)
         or _read_nothing_else(view)
-        or Reading(name=f"only {shorten(view.action, 40)}", undecided=_why_unread(view), forbidden=shorten(view.main))
+        or Reading(name=f"only {shorten(view.action, 40)}", undecided=_why_unread(view))
     )
 
 
@@ -61,10 +61,10 @@ def _read_condition(view: View) -> Reading | None:
     if len(parts) > 1:
         return Reading(name=f"only {tools.names}", undecided=SEVERAL_CONDITIONS)
     if extra := view.extra(view.bare, tools):
-        return Reading(name=f"only {tools.names}", undecided=not_shown(extra), forbidden=tools.calls)
+        return Reading(name=f"only {tools.names}", undecided=not_shown(extra))
     condition = read_condition(view, parts[0], tools)
     if not condition.is_read:
-        return Reading(name=f"only then {tools.names}", undecided=condition.reason, forbidden=tools.calls)
+        return Reading(name=f"only then {tools.names}", undecided=condition.reason)
     return allow_only(view, tools, condition)
 
 
@@ -77,7 +77,7 @@ def _read_state(view: View) -> Reading | None:
     return Reading(
         name=f"only then {tools.names}",
         drafts=(state.only(tools.tools),),
-        trigger=tools.calls,
+        trigger=f"unless {state.words}",
         forbidden=tools.calls,
         bounds=(tools,),
         ceiling=STATE_CONFIDENCE,

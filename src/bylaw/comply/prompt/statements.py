@@ -64,8 +64,7 @@ def _read_clause(view: View) -> Reading:
     if reading.drafts:
         return reading
     words = read_wording(view)
-    required = reading.required if reading.required in ("confirm_with_user", "refuse") else words.required
-    return replace(reading, trigger=words.trigger, required=required, forbidden=words.forbidden)
+    return replace(reading, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
 
 
 def _leave_unread(statement: Statement) -> list[PromptRule]:
