@@ -37,12 +37,15 @@ _KEY_SYNONYMS = synonyms(
     }
 )
 
+_SHADOW_KINDS = {"ltl_formula": "temporal"}
+"""names of kinds that only files with `apiVersion: shadow.dev/…` use"""
+
 
 def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     """The rule, or None where it cannot be used. Everything that is wrong with it is reported, not only the first."""
     fields = Fields(node, context.problems, what="a rule")
     id = read_id(fields, ids)
-    kind = _read_kind(fields)
+    kind = _read_kind(fields, context)
     values = _read_params(fields, kind, context)
     when = _read_when(fields)
     severity = read_severity(fields)
@@ -87,10 +90,12 @@ def _read_enforcement(fields: Fields, kind: Kind | None) -> Enforcement | None:
     return None
 
 
-def _read_kind(fields: Fields) -> Kind | None:
+def _read_kind(fields: Fields, context: Context) -> Kind | None:
     node = fields.require("kind", help="write what the rule demands, such as `kind: no_call`")
     if node is None:
         return None
+    if context.is_shadow and isinstance(node, ScalarNode) and node.value in _SHADOW_KINDS:
+        return KINDS[_SHADOW_KINDS[node.value]]
     known = isinstance(node, ScalarNode) and node.value in KINDS
     name = read_choice(
         node,

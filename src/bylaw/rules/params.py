@@ -44,8 +44,8 @@ class Context(Struct, frozen=True):
     """what `$NAME` stands for, where a value may say so"""
     every_section: bool = False
     """whether contracts are read too, so that a file without rules may be a whole one"""
-    api_version: str = ""
-    """the `apiVersion` of the file: a kind may mean something else in a file of another product"""
+    is_shadow: bool = False
+    """whether the file says `apiVersion: shadow.dev/…`: its kinds then mean what they mean in that product"""
     inputs: Mapping[str, str] = {}
     """what `{{inputs.NAME}}` stands for in an agent manifest"""
 

@@ -120,8 +120,8 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
     rules, guard = fields.take("rules"), fields.take("guard")
     for key in PLAIN_KEYS:
         node = fields.take(key)
-        if key == "apiVersion" and isinstance(node, ScalarNode) and isinstance(node.value, str):
-            context = replace(context, api_version=node.value)
+        if key == "apiVersion" and isinstance(node, ScalarNode) and str(node.value).startswith("shadow.dev/"):
+            context = replace(context, is_shadow=True)
     others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -296,3 +297,32 @@ def test_any_pieces_are_read_or_refused(pieces: list[str], between: str) -> None
 @given(st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     read(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("G !tool_call:delete_all", "G !tool(delete_all)"),
+        ("tool_call:a->F stop_reason:end_turn", "tool(a) -> F stop_reason(end_turn)"),
+        ("(tool_call:mcp:x/y-z)", "tool(mcp:x/y-z)"),
+        ("F text_contains:thanks", 'F text("thanks")'),
+        ("F (text_contains:$5,000.00)", 'F text("$5,000.00")'),
+        ('F text_contains:"thank you"', 'F text("thank you")'),
+        ("!tool_call:b W tool_call:'a tool'", 'tool("b") -> false W tool("a tool")'),
+        ("tool_call:a&tool_call:b|stop_reason:x", "tool(a) & tool(b) | stop_reason(x)"),
+    ],
+)
+def test_an_atom_with_a_colon_is_another_spelling(text: str, same: str) -> None:
+    assert _atoms(parse(text)) == _atoms(parse(same))
+
+
+def _atoms(formula: Formula) -> list[object]:
+    """The atoms without their text."""
+    if isinstance(formula, m.ToolIs | m.StopsFor | m.Says):
+        return [msgspec.structs.replace(formula, text="")]
+    return [atom for child in m.children(formula) for atom in _atoms(child)]
+
+
+@pytest.mark.parametrize("text", ["tool_call:", "G tool_call: a", "text_contains:)", "stop_reason:''", "tool_cal:a"])
+def test_an_atom_with_a_colon_needs_its_value(text: str) -> None:
+    assert [d.is_error for d in read(text).diagnostics] == [True]

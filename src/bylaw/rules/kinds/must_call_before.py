@@ -36,7 +36,7 @@ EXAMPLE = """\
 
 def complete(values: Values, node: MapNode, context: Context) -> Values:
     """In a file of Shadow the rule holds whenever both are called, as that product documents it."""
-    if not context.api_version.startswith("shadow.dev/") or "only_if_both" in node.entries:
+    if not context.is_shadow or "only_if_both" in node.entries:
         return values
     context.problems.warn(
         code="judged-if-both",

@@ -34,6 +34,8 @@ next r or to the end).
 Vacuous when nothing was judged: `G (p -> q)` where p was never true. `G p` gives one finding for each position where p
 fails; any other formula gives at most one finding. With `when`, only positions of matching turns are judged; the
 operators see every position.
+
+A file with `apiVersion: shadow.dev/…` may write `kind: ltl_formula`. There a position is a turn unless `over` is given.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ TOGETHER = forms_schema()
 
 DEFINITIONS = {"event": event_schema()}
 
-SYNONYMS = "formula ltl mtl precedence response temporal_logic within"
+SYNONYMS = "formula ltl ltl_formula mtl precedence response temporal_logic within"
 
 EXAMPLE = """\
 - id: verified-refunds
@@ -85,6 +87,8 @@ EXAMPLE = """\
 
 
 def complete(values: Values, node: MapNode, context: Context) -> Values | None:
+    if context.is_shadow and "over" not in node.entries:
+        values = {**values, "over": "turns"}
     demand = combine(values, node, context)
     return None if demand is None else {**values, "demand": demand}
 

@@ -3,10 +3,11 @@
     atom   = ("tool" | "result") "(" names { "," test } ")"
            | "stop_reason" "(" name ")" | "agent" "(" names ")"
            | ("text" | "user") "(" (string | pattern) ")"
+           | ("tool_call" | "stop_reason" | "text_contains") ":" (string | word)
     names  = name { "|" name }
     name   = string | letters, digits and _ - . : / * ? [ ]
 
-Strings and patterns are in `strings`, tests in `tests`.
+Strings and patterns are in `literals`, tests in `comparisons`. The form with a colon is that of other tools.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ _FORMS = {
     "count": "`count(formula) > 3`",
 }
 
+_PREFIX = re.compile(r"(?:tool_call|stop_reason|text_contains):")
+_PREFIXED_NAME = re.compile(r"(?:(?!->)(?:[\w\-.:/*?\]]|\[!?))+")
+_PREFIXED_TEXT = re.compile(r"(?:(?!->)[^\s()&|\"'])+")
+
 _Called: TypeAlias = tuple[tuple[str, ...], tuple[Test, ...]]
 
 
@@ -50,6 +55,31 @@ class Atoms:
         opening = self.open(word)
         atom = self._inside(word, opening)
         return self.nodes.keep(atom, self.scanner.since(word.start))
+
+    def take_prefixed(self) -> Atom | None:
+        """The atom in the form `tool_call:name` that comes next, if one does."""
+        prefix = self.scanner.take(_PREFIX)
+        if prefix is None:
+            return None
+        value = take_string(self.scanner, self.report)
+        if value is None:
+            form = _PREFIXED_TEXT if prefix.text == "text_contains:" else _PREFIXED_NAME
+            word = self.scanner.peek(form)
+            if word is None or word.start > prefix.end:
+                help = f"write `{prefix.text}name`; a value with blanks stands in quotes"
+                self.report.stop(prefix, message=f"expected a value after `{prefix.text}`", help=help)
+            self.scanner.take(form)
+            value = word.text
+        spot = self.scanner.since(prefix.start)
+        if not value:
+            self.report.stop(spot, code="empty-value", message="the value is empty")
+        text = self.scanner.written(spot)
+        atoms: dict[str, Atom] = {
+            "tool_call:": ToolIs((value,), (), text),
+            "stop_reason:": StopsFor(value, text),
+            "text_contains:": Says(TextHas(value), text),
+        }
+        return self.nodes.keep(atoms[prefix.text], spot)
 
     def open(self, word: Token) -> Token:
         opening = self.scanner.take_one_of("(")

@@ -11,7 +11,7 @@
             | "count" [ window ] "(" formula ")" ( "=" | "!=" | ">" | ">=" | "<" | "<=" ) whole number
     window  = "[" "<=" number [ "ms" | "s" | "m" | "h" | "d" | "t" | "e" ] "]"
 
-Atoms, names and tests are in `atoms` and `tests`. Blanks between pieces mean nothing.
+Atoms and names are in `atoms`, tests in `comparisons`. Blanks between pieces mean nothing.
 """
 
 from __future__ import annotations
@@ -157,6 +157,8 @@ class _Parser:
             return self.seen(word)
         if word := self.scanner.take_one_of("count"):
             return self.count(word)
+        if atom := self.atoms.take_prefixed():
+            return atom
         if word := self.scanner.take_one_of(*ATOMS):
             return self.atoms.take(word)
         refuse_operand(self.scanner, self.report)
