@@ -100,8 +100,27 @@ def test_weights_of_parts_that_bylaw_does_not_run_are_ignored(folder: Path) -> N
 
 
 def test_parts_that_all_weigh_nothing_exit_with_3(folder: Path) -> None:
-    code, report = _ci(folder, {**CONTRACT, "scoring": {"check": 1}})
+    code, report = _ci(folder, {**CONTRACT, "scoring": {"check": 1, "contract": 0}})
     assert (code, report["score"]) == (3, 0.0)
+    assert report["verdict"] == "NO SCORE: `scoring` gives every part that ran the weight 0"
+
+
+@pytest.mark.parametrize("scoring", [{"check": 1}, {"mutation": 0.5, "chaos": 0.5}, {"weights": {"replay": 1.0}}])
+def test_weights_of_parts_that_did_not_run_leave_the_others_equal(folder: Path, scoring: dict[str, Any]) -> None:
+    code, report = _ci(folder, {**CONTRACT, "scoring": scoring})
+    assert (code, report["score"], report["verdict"]) == (0, 100.0, "PASSED: score 100")
+    assert any("gives no weight to what was run (contract)" in warning for warning in report["warnings"]) is (
+        "check" in scoring
+    )
+
+
+def test_cells_that_hold_are_never_headlined_as_nothing_checked(folder: Path) -> None:
+    """One invariant that shows nothing leaves the verdict open; it does not undo the others."""
+    idle = {"id": "idle", "type": "rule", "rule": {"kind": "must_call_before", "params": {"first": "x", "second": "y"}}}
+    invariants = [*CONTRACT["contract"]["invariants"], idle]
+    code, report = _ci(folder, {**CONTRACT, "contract": {"name": "c", "invariants": invariants}})
+    assert (code, report["contract_compliance"]) == (3, 66.67)
+    assert report["verdict"] == "NOT SHOWN: score 66.67; contract did not pass"
 
 
 def test_flags_configure_check_and_diff(folder: Path) -> None:
@@ -124,6 +143,18 @@ def test_a_bad_contract_is_bad_input(folder: Path) -> None:
     bad = {**CONTRACT, "chaos_matrix": []}
     code, report = _ci(folder, bad)
     assert (code, _parts(report)) == (2, {"contract": 0.0})
+    assert "[empty-value]" in report["parts"][0]["problems"][0]
+
+
+def test_one_list_has_the_warnings_of_the_file_and_of_the_parts(folder: Path) -> None:
+    ci = {"ci": {"check": {"traces": "v1.jsonl"}}, "scoring": {"mutation": 0.2, "contract": 0.8}, "output": {}}
+    (folder / "bylaw.yaml").write_text(yaml.safe_dump({**CONTRACT, **RULES, **ci}))
+    done = CliRunner().invoke(cli, ["ci", "--format", "json", "--format", "markdown=r.md"], standalone_mode=False)
+    warnings = json.loads(done.stdout)["warnings"]
+    for code in ("key-not-used", "section-not-run"):
+        assert sum(f"[{code}]" in warning for warning in warnings) == 1
+        assert code in (folder / "r.md").read_text()
+    assert done.stderr.splitlines() == [f"warning: {warning}" for warning in warnings]
 
 
 def test_rules_that_never_trigger_exit_with_3(folder: Path) -> None:

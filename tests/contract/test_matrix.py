@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.matrix import RunKey, lay_out, narrow
 from bylaw.contract.model import Prompt
 from bylaw.contract.results import CellOutcome, ContractReport
-from bylaw.contract.runs import STATEFUL_WARNING, depends_on_order
+from bylaw.contract.runs import STATEFUL_WARNING
 from bylaw.errors import InputError
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
@@ -338,23 +339,34 @@ def test_an_error_in_storing_a_trace_is_raised_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "stateful"),
+    ("first", "second", "warned"),
     [
-        (["same"] * 4, False),
-        (["this is ask 1", "this is ask 2", "this is ask 3", "this is ask 4"], True),
-        (["you said a", "you said a, a", "you said a, a, a", "you said a, a, a, a"], True),
-        (["here is the answer", "as i said before", "as i said before", "as i said before"], True),
-        (["hello stranger", "welcome back", "you again", "please stop asking"], True),
-        (
-            ["the parcel comes on monday", "your parcel comes monday", "on monday the parcel comes", "monday it comes"],
-            False,
-        ),
-        (["request 482: ok", "request 17: ok", "request 930: ok", "request 55: ok"], False),
-        (["heads it is", "tails it is", "heads it is", "tails it is"], False),
+        ("same", "same", False),
+        ("same", "same\n", False),
+        ("this is ask 1", "this is ask 2", True),
+        ("the parcel comes on monday", "your parcel comes monday", True),
+        ("Same", "same", True),
     ],
 )
-def test_answers_that_depend_on_their_order_show_state(answers: list[str], stateful: bool) -> None:
-    assert depends_on_order(answers) is stateful
+def test_two_answers_to_one_prompt_that_differ_are_warned_of(first: str, second: str, warned: bool) -> None:
+    answers = cycle([first, second])
+    report = run_contract(contract(), ScriptedAgent(lambda prompt, injection: next(answers)))
+    assert report.warnings == ((STATEFUL_WARNING,) if warned else ())
+    assert report.exit_code == 0, "a warning does not fail"
+
+
+def test_a_later_prompt_that_is_answered_in_two_ways_is_warned_of() -> None:
+    count = iter(range(100))
+    agent = ScriptedAgent(lambda prompt, injection: f"{next(count)}" if prompt == "b" else "same")
+    assert run_contract(contract(prompts=["a", "b"], runs=2), agent).warnings == (STATEFUL_WARNING,)
+
+
+def test_an_agent_that_is_declared_stateless_is_not_asked_twice() -> None:
+    count = iter(range(100))
+    agent = ScriptedAgent(lambda prompt, injection: f"{next(count)}")
+    spec = checks.AgentSpec(type="python", endpoint="agent:answer", stateless=True)
+    report = run_contract(contract(agent=spec, runs=3), agent)
+    assert (report.warnings, report.agent_runs) == ((), 3)
 
 
 def test_a_stateful_agent_without_reset_is_warned_of() -> None:

@@ -23,10 +23,11 @@ from bylaw.ci.model import (
 from bylaw.ci.report import RENDERERS
 from bylaw.contract.commands import config_option, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
+from bylaw.contract.results import ContractReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import output_options
-from bylaw.report.diagnostics import print_diagnostics, report_bad_input
+from bylaw.report.diagnostics import print_diagnostics, report_bad_input, summarize
 from bylaw.report.output import Target, emit, open_target
 
 Part = tuple[CiPart, Any]
@@ -43,7 +44,8 @@ _RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONT
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 100),
-    help="Least score that passes, of the whole and of the contract (default: each part decides by itself).",
+    help="Least score that passes, of the whole and of the contract (default: each part decides by itself, and a "
+    "contract needs 100).",
 )
 @output_options(RENDERERS)
 def command(
@@ -73,10 +75,19 @@ def command(
         file = replace(file, diff=replace(diff, baseline=baseline, candidate=candidate))
     if min_score is not None:
         file = replace(file, min_score=min_score)
-    parts = list(_run_parts(config, file))
+    warnings = [summarize(one) for one in file.diagnostics]
+    parts = list(_run_parts(config, file, warnings))
+    shown = {warning for _, own in parts if isinstance(own, ContractReport) for warning in own.warnings}
     report = combine(
-        [part for part, _ in parts], weights=file.weights, min_score=file.min_score, left_out=list(_left_out(file))
+        [part for part, _ in parts],
+        weights=file.weights,
+        min_score=file.min_score,
+        left_out=list(_left_out(file)),
+        warnings=[warning for warning in dict.fromkeys(warnings) if warning not in shown],
     )
+    if all(target.format != "terminal" for target in targets):
+        for warning in (*report.warnings, *sorted(shown)):
+            click.echo(f"warning: {warning}", err=True)
     for target in targets:
         texts = {part.name: _RENDERERS[part.name][target.format](own) for part, own in parts if own is not None}
         text = RENDERERS[target.format](report, texts)
@@ -94,12 +105,13 @@ def _left_out(file: CiFile) -> Iterator[str]:
         yield "contract: the file has no section `contract`"
 
 
-def _run_parts(config: str, file: CiFile) -> Iterator[Part]:
+def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]:
+    """Each part that is configured. Adds to `warnings` what the reports of the parts do not show."""
     jobs: dict[Any, Callable[[], Part]] = {}
     if (check := file.check) is not None:
-        jobs["check"] = lambda: _check(check, config)
+        jobs["check"] = lambda: _check(check, config, warnings)
     if (diff := file.diff) is not None:
-        jobs["diff"] = lambda: _diff(diff, config if file.has_rules else None)
+        jobs["diff"] = lambda: _diff(diff, config if file.has_rules else None, warnings)
     if file.has_contract:
         jobs["contract"] = lambda: _contract(config, file.min_score)
     for name, job in jobs.items():
@@ -107,24 +119,27 @@ def _run_parts(config: str, file: CiFile) -> Iterator[Part]:
             yield job()
         except InputError as problem:
             print_diagnostics(problem.diagnostics)
-            first = problem.diagnostics[0]
+            errors = [one for one in problem.diagnostics if one.is_error]
+            warnings += [summarize(one) for one in problem.diagnostics if not one.is_error]
+            first = (errors or problem.diagnostics)[0]
             why = f"BAD INPUT: {first.span or first.file}: {first.message}"
-            yield failed_part(name, ExitCode.BAD_INPUT, why), None
+            yield failed_part(name, ExitCode.BAD_INPUT, why, [summarize(one) for one in errors]), None
 
 
-def _check(settings: CheckSettings, config: str) -> Part:
+def _check(settings: CheckSettings, config: str, warnings: list[str]) -> Part:
     from bylaw.check.api import check
     from bylaw.check.report.wording import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
     rules = load_rules(list(settings.policies) or [config])
+    warnings += map(summarize, rules.diagnostics)
     sources = [open_trace(name) for name in find_traces(settings.traces)]
     report = check(sources, rules.rules, fail_on=settings.fail_on)
     return check_part(report, headline(report)), report
 
 
-def _diff(settings: DiffSettings, config: str | None) -> Part:
+def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Part:
     from bylaw.diff.api import compare_versions
     from bylaw.diff.model import Change
     from bylaw.diff.report.wording import headline
@@ -132,7 +147,9 @@ def _diff(settings: DiffSettings, config: str | None) -> Part:
     from bylaw.traces import find_traces, open_trace
 
     files = list(settings.policies) or ([config] if config else [])
-    rules = load_rules(files).rules if files else ()
+    loaded = load_rules(files) if files else None
+    rules = loaded.rules if loaded else ()
+    warnings += map(summarize, loaded.diagnostics if loaded else ())
     before, after = (
         [open_trace(name) for name in find_traces([side])] for side in (settings.baseline, settings.candidate)
     )

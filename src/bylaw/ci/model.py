@@ -51,12 +51,16 @@ class CiPart(Struct, frozen=True, kw_only=True):
     exit_code: int
     verdict: str
     weight: float = 1.0
+    problems: tuple[str, ...] = ()
+    """why it could not run"""
 
 
 class CiReport(Struct, frozen=True, kw_only=True):
     parts: tuple[CiPart, ...]
     left_out: tuple[str, ...] = ()
     """parts that are not configured, and why"""
+    warnings: tuple[str, ...] = ()
+    """those that no part's own report shows"""
     min_score: float | None = None
     exit_code: int = 0
 
@@ -93,17 +97,26 @@ def contract_part(report: ContractReport, verdict: str) -> CiPart:
     return CiPart(name="contract", score=report.score, exit_code=report.exit_code, verdict=verdict)
 
 
-def failed_part(name: PartName, code: ExitCode, why: str) -> CiPart:
+def failed_part(name: PartName, code: ExitCode, why: str, problems: Sequence[str] = ()) -> CiPart:
     """A part that could not run; it counts as failed."""
-    return CiPart(name=name, score=0.0, exit_code=int(code), verdict=why)
+    return CiPart(name=name, score=0.0, exit_code=int(code), verdict=why, problems=tuple(problems))
 
 
 def combine(
-    parts: Sequence[CiPart], *, weights: Mapping[str, float], min_score: float | None, left_out: Sequence[str]
+    parts: Sequence[CiPart],
+    *,
+    weights: Mapping[str, float],
+    min_score: float | None,
+    left_out: Sequence[str],
+    warnings: Sequence[str] = (),
 ) -> CiReport:
-    """`weights` by part. Without any, all parts weigh the same; otherwise a part without a weight weighs nothing."""
-    weighed = tuple(replace(part, weight=weights.get(part.name, 0.0) if weights else 1.0) for part in parts)
-    report = CiReport(parts=weighed, left_out=tuple(left_out), min_score=min_score)
+    """`weights` by part. If they name no part that ran, all weigh the same; else a part without one weighs nothing."""
+    has_weights = any(part.name in weights for part in parts)
+    if parts and weights and not has_weights:
+        ran = ", ".join(part.name for part in parts)
+        warnings = (*warnings, f"`scoring` gives no weight to what was run ({ran}), so every part weighs the same")
+    weighed = tuple(replace(part, weight=weights.get(part.name, 0.0) if has_weights else 1.0) for part in parts)
+    report = CiReport(parts=weighed, left_out=tuple(left_out), min_score=min_score, warnings=tuple(warnings))
     codes = [ExitCode(part.exit_code) for part in parts] or [ExitCode.NOTHING_CHECKED]
     if parts and not any(part.weight for part in weighed):
         codes.append(ExitCode.NOTHING_CHECKED)

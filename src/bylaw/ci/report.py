@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from bylaw.ci.model import CiPart, CiReport
+from bylaw.errors import ExitCode
 from bylaw.report.output import Renderers
 from bylaw.report.text import COMMENT_LIMIT, escape_markdown, terminal_width, wrap
 
@@ -28,11 +29,14 @@ def headline(report: CiReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
     if not report.parts:
         return "NOTHING CHECKED: neither check nor diff nor contract is configured"
+    if not any(part.weight for part in report.parts) and report.exit_code == ExitCode.NOTHING_CHECKED:
+        return "NO SCORE: `scoring` gives every part that ran the weight 0"
+    verdict = _VERDICTS[report.exit_code]
+    if report.exit_code == ExitCode.NOTHING_CHECKED and any(part.score for part in report.parts):
+        verdict = "NOT SHOWN"  # something held: only a part was not shown
     required = "" if report.min_score is None else f", {report.min_score:g} required"
     failed = [part.name for part in report.parts if part.exit_code]
-    return f"{_VERDICTS[report.exit_code]}: score {report.score:g}{required}" + (
-        f"; {', '.join(failed)} did not pass" if failed else ""
-    )
+    return f"{verdict}: score {report.score:g}{required}" + (f"; {', '.join(failed)} did not pass" if failed else "")
 
 
 def _weight(part: CiPart, report: CiReport) -> str:
@@ -44,6 +48,7 @@ def _weight(part: CiPart, report: CiReport) -> str:
 
 
 def render_json(report: CiReport, reports: Mapping[str, str]) -> str:
+    own: dict[str, Any] = {name: json.loads(text) for name, text in reports.items()}
     fields: dict[str, Any] = {
         "schema": "bylaw.ci/1",
         "job": "ci",
@@ -54,7 +59,8 @@ def render_json(report: CiReport, reports: Mapping[str, str]) -> str:
         "contract_compliance": report.contract_compliance,
         "parts": msgspec.to_builtins(report.parts),
         "left_out": list(report.left_out),
-        "reports": {name: json.loads(text) for name, text in reports.items()},
+        "warnings": [*report.warnings, *own.get("contract", {}).get("warnings", ())],
+        "reports": own,
     }
     return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
 
@@ -85,6 +91,8 @@ def _summary(report: CiReport) -> Iterator[str]:
         verdict = f"{_EMOJI[part.exit_code]} {escape_markdown(part.verdict)}"
         yield f"| {part.name} | {part.score:g} | {_weight(part, report)} | {verdict} |"
     yield ""
+    yield from (f"- {escape_markdown(problem)}" for part in report.parts for problem in part.problems)
+    yield from (f"> {escape_markdown(warning)}" for warning in report.warnings)
     yield from (f"> left out: {escape_markdown(why)}" for why in report.left_out)
     yield ""
 
@@ -111,6 +119,10 @@ def _lines(report: CiReport, reports: Mapping[str, str]) -> Iterator[str]:
         first, *more = wrap(f"{mark} {part.verdict}", indent=figures, hanging=" " * (len(figures) + 2))
         yield figures + click.style(first.removeprefix(figures), fg=colour)
         yield from (click.style(line, fg=colour) for line in more)
+    for problem in (problem for part in report.parts for problem in part.problems):
+        yield from (click.style(line, fg="red") for line in wrap(problem, hanging="  "))
+    for warning in report.warnings:
+        yield from (click.style(line, fg="yellow") for line in wrap(f"warning: {warning}", hanging="  "))
     for why in report.left_out:
         yield from (click.style(line, dim=True) for line in wrap(f"left out: {why}", hanging="  "))
     yield ""

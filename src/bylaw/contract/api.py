@@ -15,7 +15,9 @@ from bylaw.contract.model import Contract, ContractFile
 from bylaw.contract.results import ContractReport
 from bylaw.contract.runs import KeepTrace
 from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.trace import Trace
+from bylaw.report.diagnostics import summarize
 from bylaw.rules import source_line
 from bylaw.traces.export import write_trace
 
@@ -41,10 +43,12 @@ def run_contract(
     """
     from bylaw.text.similarity import load_embedder
 
+    warnings: tuple[str, ...] = ()
     if isinstance(contract, Contract):
         loaded, base = contract, Path()
     else:
-        loaded, base = load_runnable(contract)[1], Path(contract).absolute().parent
+        file, loaded = load_runnable(contract)
+        warnings, base = file_warnings(file), Path(contract).absolute().parent
     wanted = replace(loaded, runs=loaded.runs if runs is None else runs, seed=loaded.seed if seed is None else seed)
     options = Options(
         min_score=min_score,
@@ -52,6 +56,7 @@ def run_contract(
         keep_trace=None if traces is None else trace_writer(Path(traces)),
         redact=redact,
         source_line=source_line,
+        warnings=warnings,
     )
     return open_and_run(wanted, base, options, agent=agent)
 
@@ -62,6 +67,11 @@ def load_runnable(path: str | PathLike[str]) -> tuple[ContractFile, Contract]:
     if file.contract is None or not file.ok:
         raise InputError(file.diagnostics)
     return file, file.contract
+
+
+def file_warnings(file: ContractFile) -> tuple[str, ...]:
+    """The warnings about a file, as reports list them."""
+    return tuple(summarize(one) for one in sorted(file.diagnostics, key=Diagnostic.sort_key) if not one.is_error)
 
 
 def open_and_run(contract: Contract, base: Path, options: Options, *, agent: LiveAgent | None = None) -> ContractReport:

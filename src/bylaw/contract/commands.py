@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 from msgspec.structs import replace
 
 from bylaw.contract.report import RENDERERS, VALIDATION_RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.command_line import LazyCommand, LazyGroup, output_options
+from bylaw.report.command_line import FileName, LazyCommand, LazyGroup, output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, write_reports
 
 if TYPE_CHECKING:
-    from bylaw.contract.model import Contract
+    from bylaw.contract.model import Contract, ContractFile
     from bylaw.contract.results import ContractReport
     from bylaw.model.ports import Embedder
 
-DEFAULT_FILE = "bylaw.yaml"
+DEFAULT_FILES = ("bylaw.yaml", "flakestorm.yaml")
+"""the files that are looked for where none is named, the first first"""
 FC = TypeVar("FC", bound=Callable[..., Any])
 
 COMMANDS = {
@@ -35,9 +38,26 @@ def command() -> None:
     """Does the agent keep its rules when tools fail, the model degrades, the context is poisoned?"""
 
 
-config_option = click.option(
-    "--config", "-c", default=DEFAULT_FILE, show_default=True, metavar="FILE", help="File that holds the contract."
-)
+def config_option(function: FC) -> FC:
+    """Add FILE and `--config FILE`; the command gets the file as `config`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, file: str | None, config: str | None, **more: Any) -> Any:
+        if file is not None and config is not None and file != config:
+            raise click.UsageError(f"two files are named, `{file}` and `{config}`; name one")
+        return function(*args, config=file or config or _find_default_file(), **more)
+
+    option = click.option(
+        "--config", "-c", metavar="FILE", help=f"The same as FILE (default: {', else '.join(DEFAULT_FILES)})."
+    )
+    argument = click.argument("file", required=False, metavar="[FILE]", type=FileName())
+    return cast("FC", argument(option(command)))
+
+
+def _find_default_file() -> str:
+    return next((name for name in DEFAULT_FILES if Path(name).is_file()), DEFAULT_FILES[0])
+
+
 _RUN_OPTIONS = (
     config_option,
     click.option(
@@ -45,7 +65,7 @@ _RUN_OPTIONS = (
         type=click.FloatRange(0, 100),
         default=100.0,
         show_default=True,
-        help="Least score that passes; a critical violation fails whatever the score.",
+        help="Least score that passes; with 0, only critical violations fail. A critical violation always fails.",
     ),
     click.option("--seed", type=int, help="Draw faults with this seed."),
     click.option("--runs", type=click.IntRange(1, 1000), metavar="N", help="Ask each prompt N times in each scenario."),
@@ -77,7 +97,7 @@ def run_options(function: FC) -> FC:
 @run_options
 @output_options(RENDERERS)
 def run(targets: list[Target], **flags: Any) -> ExitCode:
-    """Ask the agent in every scenario of the contract, and judge what it does.
+    """Ask the agent in every scenario of the contract in FILE, and judge what it does.
 
     Exit codes: 0 passed, 1 an invariant was violated, 2 bad input, 3 nothing was shown (no cell applies, or faults that
     never fired), 4 the agent could not be reached or failed, 130 Ctrl-C.
@@ -118,13 +138,18 @@ def score(**flags: Any) -> ExitCode:
 def validate(config: str, targets: list[Target]) -> ExitCode:
     """Check the contract without running it: exit 0 if it can be run, 2 if not. Warnings do not fail.
 
-    Whether each fault can reach the agent is known only once the agent is started: `run` checks that first.
+    The tools of a Python agent are known only once it is loaded: `run` checks its tool faults first.
     """
     from bylaw.contract.api import load_runnable
+    from bylaw.contract.job import check_reach
     from bylaw.contract.matrix import count_parts
+    from bylaw.contract.reach import why_out_of_reach
+    from bylaw.rules import source_line
 
     try:
         file, contract = load_runnable(config)
+        with _with_warnings_of(file):
+            check_reach(contract, functools.partial(why_out_of_reach, contract.agent), source_line)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)
@@ -145,18 +170,17 @@ def run_file(
     concurrency: int | None = None,
     timeout: int | None = None,
 ) -> ContractReport:
-    """Run the contract of a file as the flags say; None and empty: as the file says. Warnings go to stderr.
+    """Run the contract of a file as the flags say; None and empty: as the file says.
 
     Raises InputError for problems in the file, and for faults that cannot reach the agent.
     """
-    from bylaw.contract.api import load_runnable, open_and_run, trace_writer
+    from bylaw.contract.api import file_warnings, load_runnable, open_and_run, trace_writer
     from bylaw.contract.job import Options
     from bylaw.contract.matrix import narrow
     from bylaw.report.progress import count_progress
     from bylaw.rules import source_line
 
     file, whole = load_runnable(config)
-    print_diagnostics(file.diagnostics)
     _check_names("scenario", scenarios, [scenario.name for scenario in whole.scenarios])
     _check_names("invariant", invariants, [invariant.id for invariant in whole.invariants])
     agent = replace(
@@ -166,14 +190,14 @@ def run_file(
     )
     contract = replace(whole, agent=agent, runs=runs or whole.runs, seed=whole.seed if seed is None else seed)
     contract = narrow(contract, scenarios=scenarios, invariants=invariants)
-    warnings: tuple[str, ...] = ()
+    warnings = file_warnings(file)
     if (len(contract.scenarios), len(contract.invariants)) != (len(whole.scenarios), len(whole.invariants)):
         judged = f"{len(contract.invariants)} of {len(whole.invariants)} invariants"
-        warnings = (
+        warnings += (
             f"only a part of the contract was run: {judged}, "
             f"{len(contract.scenarios)} of {len(whole.scenarios)} scenarios",
         )
-    with count_progress(contract.name) as on_progress:
+    with _with_warnings_of(file), count_progress(contract.name) as on_progress:
         options = Options(
             min_score=min_score,
             concurrency=concurrency,
@@ -185,6 +209,15 @@ def run_file(
             warnings=warnings,
         )
         return open_and_run(contract, Path(config).absolute().parent, options)
+
+
+@contextlib.contextmanager
+def _with_warnings_of(file: ContractFile) -> Iterator[None]:
+    """Add the warnings about the file to the problems that the block finds."""
+    try:
+        yield
+    except InputError as problem:
+        raise InputError((*file.diagnostics, *problem.diagnostics)) from None
 
 
 def _check_names(what: str, wanted: Sequence[str], names: Sequence[str]) -> None:

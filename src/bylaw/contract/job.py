@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
 
 from bylaw.contract.cells import make_cell, make_unjudged_cell
+from bylaw.contract.faults.model import AnyFault
 from bylaw.contract.judge import Judge, clean
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
+from bylaw.contract.reach import is_proxied, why_never_called
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
-from bylaw.contract.runs import STATEFUL_WARNING, FinishedRun, KeepTrace, Progress, Runner, looks_stateful
+from bylaw.contract.runs import (
+    STATEFUL_WARNING,
+    FinishedRun,
+    KeepTrace,
+    Progress,
+    Runner,
+    answers_differ,
+    ask_first_prompt_twice,
+)
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Request, ToolCall
 from bylaw.model.ports import Embedder, TextSimilarity
 from bylaw.model.source import Span
+from bylaw.model.trace import Trace
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 
 SourceLine = Callable[[Span], str | None]
@@ -113,33 +126,65 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
     """Make every run; return the warnings."""
     try:
         await agent.start()
-        if unreachable := list(_find_unreachable_faults(matrix.contract, agent, source_line)):
-            raise InputError(unreachable)
+        check_reach(matrix.contract, agent.refusal, source_line)
         keys = matrix.runs()
-        stateful = bool(keys) and not agent.has_reset and await looks_stateful(matrix, runner)
+        looks_for_state = bool(keys) and not agent.has_reset and not matrix.contract.agent.stateless
+        if looks_for_state:
+            await ask_first_prompt_twice(matrix, runner)
         await runner.make(keys)
     finally:
         await agent.stop()
-    return [STATEFUL_WARNING] if stateful else []
+    stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
+    return [*stateful, *_warn_never_called(matrix, runner)]
 
 
-def _find_unreachable_faults(
-    contract: Contract, agent: LiveAgent, source_line: SourceLine | None
-) -> Iterator[Diagnostic]:
-    """Faults that could never hit this agent. Running them would prove nothing."""
+def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:
+    """Say what the agent's tools are where a fault on a named tool met no call: the name may be another."""
+    contract = matrix.contract
     for scenario in contract.scenarios:
-        for fault in scenario.faults:
-            why = agent.refusal(fault)
-            if why is None:
+        runs = [made.run for key, made in runner.made.items() if key.scenario == scenario.name]
+        seen = {name for run in runs for name in _tools_in(run.trace)}
+        for fault in scenario.tool_faults:
+            if not runs or fault.tool in (None, "*") or any(run.fired.get(fault.id) for run in runs):
                 continue
-            yield Diagnostic(
-                code="fault-out-of-reach",
-                message=f"the fault `{fault.label}` of the scenario `{scenario.name}` can never hit this agent",
-                file=fault.span.file if fault.span else "<contract>",
-                span=fault.span,
-                excerpt=source_line(fault.span) if fault.span and source_line else None,
-                help=why,
-            )
+            if not any(fnmatchcase(name, fault.tool) for name in seen):
+                why = why_never_called(fault, seen, is_proxied=is_proxied(contract.agent))
+                yield f"`{fault.label}` of the scenario `{scenario.name}` never fired: {why}"
+
+
+def _tools_in(trace: Trace) -> Iterator[str]:
+    """The tools that the agent called, and those that it offered to its model."""
+    for event in trace.events:
+        if isinstance(event, ToolCall):
+            yield event.name
+        for tool in (event.tools or ()) if isinstance(event, Request) else ():
+            inner = tool.get("function", tool) if isinstance(tool, dict) else None
+            if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+                yield inner["name"]
+
+
+def check_reach(
+    contract: Contract, refusal: Callable[[AnyFault], str | None], source_line: SourceLine | None = None
+) -> None:
+    """Raise InputError for faults that could never hit the agent: running them would prove nothing.
+
+    `refusal` says why a fault cannot hit; None if it can.
+    """
+    refused = [
+        Diagnostic(
+            code="fault-out-of-reach",
+            message=f"the fault `{fault.label}` of the scenario `{scenario.name}` can never hit this agent",
+            file=fault.span.file if fault.span else "<contract>",
+            span=fault.span,
+            excerpt=source_line(fault.span) if fault.span and source_line else None,
+            help=why,
+        )
+        for scenario in contract.scenarios
+        for fault in scenario.faults
+        if (why := refusal(fault)) is not None
+    ]
+    if refused:
+        raise InputError(refused)
 
 
 def compares_texts(contract: Contract) -> bool:

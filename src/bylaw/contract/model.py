@@ -188,6 +188,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 30_000
     reset_endpoint: str | None = None
     reset_function: str | None = None
+    stateless: bool = False
+    """whether its owner says that it keeps no state from one run to the next"""
     concurrency: int = 1
     tools: tuple[str, ...] = ()
     """names or `module:attribute` of tools of a Python agent that its own wrapper does not show"""

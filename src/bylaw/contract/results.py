@@ -120,7 +120,8 @@ class ContractReport(Struct, frozen=True, kw_only=True):
         if not self.applicable:
             return 3
         violated, errors = self.with_outcome(CellOutcome.VIOLATED), self.with_outcome(CellOutcome.ERROR)
-        if not self.critical and not errors and self.score >= self.min_score:
+        is_decided = bool(violated or self.with_outcome(CellOutcome.OK))
+        if is_decided and not self.critical and not errors and self.score >= self.min_score:
             return 0
         if violated:
             return 1

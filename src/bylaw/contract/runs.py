@@ -1,11 +1,10 @@
-"""Asks the agent, and detects whether it carries state from one run to the next."""
+"""Asks the agent, and compares the answers to prompts that it was asked more than once."""
 
 from __future__ import annotations
 
 import asyncio
-import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, pairwise
 
 from msgspec import Struct
 
@@ -14,7 +13,6 @@ from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey
 from bylaw.contract.redaction import REDACTED, ReportRedactor
 from bylaw.model.trace import Trace
-from bylaw.text.similarity import Lexicon
 
 KeepTrace = Callable[[str, Trace], str]
 """(name of the run, its trace) → where it was stored"""
@@ -95,71 +93,26 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 STATEFUL_WARNING = (
     "No reset_endpoint configured. Contract matrix cells may share state. Results may be contaminated. "
-    "Add reset_endpoint to your config for accurate isolation."
+    "Add reset_endpoint to your config for accurate isolation, or `stateless: true` to `agent` if its answers vary "
+    "without any state."
 )
-_ASKS = 4
-_LOW_SIMILARITY = 0.3
-"""below it, two answers have little in common"""
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
-async def looks_stateful(matrix: Matrix, runner: Runner) -> bool:
-    """Whether the agent's answers depend on earlier prompts.
-
-    The first prompt is asked twice in the calm scenario. If the answers differ, it is asked twice more, to tell the
-    effect of order from noise. This costs one to three runs that the matrix does not need.
-    """
+async def ask_first_prompt_twice(matrix: Matrix, runner: Runner) -> None:
+    """Ask the first prompt twice in the calm scenario, for `answers_differ`. The matrix may need one of the runs."""
     if matrix.contract.prompts:
         prompt: str | None = matrix.contract.prompts[0].text
     else:
         prompt = next((key.prompt for key in matrix.runs()), None)
-    if prompt is None:
-        return False
-    asks = [RunKey(matrix.calm.name, prompt, n) for n in range(1, _ASKS + 1)]
-    for part in (asks[:2], asks[2:]):
-        for key in part:
-            await runner.make([key])  # one after the other, because the order matters here
-        answers = _normalized_answers(runner, asks)
-        if len(answers) < 2 or answers[0] == answers[1]:
-            return False
-    return depends_on_order(answers)
+    if prompt is not None:
+        for repetition in (1, 2):
+            await runner.make([RunKey(matrix.calm.name, prompt, repetition)])
 
 
-def depends_on_order(answers: Sequence[str]) -> bool:
-    """Whether answers to one prompt, in the order they came, show state.
-
-    A stateless agent gives the same spread of answers in any order, even if its model words each answer anew.
-    """
-    if len(answers) < _ASKS or answers[0] == answers[1]:
-        return False
-    return _counts(answers) or _grows(answers) or _settles(answers) or _has_nothing_in_common(answers)
-
-
-def _counts(answers: Sequence[str]) -> bool:
-    """The same words, with a number that rises from each answer to the next."""
-    if len({_NUMBER.sub("0", answer) for answer in answers}) > 1:
-        return False
-    columns = zip(*(map(float, _NUMBER.findall(answer)) for answer in answers), strict=True)
-    return any(all(before < after for before, after in pairwise(column)) for column in columns)
-
-
-def _grows(answers: Sequence[str]) -> bool:
-    """Each answer contains the one before."""
-    return all(before and before in after and before != after for before, after in pairwise(answers))
-
-
-def _settles(answers: Sequence[str]) -> bool:
-    """The first answer differs, and all later ones are equal."""
-    return len(set(answers[1:])) == 1
-
-
-def _has_nothing_in_common(answers: Sequence[str]) -> bool:
-    """No two answers are similar: noise between repetitions does not explain that."""
-    plain = [_NUMBER.sub("0", answer) for answer in answers]
-    similarity = Lexicon(()).similarity
-    return all(similarity(left, right) < _LOW_SIMILARITY for left, right in combinations(plain, 2))
-
-
-def _normalized_answers(runner: Runner, asks: Sequence[RunKey]) -> list[str]:
-    found = (runner.made[key].run.answer for key in asks if key in runner.made)
-    return [" ".join(answer.casefold().split()) for answer in found if answer is not None]
+def answers_differ(matrix: Matrix, runner: Runner) -> bool:
+    """Whether the agent answered any prompt in two ways while nothing went wrong."""
+    answers: defaultdict[str, set[str]] = defaultdict(set)
+    for key, made in runner.made.items():
+        if key.scenario == matrix.calm.name and made.run.answer is not None:
+            answers[key.prompt].add(made.run.answer.strip())
+    return any(len(different) > 1 for different in answers.values())

@@ -19,6 +19,12 @@ MOST_PRINTED = 100
 _COLOURS = {"error": "red", "warning": "yellow"}
 
 
+def summarize(diagnostic: Diagnostic) -> str:
+    """A diagnostic in one line, for the list of warnings in a report."""
+    help = f"; {diagnostic.help}" if diagnostic.help else ""
+    return f"{diagnostic.span or diagnostic.file}: {diagnostic.message}{help} [{diagnostic.code}]"
+
+
 def report_bad_input(job: str, diagnostics: Sequence[Diagnostic], targets: Sequence[Target]) -> ExitCode:
     """Print every problem to stderr, and write it to each target in place of the report.
 

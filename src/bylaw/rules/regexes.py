@@ -14,6 +14,8 @@ _NOT_IN_RE2 = {
 }
 # Two backslashes before what is an escape with one: `\\d`, `\\.`. Not `\\Windows`: a letter after a class is a name.
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
+# A `\\b` before a letter is a word boundary unless it follows a name: not in `C:\\backup`.
+_ESCAPED_PAIR = re.compile(r"(?<![\w:])\\\\b|\\\\(?:[dDwWsSbB](?![A-Za-z])|[.$^*+?()\[\]{}|/-])")
 _REASONS = (
     ("invalid perl operator", "unknown group"),
     ("invalid escape sequence", "unknown escape"),
@@ -26,6 +28,47 @@ _REASONS = (
 
 def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
     """Whether RE2 takes the pattern; if not, why."""
+    reason = _why_refused(pattern)
+    if reason is not None:
+        problems.error(
+            code="bad-regex",
+            message=f"{quote(pattern)} is no regular expression: {reason}",
+            at=at,
+            help=_help(pattern),
+        )
+        return False
+    _warn_doubled(pattern, at, problems)
+    return True
+
+
+def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
+    """The pattern as its author meant it; None where RE2 does not take it.
+
+    A pattern whose backslashes are all doubled was written for double quotes and stands in single ones. As it stands it
+    matches only text with backslashes in it, and a rule that forbids it could never fail.
+    """
+    meant = _with_single_backslashes(pattern)
+    if meant is None:
+        return pattern if check_pattern(pattern, at, problems) else None
+    problems.warn(
+        code="doubled-backslash",
+        message=f"every backslash of {quote(pattern)} is doubled; it is read as {quote(meant)}",
+        at=at,
+        help=f"write {quote(meant)}; if a backslash is meant, write `[\\\\]` to say so",
+    )
+    return meant
+
+
+def _with_single_backslashes(pattern: str) -> str | None:
+    """The pattern that was doubled; None if this one was not, or not throughout."""
+    if not _DOUBLED.search(pattern) or "\\" in _ESCAPED_PAIR.sub("", pattern):
+        return None
+    meant = _ESCAPED_PAIR.sub(_single, pattern)
+    return meant if _why_refused(meant) is None else None
+
+
+def _why_refused(pattern: str) -> str | None:
+    """Why RE2 does not take a pattern; None if it does."""
     import re2  # not needed to load rules without patterns
 
     options = re2.Options()
@@ -33,15 +76,8 @@ def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
     try:
         re2.compile(pattern, options)
     except re2.error as error:
-        problems.error(
-            code="bad-regex",
-            message=f"{quote(pattern)} is no regular expression: {_reason(error)}",
-            at=at,
-            help=_help(pattern),
-        )
-        return False
-    _warn_doubled(pattern, at, problems)
-    return True
+        return _reason(error)
+    return None
 
 
 def _warn_doubled(pattern: str, at: Place, problems: Problems) -> None:

@@ -441,6 +441,6 @@ def test_faults_that_cannot_hit_are_refused() -> None:
     assert proxied.refusal(llm("timeout")) is None
     assert "trusts_ca" in (proxied.refusal(tool("error", match_url="https://api.example.com/*")) or "")
     assert proxied.refusal(tool("error", match_url="*example.com/*")) is None
-    assert "no tool `search`" in (proxied.refusal(tool("error", tool="search")) or "")
+    assert proxied.refusal(tool("error", tool="search")) is None, "the model's calls will tell"
     trusting = open_agent(command("pass", trusts_ca=True), Path())
     assert trusting.refusal(tool("error", match_url="https://api.example.com/*")) is None

@@ -73,7 +73,7 @@ def ask(folder: Path, *runs: tuple[AnyFault, ...]) -> list[AgentRun]:
             await agent.start()
             assert {agent.refusal(fault) for faults in runs for fault in faults} == {None}
             unknown = agent.refusal(tool("error", tool="get_wether"))
-            assert unknown is not None and "`get_weather`, `greet`" in unknown
+            assert unknown is not None and "did you mean `get_weather`" in unknown
             return [
                 await agent.run("How is the weather?", Injection(faults=faults, seed=1, run=f"r{number}"))
                 for number, faults in enumerate(runs)

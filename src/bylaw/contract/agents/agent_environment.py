@@ -18,9 +18,11 @@ from bylaw.contract.agents.answers import agent_run
 from bylaw.contract.agents.mcp_servers import list_tools
 from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.reset import has_reset, reset_agent
-from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
+from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import AgentSpec
+from bylaw.contract.reach import is_proxied, why_out_of_reach
+from bylaw.rules.messages import near
 from bylaw.wire.proxy.authority import Authority
 
 MOST_ANSWER = 10 * 1024 * 1024
@@ -28,10 +30,6 @@ TOO_LARGE = Failure("bad_answer", f"the answer is larger than {MOST_ANSWER // 10
 Outcome: TypeAlias = tuple[str | Failure, float]
 """the answer or the failure, and the latency in milliseconds"""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
-_NOT_PROXIED = (
-    "Bylaw does not see the calls of this agent; set `agent.command`, so that it is started behind Bylaw's proxy, or "
-    "set `agent.proxy_port` and point the agent at that port"
-)
 
 
 class ExternalAgent:
@@ -90,7 +88,7 @@ class AgentEnvironment:
 
     @property
     def is_proxied(self) -> bool:
-        return bool(self._spec.command) or self._spec.proxy_port is not None
+        return is_proxied(self._spec)
 
     @property
     def folder(self) -> Path:
@@ -152,27 +150,18 @@ class AgentEnvironment:
         return {**env, **self._spec.env}
 
     def refusal(self, fault: AnyFault) -> str | None:
-        """Why a fault can never hit this agent; None if it can."""
-        if not self.is_proxied:
-            in_prompt = isinstance(fault, ContextAttack) and fault.type != "indirect_injection"
-            return None if in_prompt else _NOT_PROXIED
-        if not isinstance(fault, ToolFault):
+        """Why a fault can never hit this agent; None if it can.
+
+        A tool that no MCP server has may still be one that runs inside the agent: its results are hit on their way to
+        the model. Only a name that is misspelt is refused.
+        """
+        why = why_out_of_reach(self._spec, fault)
+        if why is not None or not isinstance(fault, ToolFault) or fault.match_url is not None:
+            return why
+        name, tools = fault.tool or "*", self._tools or frozenset()
+        if any(fnmatchcase(tool, name) for tool in tools) or (match := near(name, tools)) is None:
             return None
-        if fault.match_url is not None:
-            if fault.match_url.lower().startswith("https") and not self._spec.trusts_ca:
-                return (
-                    "faults inside HTTPS need the agent to trust the certificates of Bylaw's proxy; if it does, set "
-                    "`agent.trusts_ca: true`"
-                )
-            return None
-        name, tools = fault.tool or "*", self._tools
-        if name == "*" or tools is None or any(fnmatchcase(tool, name) for tool in tools):
-            return None
-        known = ", ".join(f"`{tool}`" for tool in sorted(tools)[:20])
-        has = f"its MCP servers have {known}" if known else "it has no MCP server in `agent.mcp`"
-        return (
-            f"no tool `{name}` is visible to the proxy: {has}; a tool that is an HTTP request is reached by `match_url`"
-        )
+        return f"no tool `{name}` is visible to the proxy; did you mean `{match}`, which an MCP server has?"
 
 
 def _without_loopback(no_proxy: str) -> str:

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.contract.faults.attacks import attack_result, attack_text
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, emptied, malformed, wrong_data
-from bylaw.contract.faults.exchanges import delay_of
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, wrong_data
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder

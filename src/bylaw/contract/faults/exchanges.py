@@ -1,7 +1,8 @@
 """HTTP exchanges of an agent, with the faults of its run. Patched libraries and the proxy carry them the same way.
 
-`Interceptor.begin` decides what a request is. A request to a model gets attacks in the request and faults in the
-provider's own format. Any other request is a tool's, with faults and attacks in its reply.
+`Interceptor.begin` decides what a request is. A request to a model gets attacks in the request, faults of tools in the
+results that it carries (`results`), and faults of the model in the provider's own format. Any other request is a
+tool's, with faults and attacks in its reply.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from bylaw.contract.faults.effects import (
     aged,
     altered_text,
     broken_arguments,
+    delay_of,
     malformed,
     words_left,
     wrong_data,
@@ -26,6 +28,7 @@ from bylaw.contract.faults.effects import (
 from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
+from bylaw.contract.faults.results import ResultFaults
 from bylaw.wire.exchange import (
     MOST_KEPT,
     Exchange,
@@ -39,18 +42,12 @@ from bylaw.wire.exchange import (
     without_compression,
 )
 from bylaw.wire.formats import model_call
-from bylaw.wire.formats.base import Json, ResultPlace, WireFormat, read_events, words
+from bylaw.wire.formats.base import Json, WireFormat, read_events, words
 
-DEFAULT_DELAYS_MS = {"timeout": 30_000, "slow": 5_000, "slow_first_token": 5_000}
 _STATUS = {"rate_limit": 429, "server_error": 500}
 _ANTHROPIC_OVERLOADED = 529
 _GATEWAY_TIMEOUT = 504
 _CONTENT_MODES = ("truncated_response", "empty", "garbage", "response_drift", "malformed_tool_call", "stream_cut")
-
-
-def delay_of(fault: ToolFault | LlmFault) -> float:
-    """Seconds."""
-    return (DEFAULT_DELAYS_MS.get(fault.mode, 0) if fault.delay_ms is None else fault.delay_ms) / 1000
 
 
 class Interceptor:
@@ -59,7 +56,7 @@ class Interceptor:
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
         self.plan = plan
         self.recorder = recorder
-        self._result_attacks = _ResultAttacks(plan)
+        self._results = ResultFaults(plan)
         self._first_bodies: dict[str, bytes] = {}
         self._buffers_all = any(f.mode == "stale" for f in plan.injection.faults if isinstance(f, ToolFault))
         """whether every reply is stored, for a fault that answers an earlier one again"""
@@ -69,9 +66,9 @@ class Interceptor:
         asked = model_call(request)
         if asked is not None:
             if self.recorder.knows_tools:
-                self._result_attacks.is_off = True
-            return ModelExchange(request, *asked, self.plan, self.recorder, self._result_attacks)
-        self._result_attacks.is_off = True
+                self._results.is_off = True
+            return ModelExchange(request, *asked, self.plan, self.recorder, self._results)
+        self._results.is_off = True
         fault = self.plan.request(request.url, in_tool=in_tool)
         attacks = [] if in_tool else self.plan.attacks(on_result_of=request.url)
         return ToolExchange(
@@ -79,45 +76,9 @@ class Interceptor:
         )
 
 
-class _ResultAttacks:
-    """Attacks on tool results in the requests that send them to the model.
-
-    An agent whose tools run inside it sends their results to the model and nowhere else. A result is attacked and
-    counted once, but later requests send it again, and then the same attack is put in again. `is_off`: tools are called
-    by name or by HTTP, so their results are attacked there.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        self.is_off = False
-        self._plan = plan
-        self._texts: dict[str, list[tuple[str, str]]] = {}
-        """for each call id: the texts put into its result, with their strategy"""
-
-    def apply(self, wire: WireFormat, request: Json) -> bool:
-        """Attack the results in a request, in place; whether any was attacked."""
-        if self.is_off:
-            return False
-        changed = False
-        for place in list(wire.results(request)):
-            for text, strategy in self._attacks_on(place):
-                place.alter(lambda result, text=text, how=strategy: str(attack_result(result, text, how)))  # type: ignore[misc]
-                changed = True
-        return changed
-
-    def _attacks_on(self, place: ResultPlace) -> list[tuple[str, str]]:
-        if place.call_id not in self._texts:
-            attacks = self._plan.attacks(on_result_of=place.name or "")
-            for attack in attacks:
-                self._plan.hit(attack)
-            self._texts[place.call_id] = [
-                (attack_text(attack, self._plan.random(attack)), attack.strategy) for attack in attacks
-            ]
-        return self._texts[place.call_id]
-
-
 class ModelExchange(Exchange):
     def __init__(
-        self, request: Outgoing, wire: WireFormat, asked: Json, plan: Plan, recorder: Recorder, attacks: _ResultAttacks
+        self, request: Outgoing, wire: WireFormat, asked: Json, plan: Plan, recorder: Recorder, results: ResultFaults
     ) -> None:
         super().__init__(request)
         self._wire = wire
@@ -128,26 +89,28 @@ class ModelExchange(Exchange):
         self._status = 200
         self._headers: dict[str, str] = {}
         self._is_over = False
-        self._asked = self._attacked(asked, attacks)
+        self._results = results
+        self._asked, tools_delay = self._changed_request(asked)
         self._fault = plan.model_call()
         if self._fault is not None:
             self._prepare(self._fault)
+        self.delay += tools_delay
 
-    def _attacked(self, asked: Json, attacks: _ResultAttacks) -> Json:
-        """The request body as it is sent; also sets `request`."""
+    def _changed_request(self, asked: Json) -> tuple[Json, float]:
+        """The request body as it is sent, and seconds to wait before; also sets `request`."""
         sent = copy.deepcopy(asked)
-        changed = attacks.apply(self._wire, sent)
+        changed, delay = self._results.apply(self._wire, sent)
         for attack in self._plan.attacks():
             if attack_request(self._wire, sent, attack, self._plan.random(attack)):
                 self._plan.hit(attack)
                 changed = True
         self.request = request = without_compression(self.request)
         if not changed:
-            return asked
+            return asked, delay
         body = msgspec.json.encode(sent)
         headers = {**request.headers, "content-length": str(len(body))}
         self.request = Outgoing(request.method, request.url, headers, body)
-        return sent
+        return sent, delay
 
     def _prepare(self, fault: LlmFault) -> None:
         if fault.mode in _CONTENT_MODES:
@@ -233,7 +196,10 @@ class ModelExchange(Exchange):
             return
         self._is_over = True
         latency = (time.perf_counter() - self._began) * 1000
-        self._recorder.model_turn(self._asked, self._read_back(), latency, self._wire.name)
+        reply = self._read_back()
+        if reply is not None:
+            self._results.note_calls(self._wire, reply)
+        self._recorder.model_turn(self._asked, reply, latency, self._wire.name)
 
     def _read_back(self) -> Json | None:
         """What the agent received, whole or not; None if that is not an answer."""

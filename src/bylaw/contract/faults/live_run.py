@@ -17,8 +17,8 @@ from typing import Any, cast
 from msgspec import Struct
 
 from bylaw.contract.faults.attacks import attack_result, attack_text, combined
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, emptied, malformed, wrong_data
-from bylaw.contract.faults.exchanges import Interceptor, delay_of
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, wrong_data
+from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder

@@ -27,12 +27,25 @@ class Plan:
         self._lock = threading.Lock()
         self._seen: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._fired: dict[str, int] = {fault.id: 0 for fault in injection.faults}
+        self._called: set[str] = set()
+        """the tools that were called by name, where their faults hit them"""
 
     def tool_call(self, name: str) -> ToolFault | None:
         """The fault that hits this call of a named tool; the first in the contract wins."""
+        self._called.add(name)
         return self._first(
             fault for fault in self._of(ToolFault) if fault.match_url is None and _matches(fault.tool, name)
         )
+
+    def tool_result(self, name: str, *, every: bool) -> ToolFault | None:
+        """The fault that hits the result of a tool whose call only the model's own answer shows.
+
+        `every`: whether faults on every tool hit it too. None for a tool that is called by name in this run.
+        """
+        if name in self._called:
+            return None
+        named = (fault for fault in self._of(ToolFault) if fault.match_url is None and (every or fault.tool != "*"))
+        return self._first(fault for fault in named if _matches(fault.tool, name))
 
     def request(self, url: str, *, in_tool: bool = False) -> ToolFault | None:
         """The fault that hits this HTTP request of a tool.

@@ -241,6 +241,12 @@ AGENT = Table(
         Param("timeout", MILLISECONDS, "milliseconds that an answer may take", default=30_000, aliases=("timeout_ms",)),
         Param("reset_endpoint", EXPANDED, "a URL that is posted to before each run"),
         Param("reset_function", EXPANDED, "`module:function` that is called before each run"),
+        Param(
+            "stateless",
+            FLAG,
+            "`true`: its answers differ without any state",
+            default=False,
+        ),
         Param("concurrency", FROM_ONE, "how many runs it takes at once", default=1),
         Param("tools", NAMES, "names or `module:attribute` of tools that its wrapper does not show"),
         Param("proxy_port", PORT, "a fixed port of the chaos proxy, for an agent that you start and point at it"),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bylaw.contract.faults.model import ContextAttack
 from bylaw.contract.file.agent import read_agent
-from bylaw.contract.file.invariants import FileRules, file_rules, read_invariants
+from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_rules, read_invariants
 from bylaw.contract.file.scenarios import read_scenarios
 from bylaw.contract.file.sections import read_prompts, read_scoring
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
@@ -104,9 +104,9 @@ def parse_contract(
             contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
             if not holds_contract(documents) and not _has_errors(context):
                 if isinstance(documents[0], MapNode):
-                    _require(documents[0], CONTRACT, "write what must hold under it", context)
+                    _require(documents[0], CONTRACT, _missing_contract_help(documents[0]), context)
                 else:
-                    report_wrong_type(documents[0], "a contract's file", "a mapping with `contract:`", problems)
+                    report_wrong_type(documents[0], "a contract file", "a mapping with `contract:`", problems)
     return ContractFile(contract, problems.all, file)
 
 
@@ -122,9 +122,19 @@ def _has_errors(context: Context) -> bool:
 def _require(root: MapNode, key: str, help: str, context: Context) -> Node | None:
     entry = root.entries.get(key)
     if entry is None:
-        message = f"a contract's file needs the key `{key}`"
+        message = f"a contract file needs the key `{key}`"
         context.problems.error(code="missing-key", message=message, at=root.first_key, help=help)
     return entry.value if entry else None
+
+
+def _missing_contract_help(root: MapNode) -> str:
+    """A file of Flakestorm's first version has `invariants` at the top, and neither a contract nor scenarios."""
+    if "invariants" not in root.entries:
+        return "list what must hold in it, under `invariants:`"
+    return (
+        "add `contract: {name: …}`, move `invariants` under it, give each an `id`, and list the scenarios under "
+        "`chaos_matrix:`, such as `- name: calm`"
+    )
 
 
 def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract | None:
@@ -142,9 +152,9 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     prompts: list[Prompt] = []
     if "golden_prompts" in root.entries:
         prompts = read_prompts(root.entries["golden_prompts"].value, context)
-    elif not invariants or not all(invariant.probes for invariant in invariants):
+    invariants = [_with_dangerous_prompts(invariant, prompts) for invariant in invariants]
+    if "golden_prompts" not in root.entries and not (invariants and all(one.probes for one in invariants)):
         _require(root, "golden_prompts", "list what the agent is asked", context)
-    invariants = [_with_dangerous_prompts(invariant, prompts, context) for invariant in invariants]
     if _has_errors(context):
         return None
     assert values is not None and agent is not None
@@ -178,19 +188,11 @@ def _read_matrix(root: MapNode, section: Node, context: Context) -> list[Scenari
     return found[0]
 
 
-def _with_dangerous_prompts(invariant: Invariant, prompts: list[Prompt], context: Context) -> Invariant:
-    """A `refusal_check` without prompts of its own asks the golden prompts that are marked dangerous."""
+def _with_dangerous_prompts(invariant: Invariant, prompts: list[Prompt]) -> Invariant:
+    """A `refusal_check` without prompts of its own asks the golden prompts that are marked dangerous, or ours."""
     if invariant.probes or not isinstance(invariant.check, Refuses):
         return invariant
-    dangerous = tuple(prompt.text for prompt in prompts if prompt.dangerous)
-    if not dangerous and invariant.span is not None:
-        context.problems.error(
-            code="missing-key",
-            message=f"the invariant `{invariant.id}` has no prompt that must be refused",
-            at=_At(invariant.span),
-            help="give it `dangerous_prompts`, or mark golden prompts: `{prompt: …, dangerous: true}`",
-        )
-    return replace(invariant, probes=dangerous)
+    return replace(invariant, probes=tuple(prompt.text for prompt in prompts if prompt.dangerous) or DANGEROUS_PROMPTS)
 
 
 _NEVER_APPLIES: Mapping[When, str] = {

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bylaw.contract.file.types import TEXT, WEIGHT, Table, list_items
+from dataclasses import replace
+
+from bylaw.contract.file.types import TEXT, WEIGHT, Table, list_items, subtree
 from bylaw.contract.model import Prompt, Scoring
 from bylaw.rules.located import MapNode, Node
-from bylaw.rules.params import FLAG, Context, Param
+from bylaw.rules.params import FLAG, Context, Param, params_schema
 from bylaw.rules.readers import read_text
 
 PROMPT = Table(
@@ -16,8 +18,8 @@ PROMPT = Table(
     ),
     also={"prompt": "input question text", "dangerous": "unsafe"},
 )
-SCORING = Table(
-    what="`scoring`",
+_WEIGHTS = Table(
+    what="`scoring.weights`",
     params=(
         Param("check", WEIGHT, "what `check` weighs"),
         Param("diff", WEIGHT, "what `diff` weighs"),
@@ -26,6 +28,13 @@ SCORING = Table(
     unused=dict.fromkeys(
         ("mutation", "chaos", "replay"), "Bylaw does not run this part, and the other parts share its weight"
     ),
+)
+_WEIGHTS_SCHEMA = params_schema(_WEIGHTS.params)
+_WEIGHTS_SCHEMA["properties"] |= {key: {} for key in _WEIGHTS.unused}
+SCORING = replace(
+    _WEIGHTS,
+    what="`scoring`",
+    params=(*_WEIGHTS.params, Param("weights", subtree(_WEIGHTS_SCHEMA), "the same, one level deeper")),
 )
 
 
@@ -47,6 +56,16 @@ def _read_prompt(node: Node, context: Context) -> Prompt | None:
 def read_scoring(node: Node, context: Context) -> Scoring | None:
     """None where it is unusable. Weights need not add up to 1."""
     weights = SCORING.read(node, context)
+    if weights and (inner := weights.get("weights")) is not None:
+        if len(weights) > 1:
+            context.problems.error(
+                code="duplicate-parameter",
+                message="`scoring` has weights of its own and `weights` inside",
+                at=inner,
+                help="keep one of them",
+            )
+            return None
+        weights = _WEIGHTS.read(inner, context)
     if weights and not any(weights.values()) and isinstance(node, MapNode):
         context.problems.error(
             code="no-weight",

@@ -21,7 +21,7 @@ from bylaw.rules.readers import (
     report_wrong_type,
     warn_if_ambiguous,
 )
-from bylaw.rules.regexes import check_pattern
+from bylaw.rules.regexes import read_pattern
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems
 
@@ -116,7 +116,7 @@ def report_never_fires(node: Node, why: str, problems: Problems) -> None:
 
 def _read_pattern(node: Node, name: str, context: Context) -> str | None:
     pattern = read_text(node, name, context.problems)
-    return pattern if pattern is not None and check_pattern(pattern, node, context.problems) else None
+    return None if pattern is None else read_pattern(pattern, node, context.problems)
 
 
 def _read_patterns(node: Node, name: str, context: Context) -> tuple[str, ...] | None:

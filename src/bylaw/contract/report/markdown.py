@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from bylaw.contract.model import ContractFile
 from bylaw.contract.report import wording
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
+from bylaw.report.diagnostics import summarize
 from bylaw.report.text import COMMENT_LIMIT, escape_markdown, inline_code
 
 MARKER = "<!-- bylaw-contract -->"
@@ -38,8 +39,9 @@ def render_contract(report: ContractReport) -> str:
 
 def render_validation(file: ContractFile, counts: Mapping[str, int]) -> str:
     assert file.contract is not None
-    name = escape_markdown(file.contract.name)
-    return f"{name}: the contract can be run\n\n{wording.validated_size(counts)}\n"
+    lines = [f"{escape_markdown(file.contract.name)}: the contract can be run", "", wording.validated_size(counts)]
+    warnings = [f"> {escape_markdown(summarize(one))}" for one in file.diagnostics]
+    return "\n".join([*lines, *([""] if warnings else []), *warnings]) + "\n"
 
 
 def _head(report: ContractReport) -> Iterator[str]:

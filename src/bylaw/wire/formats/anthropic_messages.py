@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,7 +14,6 @@ from bylaw.wire.formats.base import (
     Event,
     Json,
     ResultPlace,
-    edit_text,
     edit_user_text,
     insert_message,
     objects_in,
@@ -89,6 +87,10 @@ class AnthropicMessages:
     def has_calls(self, reply: Json) -> bool:
         return any(block.get("type") == "tool_use" for block in _content(reply))
 
+    def calls(self, reply: Json) -> dict[str, str]:
+        named = ((block.get("id"), block.get("name")) for block in _content(reply) if block.get("type") == "tool_use")
+        return {id: name for id, name in named if isinstance(id, str) and isinstance(name, str)}
+
     def with_broken_calls(self, reply: Json, change: Change) -> Json:
         """Arguments are an object in this format; broken ones become a text that cannot be parsed."""
         altered = copy.deepcopy(reply)
@@ -125,7 +127,8 @@ class AnthropicMessages:
         for message in request["messages"]:
             for block in _results(message):
                 call_id = block["tool_use_id"]
-                yield ResultPlace(call_id, names.get(call_id), partial(edit_text, block, "content"))
+                name = names.get(call_id)
+                yield ResultPlace(call_id=call_id, name=name, holder=block, key="content", error_key="is_error")
 
 
 def _content(message: Any) -> list[Json]:

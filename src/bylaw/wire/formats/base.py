@@ -19,13 +19,35 @@ RETRY_AFTER = "1"
 """seconds; clients wait this long before they try again"""
 
 
-class ResultPlace(Struct, frozen=True):
-    """A tool's result inside a request."""
+class ResultPlace(Struct, frozen=True, kw_only=True):
+    """A tool's result inside a request, which it can read and change."""
 
     call_id: str
     name: str | None
-    alter: Callable[[Change], object]
-    """apply a change to its text, inside the request"""
+    holder: dict[str, Any]
+    """the part of the request that holds the result"""
+    key: str
+    kinds: tuple[str, ...] = ("text",)
+    """the types of blocks that hold text"""
+    error_key: str | None = None
+    """the key that marks a failed call, in formats that have one"""
+
+    @property
+    def text(self) -> str:
+        content = self.holder.get(self.key)
+        if isinstance(content, str):
+            return content
+        return "\n".join(str(block.get("text", "")) for block in objects_in(content) if block.get("type") in self.kinds)
+
+    def alter(self, change: Change) -> None:
+        """Apply a change to the text, or to its last block."""
+        edit_text(self.holder, self.key, change, self.kinds)
+
+    def put(self, text: str, *, is_error: bool = False) -> None:
+        """Replace the whole result."""
+        self.holder[self.key] = text
+        if is_error and self.error_key is not None:
+            self.holder[self.error_key] = True
 
 
 class WireFormat(Protocol):
@@ -56,6 +78,10 @@ class WireFormat(Protocol):
     def without_content(self, reply: Json) -> Json: ...
 
     def has_calls(self, reply: Json) -> bool: ...
+
+    def calls(self, reply: Json) -> dict[str, str]:
+        """The calls in a reply: call id → the name of the tool."""
+        ...
 
     def with_broken_calls(self, reply: Json, change: Change) -> Json:
         """The reply with the JSON text of its calls' arguments changed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from bylaw.wire.exchange import Incoming, json_reply
@@ -13,7 +12,6 @@ from bylaw.wire.formats.base import (
     Event,
     Json,
     ResultPlace,
-    edit_text,
     edit_user_text,
     insert_message,
     objects_in,
@@ -88,6 +86,11 @@ class OpenAiChat:
     def has_calls(self, reply: Json) -> bool:
         return any(_functions(message) for message in _messages(reply))
 
+    def calls(self, reply: Json) -> dict[str, str]:
+        calls = [call for message in _messages(reply) for call in objects_in(message.get("tool_calls"))]
+        named = ((call.get("id"), (call.get("function") or {}).get("name")) for call in calls)
+        return {id: name for id, name in named if isinstance(id, str) and isinstance(name, str)}
+
     def with_broken_calls(self, reply: Json, change: Change) -> Json:
         altered = copy.deepcopy(reply)
         for message in _messages(altered):
@@ -124,7 +127,7 @@ class OpenAiChat:
         for message in messages:
             call_id = message.get("tool_call_id")
             if message.get("role") == "tool" and isinstance(call_id, str):
-                yield ResultPlace(call_id, names.get(call_id), partial(edit_text, message, "content"))
+                yield ResultPlace(call_id=call_id, name=names.get(call_id), holder=message, key="content")
 
 
 def openai_error(status: int, message: str | None) -> Incoming:

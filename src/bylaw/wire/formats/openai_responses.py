@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from bylaw.wire.exchange import Incoming
@@ -13,7 +12,6 @@ from bylaw.wire.formats.base import (
     Event,
     Json,
     ResultPlace,
-    edit_text,
     edit_user_text,
     insert_message,
     objects_in,
@@ -93,6 +91,12 @@ class OpenAiResponses:
     def has_calls(self, reply: Json) -> bool:
         return any(item.get("type") == "function_call" for item in _items(reply))
 
+    def calls(self, reply: Json) -> dict[str, str]:
+        named = (
+            (item.get("call_id"), item.get("name")) for item in _items(reply) if item.get("type") == "function_call"
+        )
+        return {id: name for id, name in named if isinstance(id, str) and isinstance(name, str)}
+
     def with_broken_calls(self, reply: Json, change: Change) -> Json:
         altered = copy.deepcopy(reply)
         for item in _items(altered):
@@ -141,8 +145,8 @@ class OpenAiResponses:
         for item in items:
             call_id = item.get("call_id")
             if item.get("type") == "function_call_output" and isinstance(call_id, str):
-                alter = partial(edit_text, item, "output", kinds=_INPUT_TEXTS)
-                yield ResultPlace(call_id, names.get(call_id), alter)
+                name = names.get(call_id)
+                yield ResultPlace(call_id=call_id, name=name, holder=item, key="output", kinds=_INPUT_TEXTS)
 
 
 def _items(reply: Json) -> list[Json]:

@@ -1,0 +1,49 @@
+"""Which faults can reach an agent, as far as its description tells. `validate` and `run` both ask here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bylaw.contract.faults.model import AnyFault, ContextAttack, ToolFault
+from bylaw.contract.model import AgentSpec
+
+EXAMPLE_PORT = 8787
+_PROXY = f"http://127.0.0.1:{EXAMPLE_PORT}"
+_NOT_PROXIED = (
+    "Bylaw does not see the calls of this agent. Three lines change that: under `agent:` write "
+    f"`proxy_port: {EXAMPLE_PORT}`, and start the agent with `OPENAI_BASE_URL={_PROXY}/openai/v1` (or "
+    f"`ANTHROPIC_BASE_URL={_PROXY}/anthropic`) and `HTTP_PROXY={_PROXY}`; or write `command: […]` under `agent:`, and "
+    "Bylaw starts it with these"
+)
+_NOT_TRUSTED = (
+    "faults inside HTTPS need the agent to trust the certificates of Bylaw's proxy; if it does, set "
+    "`agent.trusts_ca: true`"
+)
+
+
+def is_proxied(spec: AgentSpec) -> bool:
+    return bool(spec.command) or spec.proxy_port is not None
+
+
+def why_out_of_reach(spec: AgentSpec, fault: AnyFault) -> str | None:
+    """Why this fault can never hit this agent; None if it can, or if only the running agent can tell."""
+    if spec.type == "python":
+        return None
+    if not is_proxied(spec):
+        in_prompt = isinstance(fault, ContextAttack) and fault.type != "indirect_injection"
+        return None if in_prompt else _NOT_PROXIED
+    is_https = isinstance(fault, ToolFault) and (fault.match_url or "").lower().startswith("https")
+    return _NOT_TRUSTED if is_https and not spec.trusts_ca else None
+
+
+def why_never_called(fault: ToolFault, offered: Collection[str], *, is_proxied: bool) -> str:
+    """What to do about a fault on a named tool that no call of the agent has met. `offered`: to its model."""
+    names = ", ".join(f"`{name}`" for name in sorted(offered)[:20])
+    if names:
+        return f"no call of the tool `{fault.tool}` was seen; the agent's model has {names}"
+    if not is_proxied:
+        return f"no call of the tool `{fault.tool}` was seen"
+    return (
+        f"no call of the tool `{fault.tool}` was seen, and no request to a model that names its tools; if the tool is "
+        "an HTTP request, write `match_url` in place of `tool`"
+    )
