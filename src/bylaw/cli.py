@@ -61,10 +61,10 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, wanted: bool) 
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Hold AI agents to their rules.
+    """Check AI agents against rules.
 
-    Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed did not
-    answer, 130 Ctrl-C.
+    Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed was out of
+    reach, 130 interrupted.
     """
     if ctx.color is None:
         ctx.color = colour_from_environment()
