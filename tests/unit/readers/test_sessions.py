@@ -1,4 +1,4 @@
-"""Where one session ends and the next begins, in the order of trust: ids, markers, history, nothing."""
+"""Where one session ends and the next begins, in the order of trust: ids, markers, history, requests."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_records_before_the_first_marker_are_a_session() -> None:
 
 
 def test_a_single_marker_anywhere_is_a_header() -> None:
-    trace = read(request(), response("a"), MARK, request(), response("b"))
+    trace = read(request(), response("a"), MARK, request(MORE), response("b"))
     assert sessions(trace) == ["1", "1"]
     assert trace.header == {"n": 1}
 
@@ -215,11 +215,66 @@ def test_a_session_without_an_answer_is_still_one() -> None:
     assert [e.turn for e in trace.events if isinstance(e, Request)] == [0, 0, 1]
 
 
-# By nothing
+# By requests
 
 
-def test_requests_without_any_history_are_one_session() -> None:
-    trace = read(request(), response("a"), request(), response("b"))
+SPLIT = "no request carries earlier messages, so each that continues no other is read as a session"
+
+
+def asks(*texts: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def test_ten_conversations_of_one_request_are_ten_sessions() -> None:
+    talks = [line for n in range(10) for line in (request(asks(f"refund {n}")), response(use("pay", f"c{n}")))]
+    trace = read(*talks)
+    assert sessions(trace) == [str(n) for n in range(1, 11)]
+    assert [event.turn for event in trace.events if isinstance(event, Request)] == list(range(10))
+    assert trace.notes == (SPLIT,)
+
+
+def test_equal_conversations_of_one_request_are_sessions_too() -> None:
+    assert sessions(read(MARK, request(), response("a"), request(), response("b"))) == ["1", "2"]
+
+
+def test_results_of_a_call_stay_in_its_one_request_conversation() -> None:
+    talks = [
+        line
+        for n in range(3)
+        for line in (request(asks(f"refund {n}")), response(use("pay", f"c{n}")), result(f"c{n}"))
+    ]
+    trace = read(*talks)
+    assert [e.origin.session for e in trace.events if e.kind == "tool_result"] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        asks("refund", "for order A-17"),  # more messages
+        [{"role": "system", "content": "Be kind."}, *asks("refund")],  # not the same beginning
+    ],
+)
+def test_a_request_continues_another_if_it_begins_with_its_messages(second: list[dict[str, str]]) -> None:
+    trace = read(request(asks("refund")), response("which?"), request(second), response("done"))
+    assert sessions(trace) == (["1", "1"] if second[0] == asks("refund")[0] else ["1", "2"])
+
+
+def test_the_same_request_after_a_tool_call_continues_it() -> None:
+    called = read(request(), response(use("pay", "c")), result("c"), request(), response("done"))
+    assert sessions(called) == ["1", "1"]
+    alone = read(request(), response("one moment"), call("pay", "c"), request(), response("done"))
+    assert sessions(alone) == ["1", "1"]
+    assert called.notes == ("no request carries earlier messages, so the file is read as one session",)
+
+
+def test_a_request_that_names_the_response_before_it_continues_it() -> None:
+    chained = {"messages": asks("yes"), "params": {"previous_response_id": "resp_1"}}
+    trace = read(request(asks("refund")), response("sure?"), record("chat_request", chained), response("done"))
+    assert sessions(trace) == ["1", "1"]
+
+
+def test_requests_without_messages_begin_no_session() -> None:
+    trace = read(request(None), response("a"), request(None), response("b"))
     assert sessions(trace) == ["1", "1"]
     assert trace.notes == ("no request carries earlier messages, so the file is read as one session",)
 

@@ -1,7 +1,8 @@
 """Which session a record belongs to: by session ids, else one session after the other.
 
 A quick first pass over the whole file decides by what its sessions are told apart. In order of trust: ids; two or more
-markers; history. Only the fields that decide this are decoded, and only where a stretch of the file can hold them.
+markers; history; requests. Only the fields that decide this are decoded, and only where a stretch of the file can hold
+them.
 """
 
 from __future__ import annotations
@@ -81,8 +82,10 @@ class SessionsBy(Enum):
     IDS = "ids"
     MARKERS = "markers"
     HISTORY = "history"
+    REQUESTS = "requests"
+    """no request carries earlier messages; each that does not continue the one before begins a session"""
     NOTHING = "nothing"
-    """no request carries earlier messages, so nothing tells sessions apart"""
+    """no request carries earlier messages, and nothing tells sessions apart"""
 
 
 class Survey(Struct, frozen=True):
@@ -249,9 +252,11 @@ class SessionsInOrder:
         return SessionsById(self._assembler, session)
 
     def notes(self) -> list[str]:
-        if self._by is SessionsBy.NOTHING and self._assembler.requests > 1:
-            return ["no request carries earlier messages, so the file is read as one session"]
-        return []
+        if self._by not in (SessionsBy.NOTHING, SessionsBy.REQUESTS) or self._assembler.requests < 2:
+            return []
+        if self._started > 1:
+            return ["no request carries earlier messages, so each that continues no other is read as a session"]
+        return ["no request carries earlier messages, so the file is read as one session"]
 
     def start(self, session: str | None = None) -> SessionBuffer:
         """Begin the next session, named or else numbered. A session without events is not counted."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from bylaw.model.events import (
     Annotation,
     Deferred,
@@ -26,7 +28,7 @@ from bylaw.traces.assembly.content import (
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
-from bylaw.traces.assembly.sessions import carries_history, sessions_of
+from bylaw.traces.assembly.sessions import SessionsBy, carries_history, sessions_of
 from bylaw.traces.assembly.usage import plain_usage, read_usage
 from bylaw.traces.formats.agentlog_records import (
     HINTS,
@@ -39,6 +41,7 @@ from bylaw.traces.formats.agentlog_records import (
     IdCheck,
     Meta,
     Metadata,
+    RequestPayload,
     ResponsePayload,
     ResultRecord,
     decode_record,
@@ -62,8 +65,15 @@ class AgentlogReader(AssemblingReader):
         super().__init__(opened)
         found = opened.survey(summarize, HINTS)
         self._file = opened.problems.file
+        if found.sessions_by is SessionsBy.NOTHING:
+            found = replace(found, sessions_by=SessionsBy.REQUESTS)
         self._sessions = sessions_of(found, self._assembler)
         self._watch_history = self._sessions.watch_history
+        self._compare_requests = found.sessions_by is SessionsBy.REQUESTS
+        self._last_request: tuple[int, bytes] = (0, b"")
+        """the number of its messages, and its line; only where requests are compared"""
+        self._has_called = False
+        """whether a tool was called since that request"""
         self._by_id = found.first_session is not None
         self._meta: Meta | None = UNKNOWN
         self._buffer = self._sessions.current
@@ -100,7 +110,11 @@ class AgentlogReader(AssemblingReader):
         payload, meta, record_id = record.payload, record.meta, record.id
         messages, tools = payload.messages, payload.tools
         sessions, assembler = self._sessions, self._assembler
-        if self._watch_history and carries_history(messages, line, messages_in) is False:
+        if self._watch_history:
+            begins = carries_history(messages, line, messages_in) is False
+        else:
+            begins = self._compare_requests and not self._continues(payload, line)
+        if begins:
             sessions.begin_afresh()
         buffer = self._buffer
         if buffer is not sessions.current or meta != self._meta:
@@ -117,6 +131,22 @@ class AgentlogReader(AssemblingReader):
             metadata=payload.metadata,
         )
         assembler.request(buffer, record_id, request)
+
+    def _continues(self, payload: RequestPayload, line: bytes) -> bool:
+        """Whether a request begins with all messages of the last one, and has more, or a tool was called in between.
+
+        One whose messages were not recorded, or that names the response it continues, does too. Most requests are told
+        apart by the number of their messages, without decoding them.
+        """
+        if not payload.messages:
+            return True
+        number, (last_number, last_line), has_called = len(payload.messages), self._last_request, self._has_called
+        self._last_request, self._has_called = (number, line), False
+        if not last_line or (payload.params and payload.params.get("previous_response_id")):
+            return True
+        if number < last_number or (number == last_number and not has_called):
+            return False
+        return (messages_in(line) or [])[:last_number] == messages_in(last_line)
 
     def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
         payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
@@ -139,6 +169,7 @@ class AgentlogReader(AssemblingReader):
                 path = ("payload", "content", (content or []).index(call.block))
                 self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
+            self._has_called = self._has_called or bool(calls)
             for call_id in shared:
                 self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
         usage = plain_usage(payload.usage)
@@ -185,6 +216,7 @@ class AgentlogReader(AssemblingReader):
 
     def _call(self, record: CallRecord, buffer: SessionBuffer, place: int | Place) -> None:
         payload = record.payload
+        self._has_called = True
         arguments, raw = read_arguments(payload.arguments)
         call = ToolCall(
             origin=self._origin,
@@ -244,7 +276,7 @@ class AgentlogReader(AssemblingReader):
     def _name_sessions(self, session: str) -> None:
         """The first session id of the file: from here on, ids tell sessions apart."""
         self._sessions = self._sessions.by_id(session)
-        self._by_id, self._watch_history = True, False
+        self._by_id, self._watch_history, self._compare_requests = True, False, False
 
     def _shared_origin(self, buffer: SessionBuffer, meta: Meta) -> Origin:
         """The session's own origin, unless the record names an agent or run. Equal origins are shared."""
