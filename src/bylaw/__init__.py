@@ -30,11 +30,28 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605  # the stub says the same to type chec
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module `bylaw` has no attribute `{name}`")
+        raise _missing(name)
     value = getattr(importlib.import_module(_HOMES[name]), name)
     if name not in _PACKAGES:
         globals()[name] = value
     return value
+
+
+_NAMES_ELSEWHERE = {
+    "PisamaFeatureNotEnabledError": "here it is `bylaw.FeatureNotEnabledError`",
+    "pisama_agent_sdk": "`check_compliance` and its types are in `bylaw` itself: `from bylaw import check_compliance`",
+    "configure_check": "here the judge has an address: `judge_url` of `bylaw.Compliance`, or `BYLAW_JUDGE_URL`",
+}
+"""names of another product that people bring along → ours"""
+
+
+def _missing(name: str) -> Exception:
+    hint = f": {_NAMES_ELSEWHERE[name]}" if name in _NAMES_ELSEWHERE else ""
+    message = f"module `bylaw` has no attribute `{name}`{hint}"
+    # `from bylaw import NAME` would replace the message of an AttributeError by its own, so it gets an ImportError.
+    asks = sys._getframe(2).f_globals.get("__name__", "")
+    is_import = hint and asks in ("importlib._bootstrap", "_frozen_importlib")
+    return ImportError(message, name="bylaw") if is_import else AttributeError(message, name=name)
 
 
 def __dir__() -> list[str]:

@@ -6,6 +6,7 @@ from bylaw.comply.api import check_compliance as check_compliance
 from bylaw.comply.api import check_compliance_sync as check_compliance_sync
 from bylaw.comply.model import BehavioralRule as BehavioralRule
 from bylaw.comply.model import ComplianceResult as ComplianceResult
+from bylaw.comply.model import JudgeTimeout as JudgeTimeout
 from bylaw.comply.model import JudgeUnreachable as JudgeUnreachable
 from bylaw.comply.model import Violation as Violation
 from bylaw.contract.api import run_contract as run_contract
@@ -38,6 +39,7 @@ from bylaw.model.verdict import Verdict as Verdict
 from bylaw.record.api import record as record
 from bylaw.rules import load_guard as load_guard
 from bylaw.rules import load_rules as load_rules
+from bylaw.rules.guard.manifest_export import dump_manifest as dump_manifest
 from bylaw.traces import load_trace as load_trace
 from bylaw.traces import open_trace as open_trace
 from bylaw.traces.export import write_trace as write_trace

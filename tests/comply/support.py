@@ -59,9 +59,14 @@ Reply = Callable[["Handler"], None]
 class Handler(BaseHTTPRequestHandler):
     reply: Reply
     asked: Asked
+    rule_ids: list[str]
+    """of the rules that this request asks about"""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path.endswith("/chat/completions"):
+            question = json.loads(json.loads(body)["messages"][1]["content"])
+            self.rule_ids = [rule["rule_id"] for rule in question["rules"]]
         headers = {key.lower(): value for key, value in self.headers.items()}
         self.asked.append({"path": self.path, "headers": headers, "body": json.loads(body)})
         type(self).reply(self)

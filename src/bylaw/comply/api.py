@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bylaw.comply.decide import CompiledPrompt
-from bylaw.comply.inputs import as_trace, checked_aliases, complete_tools, read_tools, seconds_in, tools_called
+from bylaw.comply.inputs import as_trace, check_timeout, checked_aliases, complete_tools, read_tools, tools_called
 from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
 from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
@@ -59,14 +59,18 @@ class Compliance:
 
         `trace_events`: a list of `user_message`, `agent_message`, `tool_call` and `tool_result` events, or any trace
         that `load_trace` takes. `timeout_ms` limits the time of all questions to the judge. Raises InputError,
-        TypeError, ValueError, and with a judge JudgeUnreachable and TimeoutError.
+        TypeError, ValueError, and with a judge JudgeUnreachable (a URLError) and JudgeTimeout (a TimeoutError), both
+        with what is known as `result`.
         """
-        deadline = time.monotonic() + seconds_in(timeout_ms)
+        start = time.monotonic()
+        check_timeout(timeout_ms)
         trace = as_trace(trace_events)
         result = self._compiled(trace).check(trace)
         if self._judge is None:
             return result
-        session = JudgeSession(self._judge, self._cache, self._prompt, trace, batch=self._batch, deadline=deadline)
+        session = JudgeSession(
+            self._judge, self._cache, self._prompt, trace, batch=self._batch, timeout_ms=timeout_ms, start=start
+        )
         return session.review(result)
 
     def _compiled(self, trace: Trace) -> CompiledPrompt:
@@ -83,11 +87,11 @@ class Compliance:
 async def check_compliance(
     system_prompt: str,
     trace_events: Any,
+    timeout_ms: float = TIMEOUT_MS,
     *,
     tools: Any = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
     judge: str | Judge | None = None,
-    timeout_ms: float = TIMEOUT_MS,
 ) -> ComplianceResult:
     """Did the agent keep the rules that its own system prompt states? See `Compliance` for what each argument takes.
 
@@ -100,11 +104,11 @@ async def check_compliance(
 def check_compliance_sync(
     system_prompt: str,
     trace_events: Any,
+    timeout_ms: float = TIMEOUT_MS,
     *,
     tools: Any = None,
     aliases: Mapping[str, Sequence[str]] | None = None,
     judge: str | Judge | None = None,
-    timeout_ms: float = TIMEOUT_MS,
 ) -> ComplianceResult:
     """Blocking version of `check_compliance`."""
     job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)

@@ -168,12 +168,11 @@ def checked_aliases(aliases: Mapping[str, Sequence[str]] | None) -> dict[str, li
     return checked
 
 
-def seconds_in(timeout_ms: Any) -> float:
+def check_timeout(timeout_ms: Any) -> None:
     if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int | float):
         raise TypeError(f"timeout_ms must be a number, not {type(timeout_ms).__name__}")
     if not math.isfinite(timeout_ms) or timeout_ms <= 0:
         raise ValueError(f"timeout_ms={timeout_ms}: expected more than 0")
-    return timeout_ms / 1000
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------

@@ -6,24 +6,46 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 from urllib.error import URLError
 
+import msgspec
 from msgspec import Struct
 
 from bylaw.errors import BylawError, ExitCode
 from bylaw.model.rule import Rule
 
 
-class JudgeUnreachable(BylawError, URLError):
-    """The judge did not answer, or refused to."""
+class JudgeError(BylawError):
+    """Some questions to the judge have no answer. `result` holds what is known nevertheless."""
 
     exit_code = ExitCode.OUT_OF_REACH
+    result: ComplianceResult | None = None
+    """what was decided without the judge, and by the answers that it gave before"""
 
-    def __init__(self, reason: str, *, result: Any = None) -> None:
+    @property
+    def tokens_used(self) -> int:
+        return 0 if self.result is None else self.result.tokens_used
+
+    @property
+    def cost_usd(self) -> float:
+        return 0.0 if self.result is None else self.result.cost_usd
+
+
+class JudgeUnreachable(JudgeError, URLError):
+    """The judge did not answer, or refused to."""
+
+    def __init__(self, reason: str, *, result: ComplianceResult | None = None) -> None:
         URLError.__init__(self, reason)
         self.result = result
-        """what was decided without the judge"""
 
     def __str__(self) -> str:
         return str(self.reason)
+
+
+class JudgeTimeout(JudgeError, TimeoutError):
+    """The judge did not answer all questions within `timeout_ms`."""
+
+    def __init__(self, message: str, *, result: ComplianceResult | None = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class Tier(StrEnum):
@@ -110,7 +132,16 @@ class PromptRules(Struct, frozen=True, kw_only=True):
     """parts of the prompt that could not be read"""
 
 
-class BehavioralRule(Struct, frozen=True, kw_only=True):
+class _Record(Struct, frozen=True):
+    """A part of the result that JSON can hold."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON holds them: enumerations as text, tuples as lists."""
+        fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return fields
+
+
+class BehavioralRule(_Record, frozen=True, kw_only=True):
     """One rule that the prompt states, with its state on a trace."""
 
     rule_id: str
@@ -134,7 +165,7 @@ class BehavioralRule(Struct, frozen=True, kw_only=True):
         return self.state is not State.UNDECIDED
 
 
-class Violation(Struct, frozen=True, kw_only=True):
+class Violation(_Record, frozen=True, kw_only=True):
     """One breach of one rule."""
 
     rule_id: str
@@ -153,7 +184,7 @@ class Violation(Struct, frozen=True, kw_only=True):
     turn: int | None = None
 
 
-class ComplianceResult(Struct, frozen=True, kw_only=True):
+class ComplianceResult(_Record, frozen=True, kw_only=True):
     """The result of `check_compliance`."""
 
     detected: bool

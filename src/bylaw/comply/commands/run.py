@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from bylaw.comply.commands import alias_option, prompt_option, tools_option
-from bylaw.comply.model import JudgeUnreachable
+from bylaw.comply.model import JudgeError
 from bylaw.comply.report import RENDERERS
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
 from bylaw.report.command_line import output_options, trace_format_option
@@ -73,7 +72,7 @@ def command(
     from bylaw.comply.model import ComplyReport
 
     _check_paths(prompt_file, traces, emit_file)
-    review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, seconds=timeout_ms / 1000)
+    review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = read_prompt_file(prompt_file)
         loaded = _load(traces, trace_format)
@@ -104,7 +103,7 @@ def _check_paths(prompt_file: str, traces: tuple[str, ...], emit_file: str | Non
         raise click.UsageError(f"the folder of `{emit_file}` does not exist")
 
 
-def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: bool, seconds: float) -> Review | None:
+def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: bool, timeout_ms: int) -> Review | None:
     if name is None:
         return None
     from bylaw.comply.judge.providers import open_judge
@@ -117,8 +116,7 @@ def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: 
     answers = AnswerCache(cache)
 
     def review(result: ComplianceResult, text: str, trace: Trace) -> ComplianceResult:
-        deadline = time.monotonic() + seconds
-        return JudgeSession(judge, answers, text, trace, batch=batch, deadline=deadline).review(result)
+        return JudgeSession(judge, answers, text, trace, batch=batch, timeout_ms=timeout_ms).review(result)
 
     return review
 
@@ -174,9 +172,9 @@ def _check(
         elif review is not None:
             try:
                 result = review(result, text, trace)
-            except (JudgeUnreachable, TimeoutError) as problem:
+            except JudgeError as problem:
                 out_of_reach = True
-                result = _degrade(getattr(problem, "result", None) or result, str(problem))
+                result = problem.result or _degrade(result, str(problem))
         results.append(result)
     return tuple(results), out_of_reach
 

@@ -50,7 +50,10 @@ class Judge(Protocol):
         """Model and address; answers are cached under it."""
 
     def ask(self, instructions: str, question: str, *, seconds: float) -> JudgeReply:
-        """Raises JudgeUnreachable, BadReply, and TimeoutError after so many seconds, however slowly bytes arrive."""
+        """Called from several threads at once.
+
+        Raises JudgeUnreachable, BadReply, and TimeoutError after so many seconds, however slowly bytes arrive.
+        """
 
 
 _LONGEST_QUOTE = 200
@@ -191,6 +194,8 @@ class Anthropic(Endpoint):
 
 
 SWITCH = "BYLAW_ENABLE_JUDGE"
+_OLD_SWITCH = "PISAMA_ENABLE_CHECK_COMPLIANCE"
+"""of another product; docs/coming-from/pisama.md"""
 _ON = frozenset(("1", "true", "yes"))
 PROVIDERS = ("openai", "anthropic")
 
@@ -198,7 +203,10 @@ PROVIDERS = ("openai", "anthropic")
 def require_enabled(environment: Mapping[str, str] = os.environ) -> None:
     """The judge sends text to another party, so it is off unless the environment enables it."""
     if environment.get(SWITCH, "").strip().lower() not in _ON:
-        raise FeatureNotEnabledError(f"the judge is off: set `{SWITCH}` to `1`, `true` or `yes` to let it be asked")
+        hint = f"; `{_OLD_SWITCH}` is set, but it is not read here" if _OLD_SWITCH in environment else ""
+        raise FeatureNotEnabledError(
+            f"the judge is off: set `{SWITCH}` to `1`, `true` or `yes` to let it be asked{hint}"
+        )
 
 
 def open_judge(

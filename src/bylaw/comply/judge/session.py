@@ -11,8 +11,11 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from urllib.error import URLError
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.decide import coverage_of
@@ -26,7 +29,16 @@ from bylaw.comply.judge.exchange import (
     transcript_of,
 )
 from bylaw.comply.judge.providers import BadReply, Judge
-from bylaw.comply.model import BehavioralRule, ComplianceResult, JudgeUnreachable, State, Tier, Violation
+from bylaw.comply.judge.threads import run_side_by_side
+from bylaw.comply.model import (
+    BehavioralRule,
+    ComplianceResult,
+    JudgeTimeout,
+    JudgeUnreachable,
+    State,
+    Tier,
+    Violation,
+)
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Usage
 from bylaw.model.trace import Trace
@@ -34,6 +46,8 @@ from bylaw.text.prices import price_of
 
 CONFIDENCE = 0.5
 """of a violation that only the judge found"""
+MOST_AT_ONCE = 8
+"""questions that are asked side by side"""
 _MOST_ANSWERS = 1_000
 _LONGEST_ANSWER = 1 << 20
 _NO_ID = re.compile(r"[^a-z0-9]+")
@@ -76,11 +90,26 @@ class AnswerCache:
             Path(draft).replace(self._folder / f"{key}.json")  # so that the file is never seen half written
 
 
+class _Reply(Struct, frozen=True):
+    """An answer that the judge was paid for."""
+
+    answer: Answer
+    usage: Usage | None
+
+
 class JudgeSession:
-    """The questions about one trace. `deadline` is on the clock of `time.monotonic`."""
+    """The questions about one trace, asked within `timeout_ms` from `start` on the clock of `time.monotonic`."""
 
     def __init__(
-        self, judge: Judge, cache: AnswerCache, prompt: str, trace: Trace, *, batch: bool, deadline: float
+        self,
+        judge: Judge,
+        cache: AnswerCache,
+        prompt: str,
+        trace: Trace,
+        *,
+        batch: bool,
+        timeout_ms: float,
+        start: float | None = None,
     ) -> None:
         self._judge = judge
         self._cache = cache
@@ -88,13 +117,14 @@ class JudgeSession:
         self._sessions = len(trace.sessions)
         self._transcript = transcript_of(trace)
         self._batch = batch
-        self._deadline = deadline
+        self._timeout_ms = timeout_ms
+        self._deadline = (time.monotonic() if start is None else start) + timeout_ms / 1000
         self._tokens = 0
         self._dollars = 0.0
         self._notes: dict[str, None] = {}
 
     def review(self, result: ComplianceResult) -> ComplianceResult:
-        """Raises TimeoutError and JudgeUnreachable, with the result so far; a bad answer only degrades the result."""
+        """Raises JudgeTimeout and JudgeUnreachable, with the result so far; a bad answer only degrades the result."""
         if not self._prompt.strip() or not result.turns:
             return result
         why_not = None
@@ -108,36 +138,66 @@ class JudgeSession:
         questions = [[rule] for rule in undecided]
         if not result.extracted_rules or (self._batch and undecided):
             questions = [undecided]
+        answers, problem = self._ask_all(questions)
+        for number in sorted(answers):  # in the order of the rules, however fast each was answered
+            result = self._with_answer(result, answers[number])
+        result = self._with_cost(result)
+        if problem is not None:
+            problem.result = replace(result, degraded=[*result.degraded, str(problem)])
+            raise problem
+        return result
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def _ask_all(
+        self, questions: Sequence[Sequence[BehavioralRule]]
+    ) -> tuple[dict[int, Answer], JudgeTimeout | JudgeUnreachable | None]:
+        """The number of each question that was answered → its answer; and why the others were not."""
+        answers: dict[int, Answer] = {}
+        keys = [self._key(rules, propose=number == 0) for number, rules in enumerate(questions)]
         for number, rules in enumerate(questions):
-            try:
-                answer = self._ask(rules, propose=number == 0)
-            except (JudgeUnreachable, TimeoutError) as problem:
-                problem.result = self._with_cost(result)  # type: ignore[union-attr]
-                raise
-            result = self._with_answer(result, answer)
-        return self._with_cost(result)
+            if (cached := self._cache.get(keys[number])) is not None:
+                answers[number] = self._read(cached, rules, propose=number == 0)
+        uncached = [number for number in range(len(questions)) if number not in answers]
+        jobs = [partial(self._ask, questions[number], keys[number], propose=number == 0) for number in uncached]
+        problem: JudgeUnreachable | None = None
+        ended = run_side_by_side(jobs, most=MOST_AT_ONCE, deadline=self._deadline)
+        for place, reply in sorted(ended.items()):
+            if isinstance(reply, _Reply):
+                self._add_cost(reply.usage)
+                answers[uncached[place]] = reply.answer
+            elif isinstance(reply, JudgeUnreachable):
+                problem = problem or reply
+            elif isinstance(reply, URLError):  # of a judge that is not one of ours
+                problem = problem or JudgeUnreachable(str(reply.reason))
+            elif not isinstance(reply, TimeoutError):
+                raise reply
+        if problem is None and len(answers) < len(questions):
+            return answers, self._timeout(len(answers), len(questions))
+        return answers, problem
 
-    # -- one question --------------------------------------------------------------------------------------------------
+    def _timeout(self, answered: int, asked: int) -> JudgeTimeout:
+        self._notes["the tokens of questions without an answer are not counted"] = None
+        return JudgeTimeout(
+            f"the judge did not finish within timeout_ms={self._timeout_ms:.15g}: {answered:,} of {asked:,} questions"
+            " were answered"
+        )
 
-    def _ask(self, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
-        system = instructions(propose=propose)
+    def _key(self, rules: Sequence[BehavioralRule], *, propose: bool) -> str:
         named = [[rule.rule_id, rule.description] for rule in rules]
-        whole = [self._judge.name, system, self._prompt, named, self._transcript.digest]
-        key = hashlib.sha256(canonical_json(whole)).hexdigest()
-        cached = self._cache.get(key)
-        if cached is not None:
-            return self._read(cached, rules, propose=propose)
+        whole = [self._judge.name, instructions(propose=propose), self._prompt, named, self._transcript.digest]
+        return hashlib.sha256(canonical_json(whole)).hexdigest()
+
+    def _ask(self, rules: Sequence[BehavioralRule], key: str, *, propose: bool) -> _Reply:
         try:
             asked = question(self._prompt, rules, self._transcript)
-            reply = self._judge.ask(system, asked, seconds=self._deadline - time.monotonic())
+            reply = self._judge.ask(instructions(propose=propose), asked, seconds=self._deadline - time.monotonic())
         except BadReply as problem:
-            self._add_cost(problem.usage)
-            return Answer(refused=[str(problem)])
-        self._add_cost(reply.usage)
+            return _Reply(Answer(refused=[str(problem)]), problem.usage)
         answer = self._read(reply.text, rules, propose=propose)
         if not answer.refused:
             self._cache.put(key, reply.text)
-        return answer
+        return _Reply(answer, reply.usage)
 
     def _read(self, text: str, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
         asked = [rule.rule_id for rule in rules]

@@ -4,6 +4,6 @@
 condition on calls of that tool: `preconditions` reads it, and `lookups` finds the tools that can show it. Any other
 sentence is read by its grammar: `statements` → `clauses` → `markers` → one of `prohibitions`, `obligations` and
 `reservations`, with the help of `order`, `conditions`, `counts`, `arguments` and `dialogue`. They find tools with
-`binding`, compare words with `vocabulary` and write engine rules as `readings` defines them. `actions` gives a rule that
-the engine cannot decide the words of its clause as trigger and action.
+`binding`, compare words with `vocabulary` and write engine rules as `readings` defines them. `actions` gives a rule
+that the engine cannot decide the words of its clause as trigger and action.
 """

@@ -1,0 +1,240 @@
+"""Questions to the judge: asked side by side, within one deadline, and nothing known is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.comply import api as comply
+from bylaw.comply.judge.providers import JudgeReply
+from bylaw.comply.judge.session import MOST_AT_ONCE, AnswerCache
+from bylaw.comply.judge.threads import run_side_by_side
+from bylaw.comply.model import PromptRule
+from bylaw.model.events import Usage
+from tests.comply.support import EVENTS, PROMPT, judge_that, never_drop, openai_says, rule, verdict
+
+pytestmark = pytest.mark.usefixtures("judge_on", "fresh_cache")
+
+
+@pytest.fixture
+def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comply, "_SHARED_CACHE", AnswerCache())
+
+
+def open_rules(number: int) -> list[PromptRule]:
+    return [rule("Be kind to the user.", f"kind-{index}") for index in range(number)]
+
+
+class OwnJudge:
+    """Answers each question by a function of the rule's id."""
+
+    model = "gpt-4o-mini"
+    name = "own"
+
+    def __init__(self, answer: Callable[[str], None]) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.lock = threading.Lock()
+
+    def ask(self, instructions: str, question: str, *, seconds: float) -> JudgeReply:
+        rule_id = question.split('"rule_id": "')[1].split('"', maxsplit=1)[0]
+        with self.lock:
+            self.asked.append(rule_id)
+        self.answer(rule_id)
+        text = f'{{"verdicts": [{{"rule_id": "{rule_id}", "state": "violated", "event_indexes": [3], '
+        return JudgeReply(
+            text=text + '"explanation": "an insult"}]}', usage=Usage(input_tokens=1000, output_tokens=100)
+        )
+
+
+def check(judge: OwnJudge, timeout_ms: float = 60_000) -> bylaw.ComplianceResult:
+    return bylaw.check_compliance_sync(PROMPT, EVENTS, timeout_ms, judge=judge)
+
+
+def states(result: Any) -> dict[str, str]:
+    return {one.rule_id: one.state.value for one in result.extracted_rules}
+
+
+# -- side by side ------------------------------------------------------------------------------------------------------
+
+
+def test_eight_questions_are_asked_at_once(stated: Callable[..., None]) -> None:
+    stated(*open_rules(3 * MOST_AT_ONCE))
+    together = threading.Barrier(MOST_AT_ONCE)
+    running: list[int] = []
+    most: list[int] = []
+
+    def answer(rule_id: str) -> None:
+        running.append(1)
+        together.wait(timeout=50)  # one question after the other would wait here forever
+        most.append(len(running))
+        together.wait(timeout=50)
+        running.pop()
+
+    result = check(OwnJudge(answer))
+    assert max(most) == MOST_AT_ONCE
+    assert set(states(result).values()) == {"violated"}
+    assert result.tokens_used == 1100 * 3 * MOST_AT_ONCE
+
+
+def test_answers_are_in_the_order_of_the_rules_however_they_arrive(stated: Callable[..., None]) -> None:
+    stated(*open_rules(4))
+    last_was_asked = threading.Event()
+
+    def answer(rule_id: str) -> None:
+        if rule_id == "kind-3":
+            last_was_asked.set()
+        else:
+            assert last_was_asked.wait(50)
+
+    result = check(OwnJudge(answer))
+    assert [one.rule_id for one in result.violations] == ["kind-0", "kind-1", "kind-2", "kind-3"]
+
+
+def test_a_long_prompt_fits_its_deadline(stated: Callable[..., None]) -> None:
+    stated(*open_rules(16))
+
+    def slow(handler: Any) -> None:
+        time.sleep(0.25)
+        openai_says({"verdicts": [verdict(handler.rule_ids[0])]})(handler)
+
+    with judge_that(slow) as (url, asked):
+        job = bylaw.Compliance(PROMPT, judge="openai:gpt-4o-mini", judge_url=url)
+        began = time.monotonic()
+        result = job.check(EVENTS, timeout_ms=60_000)
+        took = time.monotonic() - began
+    assert len(asked) == 16
+    assert result.coverage == 1.0
+    assert took < 16 * 0.25, "one question after the other takes four seconds"
+
+
+def test_after_an_exception_no_further_job_starts() -> None:
+    started: list[int] = []
+
+    def job(index: int) -> int:
+        started.append(index)
+        if index == 1:
+            raise KeyError(index)
+        return index * 10
+
+    jobs = [lambda index=index: job(index) for index in range(5)]
+    results = run_side_by_side(jobs, most=1, deadline=time.monotonic() + 50)
+    assert started == [0, 1]
+    assert results[0] == 0
+    assert isinstance(results[1], KeyError)
+
+
+# -- the deadline ------------------------------------------------------------------------------------------------------
+
+
+def hanging(*answered: str) -> tuple[OwnJudge, threading.Event]:
+    """A judge that ignores its time limit, except for the rules that it answers."""
+    release = threading.Event()
+
+    def answer(rule_id: str) -> None:
+        if rule_id not in answered:
+            release.wait(50)
+
+    return OwnJudge(answer), release
+
+
+def test_a_timeout_keeps_what_is_known(stated: Callable[..., None]) -> None:
+    stated(never_drop(), *open_rules(3))
+    judge, release = hanging("kind-1")
+    with pytest.raises(bylaw.JudgeTimeout) as raised:
+        check(judge, 1_500)
+    release.set()
+    problem = raised.value
+    assert isinstance(problem, TimeoutError)
+    assert isinstance(problem, bylaw.BylawError)
+    assert str(problem) == "the judge did not finish within timeout_ms=1500: 1 of 3 questions were answered"
+    assert problem.result is not None
+    assert states(problem.result) == {
+        "never-drop-table": "violated",
+        "kind-0": "undecided",
+        "kind-1": "violated",
+        "kind-2": "undecided",
+    }
+    assert [one.rule_id for one in problem.result.violations] == ["never-drop-table", "kind-1"]
+    assert problem.result.detected
+    assert problem.result.confidence == 1.0, "of the certain violation"
+    assert problem.tokens_used == problem.result.tokens_used == 1100
+    assert problem.cost_usd == pytest.approx((1000 * 0.15 + 100 * 0.60) / 1_000_000)
+    assert str(problem) in problem.result.degraded
+    assert "the tokens of questions without an answer are not counted" in problem.result.degraded
+
+
+def test_the_asynchronous_call_raises_the_same(stated: Callable[..., None]) -> None:
+    stated(never_drop(), *open_rules(1))
+    judge, release = hanging()
+    with pytest.raises(TimeoutError, match=r"within timeout_ms=150\.5: 0 of 1 questions") as raised:
+        asyncio.run(bylaw.check_compliance(PROMPT, EVENTS, 150.5, judge=judge))
+    release.set()
+    assert isinstance(raised.value, bylaw.JudgeTimeout)
+    assert raised.value.result is not None
+    assert raised.value.result.detected
+
+
+def test_without_time_nothing_is_asked_and_cached_answers_still_count(stated: Callable[..., None]) -> None:
+    stated(*open_rules(1))
+    judge = OwnJudge(lambda rule_id: None)
+    with pytest.raises(bylaw.JudgeTimeout):
+        check(judge, 0.000_001)
+    assert judge.asked == []
+    check(judge)
+    assert states(check(judge, 0.000_001)) == {"kind-0": "violated"}
+    assert judge.asked == ["kind-0"]
+
+
+def test_a_timeout_of_the_judge_itself_is_a_timeout(stated: Callable[..., None]) -> None:
+    stated(never_drop(), *open_rules(1))
+
+    def answer(rule_id: str) -> None:
+        raise TimeoutError("the gateway gave up")
+
+    with pytest.raises(bylaw.JudgeTimeout, match="timeout_ms=60000") as raised:
+        check(OwnJudge(answer))
+    assert raised.value.result is not None
+    assert raised.value.result.detected
+
+
+# -- an unreachable judge ----------------------------------------------------------------------------------------------
+
+
+def test_an_unreachable_judge_keeps_the_answers_that_were_paid_for(stated: Callable[..., None]) -> None:
+    stated(never_drop(), *open_rules(2))
+    first_is_answered = threading.Event()
+
+    def answer(rule_id: str) -> None:
+        if rule_id == "kind-0":
+            first_is_answered.set()
+            return
+        assert first_is_answered.wait(50)
+        raise urllib.error.URLError("the line is dead")
+
+    with pytest.raises(bylaw.JudgeUnreachable, match="the line is dead") as raised:
+        check(OwnJudge(answer))
+    assert states(raised.value.result) == {
+        "never-drop-table": "violated",
+        "kind-0": "violated",
+        "kind-1": "undecided",
+    }
+    assert raised.value.tokens_used == 1100
+    assert raised.value.cost_usd > 0
+
+
+def test_a_mistake_in_a_custom_judge_is_raised_as_it_is(stated: Callable[..., None]) -> None:
+    stated(*open_rules(1))
+
+    def answer(rule_id: str) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        check(OwnJudge(answer))
