@@ -177,7 +177,7 @@ def test_tokens_over_the_limit_on_both_sides_is_one_violation() -> None:
     assert not report.policy.fixes
 
 
-def test_a_mended_rule_is_a_fix_and_never_gates() -> None:
+def test_a_fixed_rule_is_listed_and_never_gates() -> None:
     report = compare(
         [{"text": "a", "calls": ["refund"]}] * 9 + [{"text": "b"}],
         [{"text": "a", "calls": ["refund"]}] * 8 + [{"text": "a"}, {"text": "b"}],
@@ -278,7 +278,7 @@ def test_a_bound_that_is_crossed_elsewhere_is_the_same_violation() -> None:
     assert not report.policy.fixes
 
 
-def test_a_violation_that_was_not_checked_again_is_not_mended() -> None:
+def test_a_violation_that_was_not_checked_again_is_not_fixed() -> None:
     said = {"text": "your SSN"}
     assert not compare([said], [{"text": None, "calls": ["a"]}], CRITICAL).policy.fixes
 

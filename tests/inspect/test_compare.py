@@ -40,7 +40,7 @@ def _shown(report: SideBySide, columns: int = 120, full: bool = False) -> str:
     ("after", "told"),
     [
         (_with(2, calls=[{"name": "refund", "args": {"id": 1, "amount": 200}}]), "tool call refund amount 20 → 200"),
-        (_with(2, calls=[{"name": "refund", "args": {"id": 1}}]), "tool call refund amount is gone: 20"),
+        (_with(2, calls=[{"name": "refund", "args": {"id": 1}}]), "tool call refund amount is missing: 20"),
         (
             _with(2, calls=[{"name": "refund", "args": {"id": 1, "amount": 20, "why": "x"}}]),
             "tool call refund why is new: x",

@@ -2,5 +2,5 @@
 
 Both sides are read as sessions of turns, sessions are paired, and the turns of a pair are aligned. Then nine axes are
 measured, each with an interval and a severity; divergences are located and classified; rules that were broken or
-mended are listed; and the worst change decides the gate.
+fixed are listed; and the worst change decides the gate.
 """

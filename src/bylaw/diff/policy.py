@@ -1,4 +1,4 @@
-"""Rules on both sides: what the candidate broke (regressions) and what it mended (fixes).
+"""Rules on both sides: what the candidate broke (regressions) and what it fixed (fixes).
 
 Two violations are the same if they are of the same rule, in the matched session, at the aligned turn. So a turn that
 only moved is neither a regression nor a fix, and one bad call that became five counts as four regressions. Trials of a
@@ -108,7 +108,7 @@ class _Violations:
 
 
 def _was_checked(found: Found, candidate: Side, places: _Places) -> bool:
-    """A violation is mended only where the candidate was judged: its session exists and the rule was decided."""
+    """A violation is fixed only where the candidate was judged: its session exists and the rule was decided."""
     if candidate.outcomes.get(found[1].rule.id) in (Outcome.INCONCLUSIVE, Outcome.ERROR):
         return False
     return found[1].session is None or places.key(BASELINE, found)[1] is not None

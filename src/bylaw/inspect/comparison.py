@@ -1,6 +1,6 @@
 """Two traces, turn by turn: sessions and turns are paired as `diff` pairs them, and the differences are listed.
 
-A value that only one side recorded is unknown on the other, which is no difference. Ids of calls are not compared. Both
+A value that only one side recorded does not count as a difference. Ids of calls are not compared. Both
 traces are held in memory, since any two turns may be counterparts.
 """
 
@@ -90,7 +90,7 @@ def _read(source: TraceSource) -> _Side:
 
 
 def _turn_entries(entries: Sequence[Entry]) -> dict[int, TurnEntry]:
-    """Turns with all results of their calls, late ones included: when a result came back is no difference."""
+    """Turns with all results of their calls, late ones included: when a result came back does not count."""
     late: dict[tuple[int | None, str | None], list[ToolResult]] = {}
     for entry in entries:
         if isinstance(entry, EventEntry) and isinstance(entry.event, ToolResult):
@@ -244,7 +244,7 @@ def _argument_differences(place: int, before: Called, after: Called) -> Iterator
         if key not in left:
             yield Difference(aspect="arguments", what=f"{name} {key} is new", candidate=right[key], call=place)
         elif key not in right:
-            yield Difference(aspect="arguments", what=f"{name} {key} is gone", baseline=left[key], call=place)
+            yield Difference(aspect="arguments", what=f"{name} {key} is missing", baseline=left[key], call=place)
         elif not _is_same(left[key], right[key]):
             sides = {"baseline": left[key], "candidate": right[key]}
             yield Difference(aspect="arguments", what=f"{name} {key}", call=place, **sides)

@@ -1,4 +1,4 @@
-"""Which rules contradict each other, can never be kept, or never have anything to judge?
+"""Which rules contradict each other, can never be kept, or are never triggered?
 
 Each rule in the propositional fragment becomes an automaton; a search over one, or over two side by side, answers with
 the shortest trace that shows the point. Rules outside the fragment are named, with the reason.
@@ -107,17 +107,17 @@ def _examine(machine: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
         _give_up(rule, str(why), analysis)
         return False
     if keeping is None:
-        help = f"even {_trace(broken)} breaks it" if broken else "whatever happens, it is broken at the end"
+        help = f"even {_trace(broken)} breaks it" if broken else "every trace breaks it at the end"
         message = f"no trace can keep `{rule.id}`"
         analysis.findings.append(_found(rule, excerpt, code="impossible-rule", message=message, help=help))
         return False
     if fires is None:
-        message = f"`{rule.id}` never has anything to judge"
-        help = f"{_trace(keeping)} does not concern it, and neither does anything else"
+        message = f"`{rule.id}` is never triggered"
+        help = f"no trace triggers it; {_trace(keeping)} does not"
         analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
     elif broken is None and not _can_end_badly(automaton):
         message = f"no trace can break `{rule.id}`"
-        help = f"{_trace(fires)} concerns it, and it holds whatever else happens"
+        help = f"{_trace(fires)} triggers it, and no later event can break it"
         analysis.findings.append(_found(rule, excerpt, code="idle-rule", message=message, help=help, warns=True))
     return True
 
@@ -163,7 +163,7 @@ def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerp
 def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
     keeping = shortest([other.automaton], all_satisfied([other.automaton]))
     message = f"no trace can keep both `{one.rule.id}` and `{other.rule.id}`"
-    help = f"the shortest that keeps `{other.rule.id}` is {_trace(keeping)}, and that breaks `{one.rule.id}`"
+    help = f"the shortest trace that keeps `{other.rule.id}` is {_trace(keeping)}, which breaks `{one.rule.id}`"
     found = _found(other.rule, excerpt, code="contradicting-rules", message=message, help=help, other=one.rule)
     analysis.findings.append(found)
 
@@ -174,8 +174,8 @@ def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, exce
     fires = shortest([quiet.automaton], lambda states: quiet.automaton.has_fired(states[0]))
     if fires is None or shortest(machines, _fired_and_satisfied(quiet, ruling)) is not None:
         return
-    message = f"`{quiet.rule.id}` has nothing to judge unless `{ruling.rule.id}` is broken"
-    help = f"it is first concerned by {_trace(fires)}"
+    message = f"`{quiet.rule.id}` is triggered only if `{ruling.rule.id}` is broken"
+    help = f"the shortest trace that triggers it is {_trace(fires)}"
     found = _found(quiet.rule, excerpt, code="silenced-rule", message=message, help=help, other=ruling.rule, warns=True)
     analysis.findings.append(found)
 
@@ -185,7 +185,7 @@ def _fired_and_satisfied(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[t
 
 
 def _trace(steps: list[str] | None) -> str:
-    return "nothing" if not steps else "`" + ", ".join(steps) + "`"
+    return "an empty trace" if not steps else "`" + ", ".join(steps) + "`"
 
 
 def _found(
@@ -207,5 +207,5 @@ def _found(
         span=span,
         excerpt=excerpt(span) if span is not None else None,
         help=help,
-        related=() if other is None or other.span is None else (Related(other.span, f"`{other.id}` stands"),),
+        related=() if other is None or other.span is None else (Related(other.span, f"`{other.id}` is defined"),),
     )

@@ -39,7 +39,7 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     yield _axes(report)
     yield from _listed("Tool rates", map(wording.rate_line, report.tool_rates))
     yield from _listed("Sessions", map(wording.issue_line, report.sessions))
-    yield from _listed("Mended rules", map(wording.change_line, policy.fixes))
+    yield from _listed("Fixed rules", map(wording.change_line, policy.fixes))
     if report.divergences:
         yield [f"**Divergences** ({len(report.divergences):,})", "", *_divergences(report)]
     yield from _listed("Decided on one side only", policy.undecided)

@@ -95,11 +95,11 @@ def _divergences(report: DiffReport) -> Iterator[str]:
 def _policy(report: DiffReport) -> Iterator[str]:
     policy = report.policy
     yield from _section("newly broken", [wording.change_line(change) for change in policy.regressions])
-    yield from _section("mended", [wording.change_line(change) for change in policy.fixes])
+    yield from _section("fixed", [wording.change_line(change) for change in policy.fixes])
     yield from _section("could not be evaluated", [wording.change_line(change) for change in policy.errors])
     yield from _section("decided on one side only", policy.undecided)
     if report.rules and not (policy.regressions or policy.fixes or policy.errors):
-        yield f"policy: no rule broken or mended ({count(report.rules, 'rule')})"
+        yield f"policy: no rule newly broken or fixed ({count(report.rules, 'rule')})"
         yield ""
 
 
