@@ -15,6 +15,8 @@ from bylaw.contract.results import ContractReport as ContractReport
 from bylaw.contract.tools import tool as tool
 from bylaw.diff.api import diff as diff
 from bylaw.diff.model import DiffReport as DiffReport
+from bylaw.diff.trajectory import Trajectory as Trajectory
+from bylaw.diff.trajectory import trajectory as trajectory
 from bylaw.errors import BylawError as BylawError
 from bylaw.errors import ExitCode as ExitCode
 from bylaw.errors import FeatureNotEnabledError as FeatureNotEnabledError

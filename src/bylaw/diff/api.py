@@ -26,6 +26,14 @@ from bylaw.traces.comparison.recording import Side, read_side
 from bylaw.traces.source import Traces, as_sources
 
 
+def as_level(fail_on: str) -> Change:
+    """The threshold of the gate: a change, or `never`, another word for `none`."""
+    levels = {**{change.value: change for change in Change}, "never": Change.NONE}
+    if fail_on not in levels:
+        raise ValueError(f"fail_on={fail_on!r}: expected one of {', '.join(levels)}")
+    return levels[fail_on]
+
+
 def compare_versions(
     baseline: Iterable[TraceSource],
     candidate: Iterable[TraceSource],
@@ -106,7 +114,7 @@ def diff(
     candidate: Traces,
     rules: Rules = (),
     *,
-    fail_on: Literal["none", "minor", "moderate", "severe"] = "severe",
+    fail_on: Literal["none", "never", "minor", "moderate", "severe"] = "severe",
     judge: Callable[[Response], float | None] | None = None,
     prices: str | PathLike[str] | None = None,
     embeddings: bool = False,
@@ -123,7 +131,7 @@ def diff(
         as_sources(baseline),
         as_sources(candidate),
         as_rules(rules),
-        fail_on=Change(fail_on),
+        fail_on=as_level(fail_on),
         judge=None if judge is None else lambda step: judge(step.response),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,

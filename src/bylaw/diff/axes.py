@@ -95,9 +95,14 @@ def measure_axes(
     return {axis: figures for axis, figures in measured.items() if figures is not None}
 
 
-def structural_distance(groups: Sequence[Group], lexicon: Lexicon) -> float | None:
+def measure_distance(groups: Sequence[Group], lexicon: Lexicon, distance: Distance) -> Measured | None:
+    """One axis of distances alone."""
     repeats = any(group.has_repeats for group in groups)
-    measured = (_distances_by_task if repeats else _distances_by_turn)(groups, lexicon, Comparison.structure)
+    return (_distances_by_task if repeats else _distances_by_turn)(groups, lexicon, distance)
+
+
+def structural_distance(groups: Sequence[Group], lexicon: Lexicon) -> float | None:
+    measured = measure_distance(groups, lexicon, Comparison.structure)
     return None if measured is None else measured.after
 
 

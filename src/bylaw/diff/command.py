@@ -53,14 +53,12 @@ def command(
     Nine axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
     judge and conformance.
     """
-    from bylaw.diff.api import compare_versions
-    from bylaw.diff.model import Change
+    from bylaw.diff.api import as_level, compare_versions
     from bylaw.rules import load_rules
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
     from bylaw.traces import find_traces, open_trace
 
-    level = Change("none" if fail_on == "never" else fail_on)
     try:
         price_list = None if prices is None else load_prices(prices)
         embedder = load_embedder() if embeddings else None
@@ -70,7 +68,12 @@ def command(
         with watch_traces([*names[0], *names[1]]) as watch:
             before, after = ([watch(source) for source in side] for side in sources)
             report = compare_versions(
-                before, after, rules.rules if rules else (), fail_on=level, prices=price_list, embedder=embedder
+                before,
+                after,
+                rules.rules if rules else (),
+                fail_on=as_level(fail_on),
+                prices=price_list,
+                embedder=embedder,
             )
     except InputError as problem:
         return report_bad_input("diff", problem.diagnostics, targets)
