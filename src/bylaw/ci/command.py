@@ -21,7 +21,7 @@ from bylaw.ci.model import (
     failed_part,
 )
 from bylaw.ci.report import RENDERERS
-from bylaw.contract.commands import config_option, run_file
+from bylaw.contract.commands import config_option, print_warnings, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.results import ContractReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
@@ -77,7 +77,7 @@ def command(
         file = replace(file, min_score=min_score)
     warnings = [summarize(one) for one in file.diagnostics]
     parts = list(_run_parts(config, file, warnings))
-    shown = {warning for _, own in parts if isinstance(own, ContractReport) for warning in own.warnings}
+    shown = [warning for _, own in parts if isinstance(own, ContractReport) for warning in own.warnings]
     report = combine(
         [part for part, _ in parts],
         weights=file.weights,
@@ -85,9 +85,7 @@ def command(
         left_out=list(_left_out(file)),
         warnings=[warning for warning in dict.fromkeys(warnings) if warning not in shown],
     )
-    if all(target.format != "terminal" for target in targets):
-        for warning in (*report.warnings, *sorted(shown)):
-            click.echo(f"warning: {warning}", err=True)
+    print_warnings((*report.warnings, *shown), targets)
     for target in targets:
         texts = {part.name: _RENDERERS[part.name][target.format](own) for part, own in parts if own is not None}
         text = RENDERERS[target.format](report, texts)
@@ -102,7 +100,7 @@ def _left_out(file: CiFile) -> Iterator[str]:
     if file.diff is None:
         yield "diff: no baseline and candidate, neither in `ci: {diff: …}` nor by flags"
     if not file.has_contract:
-        yield "contract: the file has no section `contract`"
+        yield "contract: the file has no section `contract`; `bylaw contract validate` says what it needs"
 
 
 def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]:

@@ -107,9 +107,7 @@ def run(targets: list[Target], **flags: Any) -> ExitCode:
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     write_reports(RENDERERS, targets, report)
-    if all(target.format != "terminal" for target in targets):
-        for warning in report.warnings:
-            click.echo(f"warning: {warning}", err=True)
+    print_warnings(report.warnings, targets)
     return ExitCode(report.exit_code)
 
 
@@ -123,8 +121,7 @@ def score(**flags: Any) -> ExitCode:
         report = run_file(**flags)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, ())
-    for warning in report.warnings:
-        click.echo(f"warning: {warning}", err=True)
+    print_warnings(report.warnings)
     click.echo(wording.headline(report), err=True)
     for reason in wording.why_unjudged(report):
         click.echo(f"error: {reason}", err=True)
@@ -155,6 +152,13 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     print_diagnostics(file.diagnostics)
     write_reports(VALIDATION_RENDERERS, targets, file, count_parts(contract))
     return ExitCode.OK
+
+
+def print_warnings(warnings: Sequence[str], targets: Sequence[Target] = ()) -> None:
+    """Print the warnings of a report to stderr, unless the terminal shows the report itself."""
+    if Target("terminal") not in targets:
+        for warning in warnings:
+            click.echo(f"warning: {warning}", err=True)
 
 
 def run_file(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bylaw.contract.faults.model import ContextAttack
 from bylaw.contract.file.agent import read_agent
 from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_rules, read_invariants
-from bylaw.contract.file.scenarios import read_scenarios
+from bylaw.contract.file.scenarios import PROFILES, read_scenarios
 from bylaw.contract.file.sections import read_prompts, read_scoring
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
 from bylaw.contract.model import (
@@ -32,6 +32,7 @@ from bylaw.model.source import Span
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node
+from bylaw.rules.messages import listing
 from bylaw.rules.params import Context, Param
 from bylaw.rules.policy import CONTRACT, holds_contract, read_policy
 from bylaw.rules.readers import report_wrong_type
@@ -98,7 +99,8 @@ def parse_contract(
     )
     contract: Contract | None = None
     with contextlib.suppress(Unreadable):
-        if documents := parse_documents(problems.source, problems, format):
+        documents = parse_documents(problems.source, problems, format)
+        if documents and not _is_part_of_flakestorm(documents[0], context):
             ids: Ids = {}
             rules = read_policy(documents, context, ids)
             contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
@@ -125,6 +127,21 @@ def _require(root: MapNode, key: str, help: str, context: Context) -> Node | Non
         message = f"a contract file needs the key `{key}`"
         context.problems.error(code="missing-key", message=message, at=root.first_key, help=help)
     return entry.value if entry else None
+
+
+def _is_part_of_flakestorm(root: Node, context: Context) -> bool:
+    """Whether a file is a session or a profile of Flakestorm; then one problem says what to do with it."""
+    entries = root.entries if isinstance(root, MapNode) else {}
+    if "input" in entries and not isinstance(getattr(entries.get(CONTRACT), "value", None), MapNode):
+        message, at = "this is a recorded session, which Bylaw does not replay", entries["input"]
+        help = "put its `input` under `golden_prompts:` of the file that has the contract"
+    elif "chaos" in entries and entries.keys() <= {"name", "description", "chaos"}:
+        message, at = "this is a profile of faults, and no contract", entries["chaos"]
+        help = f"name a profile in `chaos_matrix:` ({listing(PROFILES, last='or')}), or copy the faults into a scenario"
+    else:
+        return False
+    context.problems.error(code="wrong-type", message=message, at=at.key, help=help)
+    return True
 
 
 def _missing_contract_help(root: MapNode) -> str:
