@@ -56,7 +56,7 @@ def _kill_at_random(path: Path, kills: int) -> int:
     store, positions = SqliteStore(path), set()
     for number in range(kills):
         follower = _start(context, follow, path, number)
-        _wait_until_it_is_at(_position(store) + chance.randrange(1, 150), store)
+        _wait_until_it_is_at(_position(store) + chance.randrange(1, 150), store, follower, *deciding)
         _kill(follower)
         positions.add(_position(store))
     for process in deciding:
@@ -65,9 +65,10 @@ def _kill_at_random(path: Path, kills: int) -> int:
     return len(positions)
 
 
-def _wait_until_it_is_at(position: int, store: SqliteStore) -> None:
+def _wait_until_it_is_at(position: int, store: SqliteStore, *needed: BaseProcess) -> None:
     give_up = time.monotonic() + 300
     while _position(store) < position:
+        assert all(process.is_alive() for process in needed), "a process ended by itself"
         assert time.monotonic() < give_up, "the follower does nothing"
         time.sleep(0.002)
 
