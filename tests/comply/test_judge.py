@@ -322,6 +322,7 @@ def test_an_error_status_is_unreachable(status: int) -> None:
     with judge_that(reply) as (url, _), pytest.raises(bylaw.JudgeUnreachable, match=str(status)) as raised:
         ask(url)
     assert isinstance(raised.value, urllib.error.URLError)
+    assert raised.value.result is not None
     assert states(raised.value.result) == {"never-drop-table": "violated", "be-kind": "undecided"}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 import pytest
 
@@ -55,13 +57,14 @@ def test_page(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands, scripts and files that a page shows, in the order in which it shows them."""
     monkeypatch.chdir(folder)
     shell, python = Shell(folder), Interpreter(folder)
-    for block in blocks(page):
-        if block.title is not None:
-            block.write_to(shell.folder)
-        elif block.language == "console":
-            shell.run(block)
-        elif block.language == "python":
-            python.run(block)
+    with patch.dict(os.environ):  # what a page sets is gone on the next one
+        for block in blocks(page):
+            if block.title is not None:
+                block.write_to(shell.folder)
+            elif block.language == "console":
+                shell.run(block)
+            elif block.language == "python":
+                python.run(block)
 
 
 def test_pages_with_examples_are_found() -> None:
