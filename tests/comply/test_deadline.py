@@ -54,7 +54,7 @@ class OwnJudge:
         )
 
 
-def check(judge: OwnJudge, timeout_ms: float = 60_000) -> bylaw.ComplianceResult:
+def check(judge: OwnJudge, timeout_ms: float = 300_000) -> bylaw.ComplianceResult:
     return bylaw.check_compliance_sync(PROMPT, EVENTS, timeout_ms, judge=judge)
 
 
@@ -73,9 +73,9 @@ def test_eight_questions_are_asked_at_once(stated: Callable[..., None]) -> None:
 
     def answer(rule_id: str) -> None:
         running.append(1)
-        together.wait(timeout=50)  # one question after the other would wait here forever
+        together.wait(timeout=300)  # one question after the other would wait here forever
         most.append(len(running))
-        together.wait(timeout=50)
+        together.wait(timeout=300)
         running.pop()
 
     result = check(OwnJudge(answer))
@@ -92,7 +92,7 @@ def test_answers_are_in_the_order_of_the_rules_however_they_arrive(stated: Calla
         if rule_id == "kind-3":
             last_was_asked.set()
         else:
-            assert last_was_asked.wait(50)
+            assert last_was_asked.wait(300)
 
     result = check(OwnJudge(answer))
     assert [one.rule_id for one in result.violations] == ["kind-0", "kind-1", "kind-2", "kind-3"]
@@ -101,18 +101,17 @@ def test_answers_are_in_the_order_of_the_rules_however_they_arrive(stated: Calla
 def test_a_long_prompt_fits_its_deadline(stated: Callable[..., None]) -> None:
     stated(*open_rules(16))
 
+    together = threading.Barrier(2)
+
     def slow(handler: Any) -> None:
-        time.sleep(0.25)
+        together.wait(timeout=300)  # one question after the other would wait here forever
         openai_says({"verdicts": [verdict(handler.rule_ids[0])]})(handler)
 
     with judge_that(slow) as (url, asked):
         job = bylaw.Compliance(PROMPT, judge="openai:gpt-4o-mini", judge_url=url)
-        began = time.monotonic()
-        result = job.check(EVENTS, timeout_ms=60_000)
-        took = time.monotonic() - began
+        result = job.check(EVENTS, timeout_ms=300_000)
     assert len(asked) == 16
     assert result.coverage == 1.0
-    assert took < 16 * 0.25, "one question after the other takes four seconds"
 
 
 def test_after_an_exception_no_further_job_starts() -> None:
@@ -125,7 +124,7 @@ def test_after_an_exception_no_further_job_starts() -> None:
         return index * 10
 
     jobs = [lambda index=index: job(index) for index in range(5)]
-    results = run_side_by_side(jobs, most=1, deadline=time.monotonic() + 50)
+    results = run_side_by_side(jobs, most=1, deadline=time.monotonic() + 300)
     assert started == [0, 1]
     assert results[0] == 0
     assert isinstance(results[1], KeyError)
@@ -140,7 +139,7 @@ def hanging(*answered: str) -> tuple[OwnJudge, threading.Event]:
 
     def answer(rule_id: str) -> None:
         if rule_id not in answered:
-            release.wait(50)
+            release.wait(300)
 
     return OwnJudge(answer), release
 
@@ -149,12 +148,12 @@ def test_a_timeout_keeps_what_is_known(stated: Callable[..., None]) -> None:
     stated(never_drop(), *open_rules(3))
     judge, release = hanging("kind-1")
     with pytest.raises(bylaw.JudgeTimeout) as raised:
-        check(judge, 1_500)
+        check(judge, 5_000)
     release.set()
     problem = raised.value
     assert isinstance(problem, TimeoutError)
     assert isinstance(problem, bylaw.BylawError)
-    assert str(problem) == "the judge did not finish within timeout_ms=1500: 1 of 3 questions were answered"
+    assert str(problem) == "the judge did not finish within timeout_ms=5000: 1 of 3 questions were answered"
     assert problem.result is not None
     assert states(problem.result) == {
         "never-drop-table": "violated",
@@ -199,7 +198,7 @@ def test_a_timeout_of_the_judge_itself_is_a_timeout(stated: Callable[..., None])
     def answer(rule_id: str) -> None:
         raise TimeoutError("the gateway gave up")
 
-    with pytest.raises(bylaw.JudgeTimeout, match="timeout_ms=60000") as raised:
+    with pytest.raises(bylaw.JudgeTimeout, match="timeout_ms=300000") as raised:
         check(OwnJudge(answer))
     assert raised.value.result is not None
     assert raised.value.result.detected
@@ -216,7 +215,7 @@ def test_an_unreachable_judge_keeps_the_answers_that_were_paid_for(stated: Calla
         if rule_id == "kind-0":
             first_is_answered.set()
             return
-        assert first_is_answered.wait(50)
+        assert first_is_answered.wait(300)
         raise urllib.error.URLError("the line is dead")
 
     with pytest.raises(bylaw.JudgeUnreachable, match="the line is dead") as raised:
