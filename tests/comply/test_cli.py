@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import bylaw
 from bylaw.cli import main
 from tests.comply.support import (
     EVENTS,
@@ -166,6 +167,42 @@ def test_several_traces_are_reported_together(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("two_rules")
+def test_json_has_the_result_over_all_traces_on_top(run: Run) -> None:
+    _, out, _ = run(*BASIC, "dropped.json", "talked.json", "--format", "json")
+    report = json.loads(out)
+    assert (report["schema"], report["detected"], report["confidence"]) == ("bylaw.comply/1", True, 1.0)
+    assert [(one["rule_id"], one["trace"]) for one in report["violations"]] == [("never-drop-table", "dropped.json")]
+    assert report["extracted_rules"][0] == {
+        "rule_id": "never-drop-table",
+        "description": "Never call drop_table.",
+        "trigger": "always",
+        "required_action": None,
+        "forbidden_action": None,
+        "severity": "critical",
+    }
+    assert (report["tokens_used"], report["cost_usd"], report["coverage"], report["degraded"]) == (0, 0.0, 0.5, [])
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_json_says_of_each_rule_where_it_is_and_what_became_of_it(run: Run) -> None:
+    _, out, _ = run(*BASIC, "dropped.json", "talked.json", "--format", "json")
+    never, kind = json.loads(out)["rules"]
+    assert (never["rule_id"], never["state"], never["confidence"]) == ("never-drop-table", "violated", 1.0)
+    assert never["span"] == {"start": 0, "end": 22, "line": 1, "column": 1}
+    assert never["traces"] == {"violated": 1, "satisfied": 1, "not_triggered": 0, "undecided": 0}
+    assert (kind["state"], kind["reason"]) == ("undecided", "open wording")
+    assert PROMPT[kind["span"]["start"] : kind["span"]["end"]] == "Be kind to the user."
+
+
+@pytest.mark.usefixtures("two_rules")
+def test_json_of_a_trace_is_the_result_of_the_python_call(run: Run) -> None:
+    _, out, _ = run(*BASIC, "dropped.json", "--format", "json")
+    (result,) = json.loads(out)["results"]
+    called = bylaw.check_compliance_sync(PROMPT, EVENTS).to_dict()
+    assert {**result, "trace": ""} == {**called, "trace": ""}
+
+
+@pytest.mark.usefixtures("two_rules")
 def test_each_conversation_of_a_file_is_checked_by_itself(run: Run, folder: Path) -> None:
     both = [{"id": "a", "events": EVENTS[3:]}, {"id": "b", "events": EVENTS}]
     (folder / "both.jsonl").write_text("\n".join(map(json.dumps, both)))
@@ -292,4 +329,15 @@ def test_an_unreachable_judge_exits_4(run: Run) -> None:
 def test_a_judge_that_exceeds_the_timeout_exits_4(run: Run) -> None:
     with judge_that(drips(30)) as (url, _):
         flags = ("--judge", "openai:x", "--judge-url", url, "--timeout-ms", "200")
-        assert run(*BASIC, *flags, "talked.json")[0] == 4
+        code, out, _ = run(*BASIC, *flags, "talked.json")
+        assert (code, "within timeout_ms=200: 0 of 1 questions were answered" in out) == (4, True)
+
+
+@pytest.mark.usefixtures("two_rules", "judge_on")
+def test_a_violation_is_not_lost_by_a_timeout(run: Run) -> None:
+    with judge_that(drips(600)) as (url, _):
+        flags = ("--judge", "openai:x", "--judge-url", url, "--timeout-ms", "200", "--format", "json")
+        code, out, _ = run(*BASIC, *flags, "dropped.json")
+    report = json.loads(out)
+    assert (code, report["violations"][0]["rule_id"]) == (1, "never-drop-table")
+    assert any("timeout_ms=200" in note for note in report["degraded"])

@@ -8,6 +8,8 @@ import pytest
 
 from bylaw.comply.changes import compare_rules
 from bylaw.comply.model import EngineItem, PromptDiff, PromptRule
+from bylaw.comply.prompt.reader import read_prompt
+from tests.comply.golden import toolset
 
 
 def rule(sentence: str, item: dict[str, Any] | None = None, **more: Any) -> PromptRule:
@@ -125,3 +127,17 @@ def test_a_rule_that_can_no_longer_be_checked_is_looser() -> None:
 
 def test_no_rule_on_either_side_exits_3() -> None:
     assert compare_rules([], []).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Never refund more than $200.", "The amount of issue_refund must not exceed 500."),
+        ("Call search at most once.", "You may call search up to three times."),
+        ("Escalate to a manager if the refund exceeds $500.", "When the refund exceeds $900, escalate to a manager."),
+    ],
+)
+def test_another_number_in_other_words_is_the_same_rule_changed(old: str, new: str) -> None:
+    before, after = (read_prompt(text, tools=toolset()).rules for text in (old, new))
+    diff = compare_rules(before, after)
+    assert (kinds(diff), diff.exit_code) == (["changed"], 1)
