@@ -140,7 +140,7 @@ def test_a_flakestorm_file_loads_unchanged() -> None:
     assert found.contract is not None
     assert {d.code for d in found.diagnostics} == {"section-not-run", "doubled-backslash", "key-not-used"}
     (doubled,) = [d for d in found.diagnostics if d.code == "doubled-backslash"]
-    assert r"write `\$[\d,]+\.\d{2}`" in str(doubled.help)
+    assert r"it is read as `\$[\d,]+\.\d{2}`" in doubled.message
     assert [scenario.name for scenario in found.contract.scenarios] == ["no-chaos", "search-tool-down", "llm-degraded"]
     assert found.contract.scoring is not None
     assert found.contract.scoring.weights == {"contract": 0.35}

@@ -54,7 +54,7 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
         code="doubled-backslash",
         message=f"every backslash of {quote(pattern)} is doubled; it is read as {quote(meant)}",
         at=at,
-        help=f"write {quote(meant)}; if a backslash is meant, write `[\\\\]` to say so",
+        help="write it so, or write `[\\\\]` if a backslash is meant",
     )
     return meant
 
