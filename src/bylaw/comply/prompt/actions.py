@@ -34,7 +34,8 @@ _MORE_VERBS = """
 _AGENT = any_case(
     r"\W*(?:(?:and|but|so|also|then|please|therefore|however|otherwise|first|next|finally|lastly|in addition|note that"
     r"|remember(?: that)?|make sure(?: that)?|ensure(?: that)?)\b\W*)*"
-    r"(?P<lead>(?:for|in|during|at|on|with|within|under|as|while|throughout|outside|inside|upon)\b.*?[,\s]\s*)?"
+    r"(?P<lead>(?:for|in|during|at|on|with|within|under|as|while|throughout|outside|inside|upon)\b"
+    r"(?:[^,;:]|,(?=\d))*?[,:\s]\s*)?"
     r"(?:you(?:r (?:job|task|role|goal) is to)?|we|i|(?:the|this|an?|our|all|each|every)? ?(?:\w+ )?"
     r"(?:agents?|assistants?|chatbots?|bots?|models?|ai|llm)|(?:your|the|all|every|each|any)(?: \w+)? (?:answers?"
     r"|responses?|repl(?:y|ies)|messages?|outputs?|summar(?:y|ies))|it is)?"
@@ -54,7 +55,9 @@ _DENIED = any_case(
     r"|acceptable)|must be avoided"
 )
 _COPULA = any_case(r"\b(?:is|are|be)\W*$")
-_AT_ANY_TIME = any_case(r"as a rule|in general|in any case|at all times|at any time|under any circumstances")
+_AT_ANY_TIME = any_case(
+    r"as a rule|in general|in particular|in any case|at all times|at any time|under any circumstances"
+)
 _NO_SUBJECT_MAY = any_case(r"no (?P<what>\w+(?: \w+)?) (?:may|can|should|must|shall) (?:ever )?be")
 _NEEDS = any_case(r"(?:requires?|needs? (?!to\b))(?P<what>.*)")
 _IS_NEEDED = any_case(r"(?:is|are) (?:required|mandatory)|required|mandatory")
@@ -126,7 +129,7 @@ def _parts_of_action(view: View, trailing: list[Part]) -> list[Part]:
     if view.marker.force is Force.FORBID:
         return []
     own: list[Part] = []
-    embeds = imperative_at(view.main) and _EMBEDS.fullmatch(view.main)
+    embeds = _EMBEDS.fullmatch(view.main if imperative_at(view.main) else view.action)
     for part in trailing:
         is_place = part.word in ("before", "after") and _IN_A_TEXT.fullmatch(part.text)
         if part.word not in ("until", "without") and not (part.word == "if" and embeds) and not is_place:
@@ -152,6 +155,8 @@ def _required(view: View, end: int) -> tuple[str, str | None]:
         return _plain(subject), _plain(f"{what} {_text(view, start, end)}") if what else _action(view, start, end)
     elif _IS_NEEDED.fullmatch(word) and not _is_addressed(subject):
         lead = _text(view, start, end)
+        if re.match(r"\s*to\b", lead):  # `the user is required to pay`: another acts
+            return "", None
         return (_plain(lead) if _PREPOSITION.match(lead) else ""), _plain(to_base(subject)) or None
     return _addressed(view, subject, start, end)
 

@@ -251,7 +251,7 @@ class View:
         return when_not(part, self._trigger(part))
 
     def _trigger(self, part: Part) -> str:
-        return re.sub(r"[\s,]+(?:and|or|but)$", "", self.quote(part, _LONGEST_TRIGGER))
+        return re.sub(r"[\s,]+(?:and|or|but)$", "", self.quote(part, _LONGEST_TRIGGER).rstrip("!"))
 
     def literals(self, part: Part | None = None) -> list[Literal]:
         part = part or self.clause.main
