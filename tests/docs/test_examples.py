@@ -26,6 +26,8 @@ from tests.support.yaml_files import load_yaml
 GUARD_REFERENCE = "docs/reference/guard.md"
 CODES = "docs/reference/codes.md"
 SEMANTICS = "docs/reference/semantics.md"
+WARNED = {"shadow-policy.yaml": ["judged-if-both"]}
+"""rule files that are shown for what Bylaw says of them"""
 RULE_PAGES = [page for page in ALL_PAGES if page not in (CODES, SEMANTICS) and blocks(page, "yaml")]
 
 
@@ -92,7 +94,7 @@ def test_rules_shown_can_be_used(page: str) -> None:
         content = load_yaml(block.text)
         if isinstance(content, list) or "rules" in content:
             diagnostics = parse_rules(block.text, file=block.where, base=EXAMPLE).diagnostics
-            assert not diagnostics, block.where
+            assert [one.code for one in diagnostics] == WARNED.get(str(block.title), []), block.where
         elif "guard" in content and block.title not in ("gap.yaml", "burst.yaml"):  # shown for what lint says of them
             assert not parse_guard(block.text, file=block.where).diagnostics, block.where
         elif "contract" in content:
