@@ -39,9 +39,9 @@ from bylaw.model.trace import Trace as Trace
 from bylaw.model.verdict import Outcome as Outcome
 from bylaw.model.verdict import Verdict as Verdict
 from bylaw.record.api import record as record
+from bylaw.rules import dump_manifest as dump_manifest
 from bylaw.rules import load_guard as load_guard
 from bylaw.rules import load_rules as load_rules
-from bylaw.rules.guard.manifest_export import dump_manifest as dump_manifest
 from bylaw.traces import load_trace as load_trace
 from bylaw.traces import open_trace as open_trace
 from bylaw.traces.export import write_trace as write_trace

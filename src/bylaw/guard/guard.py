@@ -10,10 +10,10 @@ from msgspec import structs
 
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Options
-from bylaw.guard.policies import GuardRules, load_policies, select_version, with_mode
+from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, select_version, with_mode
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
-from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
+from bylaw.model.guard_policy import GuardPolicy
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.shadow import ShadowReport
@@ -31,7 +31,8 @@ class Guard(BaseGuard):
     `rules`: the path of a file with guard rules, several paths, the rules themselves, or the result of `load_guard`.
     `store`: None holds sessions in memory and records nothing; a path is a SQLite file; or any store of your own.
     `durability`: `normal` survives kill -9, `full` survives power loss. `mode` is for rules that name no execution
-    mode, `version` for a manifest with several versions of the agent. Everything else is in `Options`.
+    mode. For a manifest, `version` chooses one of several versions (a name, or a mapping from agent to name; default:
+    the deployed one), and `inputs` says what `{{inputs.NAME}}` stands for. Everything else is in `Options`.
     """
 
     def __init__(
@@ -40,21 +41,23 @@ class Guard(BaseGuard):
         *,
         store: str | PathLike[str] | GuardStore | None = None,
         durability: Literal["normal", "full"] = "normal",
-        mode: ExecutionMode | None = None,
-        version: str | None = None,
+        mode: str | None = None,
+        version: VersionChoice = None,
+        inputs: Mapping[str, str] | None = None,
         tool_schemas: Mapping[str, Any] | None = None,
         options: Options | None = None,
         **more: Any,
     ) -> None:
         from bylaw.guard.stores import SqliteStore
 
+        policies = with_mode(select_version(load_policies(rules, inputs=inputs), version), mode)
         opened: GuardStore
         if store is None:
             opened = MemoryStore()
         else:
             opened = SqliteStore(store, durability=durability) if isinstance(store, str | PathLike) else store
         super().__init__(
-            with_mode(select_version(load_policies(rules), version), mode),
+            policies,
             store=opened,
             durable=store is not None,
             options=structs.replace(options or Options(), **more),

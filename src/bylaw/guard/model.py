@@ -76,6 +76,10 @@ class Decision(Struct, kw_only=True):
     repeats: int = 0
     """how often the same call was denied before in this session"""
     notes: tuple[str, ...] = ()
+    agent: str | None = None
+    """whose call it is"""
+    version: str | None = None
+    """the version of the agent whose rules decided, from a manifest"""
     call_id: str = ""
     session: str = ""
     latency_us: float = 0.0

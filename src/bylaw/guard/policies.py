@@ -12,58 +12,87 @@ from msgspec.structs import replace
 from bylaw.errors import InputError
 from bylaw.model.canonical import canonical_json
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet
+from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
 from bylaw.rules import load_guard
 
 GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
 """the path of a rule file, several paths, the rules themselves, or the result of `load_guard`"""
+VersionChoice: TypeAlias = "str | Mapping[str, str] | None"
+"""the version of every agent, or agent → version; None means the deployed one"""
 
 
-def load_policies(rules: GuardRules) -> Sequence[GuardPolicy]:
+def load_policies(rules: GuardRules, *, inputs: Mapping[str, str] | None = None) -> Sequence[GuardPolicy]:
     if isinstance(rules, GuardSet):
         return rules.policies
     if isinstance(rules, str | PathLike | Mapping):
-        return load_guard(rules).policies
+        return load_guard(rules, inputs=inputs).policies
     items = list(rules)
     if all(isinstance(item, Mapping) for item in items):
-        return load_guard(items).policies
-    return [policy for item in items for policy in load_guard(item).policies]
+        return load_guard(items, inputs=inputs).policies
+    return [policy for item in items for policy in load_guard(item, inputs=inputs).policies]
 
 
-def select_version(policies: Sequence[GuardPolicy], version: str | None) -> list[GuardPolicy]:
+def select_version(policies: Sequence[GuardPolicy], version: VersionChoice = None) -> list[GuardPolicy]:
     """The policies of one version of each agent; a manifest may hold several versions.
 
-    Raises InputError if an agent has several versions and `version` names none of them.
+    `version` names it: for every agent, or a mapping from agent to version. Without a name it is the deployed version,
+    or the only one. Raises InputError if that does not choose exactly one.
     """
-    by_agent: dict[str | None, list[GuardPolicy]] = {}
+    by_agent: dict[str | None, dict[str, GuardPolicy]] = {}
     for policy in policies:
-        if version_of(policy) is not None:
-            by_agent.setdefault(policy.agent, []).append(policy)
-    chosen = {agent: _choose_version(agent, found, version) for agent, found in by_agent.items()}
-    return [policy for policy in policies if version_of(policy) is None or policy is chosen[policy.agent]]
+        if policy.version is not None:
+            by_agent.setdefault(policy.agent, {}).setdefault(policy.version, policy)
+    problems: list[Diagnostic] = []
+    if isinstance(version, Mapping):
+        problems += [_unknown_agent(agent, by_agent) for agent in version if agent not in by_agent]
+    chosen: dict[str | None, str] = {}
+    for agent, versions in by_agent.items():
+        label = version.get(agent or "") if isinstance(version, Mapping) else version
+        found = _choose_version(versions, label)
+        if found is None:
+            problems.append(_several_versions(agent, versions, label))
+        else:
+            chosen[agent] = found
+    if problems:
+        raise InputError(problems)
+    return [policy for policy in policies if policy.version is None or policy.version == chosen[policy.agent]]
 
 
-def version_of(policy: GuardPolicy) -> str | None:
-    return str(policy.source["name"]) if isinstance(policy.source, dict) and "name" in policy.source else None
+def _choose_version(versions: Mapping[str, GuardPolicy], label: str | None) -> str | None:
+    if label is not None:
+        return label if label in versions else None
+    if len(versions) == 1:
+        return next(iter(versions))
+    deployed = [name for name, policy in versions.items() if policy.status == "deployed"]
+    return deployed[0] if len(deployed) == 1 else None
 
 
-def _choose_version(agent: str | None, policies: list[GuardPolicy], version: str | None) -> GuardPolicy:
-    wanted = [policy for policy in policies if version is None or version_of(policy) == version]
-    if len(wanted) == 1:
-        return wanted[0]
-    names = ", ".join(f"`{version_of(policy)}`" for policy in policies)
-    problem = Diagnostic(
+def _several_versions(agent: str | None, versions: Mapping[str, GuardPolicy], label: str | None) -> Diagnostic:
+    names = ", ".join(f"`{name}`" + (f" ({one.status})" if one.status else "") for name, one in versions.items())
+    whose = "every agent" if agent is None else f"the agent `{agent}`"
+    unclear = "it is not clear which one is running" if label is None else f"not `{label}`"
+    return Diagnostic(
         code="several-versions",
-        message=f"the agent `{agent}` has the versions {names}, and it is not clear which one is running",
+        message=f"{whose} has the versions {names}, and {unclear}",
         file="<rules>",
-        help="name one of them: `--version NAME`, or `version=` in Python",
+        help="name one of them: `--version NAME`, `--version AGENT=NAME`, or `version=` in Python",
     )
-    raise InputError([problem])
 
 
-def with_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> list[GuardPolicy]:
-    """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request`."""
-    moded = fill_mode(policies, mode)
+def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic:
+    names = ", ".join(f"`{name}`" for name in known if name is not None) or "none"
+    return Diagnostic(
+        code="unknown-agent",
+        message=f"no agent `{agent}` has versions",
+        file="<rules>",
+        help=f"the agents with versions are {names}",
+    )
+
+
+def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPolicy]:
+    """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request`, and
+    ValueError for a mode that does not exist."""
+    moded = fill_mode([_checked_mode(policy) for policy in policies], None if mode is None else known_mode(mode))
     problems = [
         _cannot_pause(rule)
         for policy in moded
@@ -74,6 +103,21 @@ def with_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> li
     if problems:
         raise InputError(problems)
     return moded
+
+
+def known_mode(mode: str) -> ExecutionMode:
+    """The mode in any usual spelling. Raises ValueError for any other."""
+    known = parse_mode(mode)
+    if known is None:
+        raise ValueError(f"mode={mode!r}: expected `request`, `hitl` or `sub_agent`")
+    return known
+
+
+def _checked_mode(policy: GuardPolicy) -> GuardPolicy:
+    """A policy that was built in code may hold anything."""
+    if policy.mode is None or policy.mode in MODES:
+        return policy
+    return replace(policy, mode=known_mode(policy.mode))
 
 
 def fill_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> list[GuardPolicy]:

@@ -108,6 +108,8 @@ def _is_over(review: ReviewRecord, now: float) -> bool:
 
 def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float) -> None:
     data: dict[str, Any] = {"review": review.id, "what": what, "tool": review.tool, "by": review.decided_by}
+    if what == "opened":
+        data["task"] = review.kind
     if what == "approved":
         data |= {"uses": review.uses_left, "edited": review.edited}
     transaction.append_to_both(EventRow(review.session, "review", now, data))

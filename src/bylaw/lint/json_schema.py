@@ -11,9 +11,10 @@ from typing import Any
 
 from bylaw.contract.file.schema import contract_defs, contract_sections
 from bylaw.model.condition import OPERATORS as CONDITION_OPERATORS
+from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
-from bylaw.rules.guard.predicates import BOUNDS, MEMBERSHIP, OPERATORS, OVER, PRESENCE, SECONDS
-from bylaw.rules.guard.section import MODES as EXECUTION_MODES
+from bylaw.rules.guard.manifest import DOCUMENT_KEYS, LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS, VERSION_KEYS
+from bylaw.rules.guard.predicates import BOUNDS, MEMBERSHIP, OPERATORS, OVER, PRESENCE, REACHES, SECONDS
 from bylaw.rules.kinds import KINDS, Kind
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
 from bylaw.rules.paths import path_pattern
@@ -40,7 +41,10 @@ def enforcement_properties() -> dict[str, Any]:
     """What a behaviour rule may have too."""
     return {
         "then": {"enum": list(ACTIONS), "description": "what happens to a call that the rule is about"},
-        "reason": {**TEXT_SCHEMA, "description": "why; shown to whoever asks about the call"},
+        "reason": {
+            "anyOf": [TEXT_SCHEMA, {"type": "null"}],
+            "description": "why; shown to whoever asks about the call",
+        },
         "mode": {"enum": list(MODES), "default": "enforce", "description": "`shadow` records and never acts"},
         "shadow": {"type": "boolean", "default": False, "description": "the same as `mode: shadow`"},
     }
@@ -130,23 +134,38 @@ def _counter(key: str) -> dict[str, Any]:
     if OVER[key] != "window":
         return closed_object(properties, required=["value"])
     seconds = {"type": "number", "exclusiveMinimum": 0, "description": "how far the window reaches back"}
-    window = closed_object({**properties, **dict.fromkeys(SECONDS, seconds)}, required=["value"])
+    over = {"enum": list(REACHES), "default": "session", "description": "whose attempts it counts"}
+    window = closed_object({**properties, **dict.fromkeys(SECONDS, seconds), "over": over}, required=["value"])
     return {**window, "oneOf": [{"required": [name]} for name in SECONDS]}
 
 
 def _manifest() -> dict[str, Any]:
-    version = {
+    listed = {"type": ["array", "null"]}
+    documents: dict[str, Any] = {key: {} for key in (*DOCUMENT_KEYS, *MODE_KEYS, "version")}
+    documents |= {"versions": {**listed, "items": _version()}, "agents": listed, "services": listed, "includes": listed}
+    document = {
         "type": "object",
-        "properties": {
-            "anomalyControl": {"type": "boolean"},
-            "rules": {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
-        },
+        "description": "an agent manifest",
+        "properties": documents,
+        "additionalProperties": False,
+        "patternProperties": {"^x-": {}},
+        "anyOf": [{"required": [key]} for key in ("versions", "agents", "kind")],
     }
+    version = {**_version(), "anyOf": [{"required": ["anomalyControl"]}, {"required": ["agentManifestKey"]}]}
+    return {"anyOf": [document, version, {"type": "array", "items": document}]}
+
+
+def _version() -> dict[str, Any]:
+    """One version of an agent."""
+    names = ("agentManifestKey", "status", *LABEL_KEYS, *MODE_KEYS, *TOOL_KEYS, *VERSION_KEYS)
+    rules = {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}}
+    own = {"anomalyControl": {"type": ["boolean", "null"]}, "rules": rules, "status": {"enum": list(STATUSES)}}
+    properties = {**{key: {} for key in names}, **own}
     return {
         "type": "object",
-        "description": "an agent manifest; what else it holds is not read",
-        "properties": {"versions": {"type": "array", "items": version}, "rules": False, "guard": False},
-        "required": ["versions"],
+        "properties": properties,
+        "additionalProperties": False,
+        "patternProperties": {"^x-": {}},
     }
 
 
@@ -158,7 +177,7 @@ def rule_file_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Bylaw rule file",
-        "anyOf": [rules, _file(rules), {"$ref": "#/$defs/manifest"}],
+        "anyOf": [rules, _file(rules), {"$ref": "#/$defs/guardRule"}, {"$ref": "#/$defs/manifest"}],
         "$defs": {
             "rule": _either(),
             "behaviourRule": _behaviour_rule(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -32,6 +32,13 @@ _STRICTNESS = {action: rank for rank, action in enumerate(Action)}
 
 ExecutionMode: TypeAlias = Literal["request", "hitl", "sub_agent"]
 """whether a person can be asked: a `request` agent cannot pause"""
+MODES: tuple[ExecutionMode, ...] = get_args(ExecutionMode)
+
+
+def parse_mode(text: object) -> ExecutionMode | None:
+    """The mode in any usual spelling: `HITL`, `Sub-agent`, `sub_agent`, `Request`. None if it is not a mode."""
+    letters = "".join(filter(str.isalnum, text.lower())) if isinstance(text, str) else ""
+    return next((mode for mode in MODES if mode.replace("_", "") == letters), None)
 
 
 class GuardRule(Struct, frozen=True, kw_only=True):
@@ -56,8 +63,12 @@ class GuardPolicy(Struct, frozen=True, kw_only=True):
     """None: not said, so `pause` is accepted"""
     tools: tuple[str, ...] | None = None
     """the allowlist; None: every tool"""
+    version: str | None = None
+    """the label of the agent's version, from a manifest"""
+    status: str | None = None
+    """`deployed` or `testing`, from a manifest"""
     switched_off: bool = False
-    """`anomalyControl: false`: nothing is judged, and every decision says so"""
+    """`anomalyControl: false`: no rule is judged, and every decision says so; the allowlist still applies"""
     source: Any = None
     """what was read, as JSON, for writing it back unchanged"""
 

@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from bylaw.model.temporal import TestOperator
 
+Reach: TypeAlias = Literal["session", "agent", "all"]
+
 
 class ToolIn(Struct, frozen=True):
     """The tool's name is one of these, exactly."""
@@ -48,6 +50,8 @@ class CountOver(Struct, frozen=True):
     """None counts every tool"""
     seconds: float | None = None
     """the length of the window"""
+    across: Reach = "session"
+    """whose attempts a window counts: those of one session, of all sessions of the agent, or of every agent"""
 
 
 class AllOf(Struct, frozen=True):
@@ -80,3 +84,9 @@ def counts(predicate: Predicate) -> list[CountOver]:
             return counts(of)
         case _:
             return []
+
+
+def reach_of(predicate: Predicate) -> Reach:
+    """Whose attempts decide: more than those of one session if a window counts across sessions."""
+    reaches = {counter.across for counter in counts(predicate)}
+    return "all" if "all" in reaches else "agent" if "agent" in reaches else "session"

@@ -5,6 +5,14 @@ that tree: `behaviour` the rules with a kind (`kinds` has a file for each), `gua
 Everything wrong on the way goes to `Problems`; only the `load_…` functions turn problems into an exception.
 """
 
-from bylaw.rules.loader import load_guard, load_rules, parse_guard, parse_rules, read_rules, source_line
+from bylaw.rules.loader import (
+    dump_manifest,
+    load_guard,
+    load_rules,
+    parse_guard,
+    parse_rules,
+    read_rules,
+    source_line,
+)
 
-__all__ = ["load_guard", "load_rules", "parse_guard", "parse_rules", "read_rules", "source_line"]
+__all__ = ["dump_manifest", "load_guard", "load_rules", "parse_guard", "parse_rules", "read_rules", "source_line"]

@@ -19,6 +19,9 @@ from bylaw.rules.source import Source
 FilePath: TypeAlias = str | os.PathLike[str]
 Format: TypeAlias = Literal["yaml", "json"]
 
+INDEX_FILES = ("index.yaml", "index.yml")
+"""what a folder stands for: the index of an agent manifest"""
+
 IN_CODE = "<rules>"
 """the file name of rules built in code, in diagnostics"""
 
@@ -96,6 +99,13 @@ def paths_in(source: Any, caller: str) -> list[FilePath]:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"{caller} takes paths or mappings, not source={path!r}")
     return paths
+
+
+def index_of(path: FilePath) -> FilePath:
+    """The index file of a folder that has one; any other path as it is."""
+    if os.path.isdir(path):
+        return next((file for name in INDEX_FILES if (file := Path(path) / name).is_file()), path)
+    return path
 
 
 def format_of(file: str) -> Format:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -20,6 +20,7 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardRule, GuardSet
 from bylaw.model.rule import Rule, RuleSet
 from bylaw.model.source import Span
+from bylaw.rules.documents import read_documents
 from bylaw.rules.files import (
     IN_CODE,
     FilePath,
@@ -27,11 +28,12 @@ from bylaw.rules.files import (
     NotRead,
     as_text,
     format_of,
+    index_of,
     is_in_code,
     paths_in,
     read_text_file,
 )
-from bylaw.rules.located import MAX_BYTES, Located, Node, ScalarNode
+from bylaw.rules.located import Node, plain
 from bylaw.rules.params import Context
 from bylaw.rules.policy import read_guard_policies, read_policy
 from bylaw.rules.rule_fields import Ids
@@ -45,7 +47,6 @@ Rules: TypeAlias = "str | os.PathLike[str] | RuleSet | Sequence[Rule]"
 
 _Input: TypeAlias = FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _Set = TypeVar("_Set", RuleSet, GuardSet)
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 # -- rules ------------------------------------------------------------------------------------------------------------
@@ -120,32 +121,64 @@ def source_line(span: Span) -> str | None:
 # -- guards -----------------------------------------------------------------------------------------------------------
 
 
-def load_guard(source: _Input) -> GuardSet:
+def load_guard(source: _Input, *, inputs: Mapping[str, str] | None = None) -> GuardSet:
     """The guards of a file, of several files, or built in code; InputError with every problem found.
 
-    A file is a `bylaw.yaml` with `guard:`, a list of rules, or an agent manifest.
+    A file is a `bylaw.yaml` with `guard:`, a list of rules, or an agent manifest; the folder of a manifest's index is
+    one too. `inputs` says what `{{inputs.NAME}}` stands for in a manifest.
     """
+    parse = partial(parse_guard, inputs=inputs)
     if is_in_code(source):
-        found = _load_values(source, parse_guard, GuardSet)
+        found = _load_values(source, parse, GuardSet)
         found = replace(found, policies=tuple(map(_without_spans, found.policies)))
     else:
         paths = paths_in(source, "load_guard")
-        found = _join([_load_file(path, parse_guard, GuardSet) for path in paths], GuardSet)
+        found = _join([_load_file(path, parse, GuardSet) for path in paths], GuardSet)
     return _usable(found)
 
 
-def parse_guard(text: str, *, file: str = "<text>", format: Format = "yaml", base: FilePath | None = None) -> GuardSet:
+def parse_guard(
+    text: str,
+    *,
+    file: str = "<text>",
+    format: Format = "yaml",
+    base: FilePath | None = None,
+    inputs: Mapping[str, str] | None = None,
+) -> GuardSet:
     """The guards of a text with their usable rules, and every problem in it. Does not raise for its content.
 
-    `base` is the folder that `schema_path` is relative to.
+    `base` is the folder that `schema_path` and the files of a manifest's index are relative to.
     """
     policies: list[GuardPolicy] = []
 
     def read(documents: Sequence[Node], context: Context) -> None:
         policies.extend(read_guard_policies(documents, context))
 
-    problems = _parse(text, file, format, base, read)
+    problems = _parse(text, file, format, base, read, inputs=inputs)
     return GuardSet(tuple(policies), problems, (file,))
+
+
+def dump_manifest(guards: GuardSet | _Input, *, inputs: Mapping[str, str] | None = None) -> Any:
+    """The guards as an agent manifest, in JSON values; a list of documents where there are several.
+
+    `guards`: what `load_guard` returns or takes. A manifest comes out as it went in; see `bylaw guard export`.
+    """
+    from bylaw.rules.guard.manifest_export import manifest_of
+
+    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs))
+
+
+def load_content(path: FilePath) -> Any:
+    """What a rule file holds, as JSON values; InputError if it cannot be read."""
+    file = os.fspath(index_of(path))
+    try:
+        problems = Problems(Source(file, read_text_file(Path(file), file)))
+        documents = [plain(one) for one in parse_documents(problems.source, problems, format_of(file))]
+    except NotRead as not_read:
+        raise InputError([not_read.diagnostic]) from None
+    if not documents:
+        raise InputError(problems.all)
+    return documents[0] if len(documents) == 1 else documents
 
 
 def _without_spans(policy: GuardPolicy) -> GuardPolicy:
@@ -166,11 +199,13 @@ def _parse(
     read: Callable[[Sequence[Node], Context], None],
     *,
     every_section: bool = False,
+    inputs: Mapping[str, str] | None = None,
 ) -> tuple[Diagnostic, ...]:
     problems = Problems(Source(file, text))
+    folder = Path() if base is None else Path(base)
     with contextlib.suppress(Unreadable):
         if documents := parse_documents(problems.source, problems, format):
-            read(documents, Context(problems, Path() if base is None else Path(base), every_section=every_section))
+            read(documents, Context(problems, folder, every_section=every_section, inputs=inputs or {}))
     return problems.all
 
 
@@ -179,46 +214,17 @@ def parse_documents(source: Source, problems: Problems, format: Format) -> list[
 
     Only agent manifests may be several in one file.
     """
-    if len(source.text) > MAX_BYTES:
-        message = f"the text is longer than {MAX_BYTES:,} characters"
-        problems.error(code="too-large", message=message, at=Located(source, 0, 1))
-        return []
-    if half := _SURROGATE.search(source.text):
-        message = "the text holds half of a surrogate pair"
-        problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
-        return []
-    roots = _parse_json(source, problems) if format == "json" else _parse_yaml(source, problems)
-    if all(_is_blank(root) for root in roots) and (roots or not problems.all):
-        help = "write a list of rules under `rules:`"
-        problems.error(code="empty-file", message="the file is empty", at=Located(source, 0, 0), help=help)
-        return []
-    return [root for root in roots if not _is_blank(root)]
-
-
-def _parse_json(source: Source, problems: Problems) -> list[Node]:
-    from bylaw.rules.located_json import parse_json
-
-    root = parse_json(source, problems)
-    return [] if root is None else [root]
-
-
-def _parse_yaml(source: Source, problems: Problems) -> list[Node]:
-    from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
 
     def may_be_one_of_several(document: Node) -> bool:
-        from bylaw.rules.guard import manifest  # only for a file with a second document
+        from bylaw.rules.guard import manifest_documents  # only for a file with a second document
 
-        return manifest.may_be_one_of_several(document)
+        return manifest_documents.may_be_one_of_several(document)
 
-    return parse_yaml_documents(source, problems, may_be_one_of_several)
-
-
-def _is_blank(root: Node) -> bool:
-    return isinstance(root, ScalarNode) and root.value is None and root.start == root.end
+    return read_documents(source, problems, format, may_be_one_of_several)
 
 
 def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -> _Set:
-    file = os.fspath(path)
+    file = os.fspath(index_of(path))
     try:
         text = read_text_file(Path(file), file)
     except NotRead as not_read:

@@ -67,6 +67,14 @@ def resolve(text: str) -> Scalar:
     return text
 
 
+def read_scalar(text: str) -> Scalar:
+    """The value of an unquoted scalar; None also for a number that is refused."""
+    try:
+        return resolve(text)
+    except OutOfRange:
+        return None
+
+
 def legacy(text: str) -> Scalar:
     """What YAML 1.1 reads, where that differs; None where it does not."""
     if text in _LEGACY:

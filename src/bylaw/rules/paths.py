@@ -3,7 +3,8 @@ r"""Paths into a turn and into the arguments of a call.
     path     = root "." field { "." segment } | alias { "." segment }
     root     = "request" | "response"
     alias    = "model" | "stop_reason"
-    argument = segment { "." segment }
+    argument = segment { "." segment | "[" ( index | "*" | quoted key ) "]" }
+             | "/" key { "/" key }      a JSON pointer
     segment  = "*"            any element of a list, any value of a mapping
              | index          digits, with "-" counting from the end
              | key            where "\." is a dot, "\*" a star and "\\" a backslash
@@ -183,6 +184,7 @@ _FIELD_WORDS = {
 
 _ROOTED = re.compile(r"\$(?=[.\[]|$)")
 _BRACKET = re.compile(r"\[\s*(?:'([^']*)'|\"([^\"]*)\"|(-?[0-9]+|\*))\s*\]")
+_LONE_BRACKET = re.compile(r"\[[^\]]*\]?|\]")
 _SPECIAL = re.compile(r"[.*\\]")
 _OUTER = ("args", "arguments")
 _START = "a path starts at the arguments: write the name of one, such as `amount`"
@@ -214,26 +216,32 @@ def path_text(keys: tuple[str | None, ...]) -> str:
 
 
 def _split_paths(text: str) -> list[Part]:
+    """The parts of `body.to`, of `recipients[0].to`, or of the JSON pointer `/body/to`."""
     if _ROOTED.match(text):
         meant = _dotted(text)
         help = f"write {quote(meant)}: a path starts at the arguments" if meant else _START
         raise BadPath(code="bad-path", message=f"{quote(text)} is not a path here: there is no `$`", help=help)
-    return split_path(text)
+    if text.startswith("/"):
+        return split_path(".".join(map(_pointed, text[1:].split("/"))))
+    if found := _LONE_BRACKET.search(_BRACKET.sub("", text)):
+        help = "write an index as `[0]` or `.0`; for a bracket in a key write the key as `['a[b']`"
+        raise BadPath(code="bad-path", message=f"{quote(found[0])} in {quote(text)} is not an index", help=help)
+    return split_path(_dotted(text) if "[" in text else text)
+
+
+def _pointed(key: str) -> str:
+    """A key of a JSON pointer, where `~1` is a slash and `~0` a tilde; `*` is any element, as everywhere."""
+    return key if key == "*" else _escape(key.replace("~1", "/").replace("~0", "~"))
 
 
 def _warn_of_unlikely(text: str, keys: tuple[str | None, ...], node: Node, problems: Problems) -> None:
     """What can be read, though hardly as it was meant."""
-    if keys[0] in _OUTER and len(keys) > 1:
-        meant, what = text.partition(".")[2], f"looks for an argument called `{keys[0]}`"
-    elif text.startswith("/") and len(text) > 1:
-        meant, what = text[1:].replace("/", "."), "is one key here, slash and all"
-    elif _BRACKET.search(text):
-        meant, what = _dotted(text), "has a key with brackets in it"
-    else:
+    if keys[0] not in _OUTER or len(keys) == 1:
         return
+    meant = path_text(keys[1:])
     problems.warn(
         code="unlikely-path",
-        message=f"the path {quote(text)} {what}",
+        message=f"the path {quote(text)} looks for an argument called `{keys[0]}`",
         at=node,
         help=f"if {quote(meant)} is meant, write that: a path starts at the arguments, with dots between the keys",
     )

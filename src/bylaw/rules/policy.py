@@ -1,7 +1,7 @@
 """A rule file's tree → rules, and the guards that hold some of them.
 
-The file is a list of rules, a mapping with the sections `rules:` and `guard:`, or an agent manifest. The readers
-of guards are imported only for files that have some.
+The file is a list of rules, one guard rule, a mapping with the sections `rules:` and `guard:`, or an agent manifest.
+The readers of guards are imported only for files that have some.
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ OTHERS = ("ci", "scoring")
 
 NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")
 """sections of formats we read, for things we do not do"""
+
+_MANIFEST_KEYS = ("versions", "agents", "agentManifestKey", "allowedOperations", "anomalyControl")
+"""each agent manifest without a `kind` has one of these"""
 
 _KEY_SYNONYMS = synonyms(
     {
@@ -82,7 +85,7 @@ def read_guard_policies(documents: Sequence[Node], context: Context) -> list[Gua
 
     contents = _read(documents, context, {})
     made = policies(contents.guards, contents.items, contents.source)
-    if not any(policy.rules for policy in made):
+    if not any(policy.rules or policy.tools is not None for policy in made):
         _warn_nothing_decides(documents[0], context)
     return made
 
@@ -99,10 +102,13 @@ def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
 
 def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     root = documents[0]
-    if any(isinstance(document, MapNode) and "versions" in document.entries for document in documents):
-        from bylaw.rules.guard.manifest import is_manifest, read_manifests
+    if any(map(_may_be_manifest, documents)):
+        from bylaw.rules.guard.manifest_documents import is_manifest, is_version
 
-        if any(map(is_manifest, documents)):
+        parts = root.items if isinstance(root, ListNode) else documents
+        if any(is_manifest(part) or is_version(part) for part in parts):
+            from bylaw.rules.guard.manifest import read_manifests
+
             return _Contents(guards=read_manifests(documents, context, ids))
     if isinstance(root, ListNode):
         return _Contents(items=_read_rules(root, context, ids), source=plain(root))
@@ -112,10 +118,25 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
     return _read_mapping(root, context, ids)
 
 
+def _may_be_manifest(document: Node) -> bool:
+    """A cheap look, so that the readers of manifests are imported for hardly any other file."""
+    if isinstance(document, ListNode):
+        return bool(document.items) and _may_be_manifest(document.items[0])
+    if not isinstance(document, MapNode):
+        return False
+    kind = document.entries.get("kind")
+    is_foreign = kind is not None and str(plain(kind.value)).startswith("phrony.")
+    return is_foreign or not document.entries.keys().isdisjoint(_MANIFEST_KEYS)
+
+
 def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
-    if root.entries.keys().isdisjoint(("rules", "guard")) and "kind" in root.entries:
-        _report_single_rule(root, context)
-        return _Contents()
+    if root.entries.keys().isdisjoint(("rules", "guard")):
+        if "kind" in root.entries:
+            _report_single_rule(root, context)
+            return _Contents()
+        if "when" in root.entries and "then" in root.entries:  # one guard rule, as documents and exports show it
+            alone = ListNode(root.source, root.start, root.end, [root])
+            return _Contents(items=_read_rules(alone, context, ids), source=plain(alone))
     fields = Fields(root, context.problems, what="a rule file")
     rules, guard = fields.take("rules"), fields.take("guard")
     for key in PLAIN_KEYS:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from bylaw.model.diagnostic import Related
 from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.rule import Rule, Scope, Severity
-from bylaw.rules.located import Located
+from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
 from bylaw.rules.readers import Fields, read_choice, read_flag, read_text, read_texts
 
@@ -146,12 +146,20 @@ def read_enforcement(fields: Fields, *, inline: bool = False, hint: str | None =
             synonyms=_ACTION_SYNONYMS,
             help=hint,
         )
-    reason = read_optional_text(fields, "reason")
+    reason = _read_reason(fields)
     shadow = _read_shadow(fields)
     gates = fields.read("inline", read_flag, False) if inline else False
     if node is None or then is None or reason is None or shadow is None or gates is None:
         return None
     return Enforcement(Action(then), node, reason or None, gates, shadow)
+
+
+def _read_reason(fields: Fields) -> str | None:
+    """The text; "" where there is none, which exports write as null; None where it is unusable."""
+    node = fields.take("reason")
+    if node is None or (isinstance(node, ScalarNode) and node.value is None):
+        return ""
+    return read_text(node, "reason", fields.problems)
 
 
 def _read_shadow(fields: Fields) -> bool | None:

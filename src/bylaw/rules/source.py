@@ -101,6 +101,7 @@ class Problems:
         self.source = source
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
+        self._included: list[Problems] = []
 
     def error(
         self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
@@ -116,9 +117,16 @@ class Problems:
         """A second place in the same file."""
         return Related(span=at.head, message=message, excerpt=self.source.excerpt(at.head)[0])
 
+    def include(self, source: Source) -> Problems:
+        """The problems of another file that this one includes."""
+        problems = Problems(source)
+        self._included.append(problems)
+        return problems
+
     @property
     def all(self) -> tuple[Diagnostic, ...]:
-        return tuple(sorted(self._found.values(), key=Diagnostic.sort_key))
+        included = [problem for other in self._included for problem in other.all]
+        return tuple(sorted([*self._found.values(), *included], key=Diagnostic.sort_key))
 
     def _add(self, diagnostic: Diagnostic) -> None:
         assert diagnostic.span is not None

@@ -32,7 +32,8 @@ class Counter(ABC):
     def __init__(self, counted: CountOver) -> None:
         self.tool = counted.tool
         window = f" {counted.seconds:g}s" if counted.seconds is not None else ""
-        self.name = f"{counted.over}{window} {counted.tool or '*'}"
+        across = "" if counted.across == "session" else f" ({counted.across})"
+        self.name = f"{counted.over}{window} {counted.tool or '*'}{across}"
 
     def after(self, value: Value, call: ToolCall) -> Value:
         tool = self.tool
@@ -119,17 +120,40 @@ class InWindow(Counter):
         return tuple(data)
 
 
+class InAgentWindow(InWindow):
+    """A window for each agent, over all its sessions."""
+
+    empty: Map[str, tuple[float, ...]] = Map()  # type: ignore[assignment]
+
+    def advance(self, value: Any, call: ToolCall) -> Any:
+        agent = _named(call.origin.agent, value)
+        return value.set(agent, super().advance(value.get(agent, ()), call))
+
+    def show(self, value: Any, call: ToolCall) -> int:
+        return super().show(value.get(_named(call.origin.agent, value), ()), call)
+
+    def dump(self, value: Map[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+        return dict(value)
+
+    def revive(self, data: Any) -> Any:
+        return Map({agent: tuple(times) for agent, times in data.items()})
+
+
 _KINDS: dict[str, type[Counter]] = {"run": InRun, "session": InSession, "window": InWindow}
 
 
 def compile_counter(counted: CountOver) -> Counter:
-    return _KINDS[counted.over](counted)
+    return InAgentWindow(counted) if counted.across == "agent" else _KINDS[counted.over](counted)
 
 
 def _counted_as(call: ToolCall, known: Map[str, int]) -> str:
-    """The run, or one that all further runs share: a session full of runs must not lose a count."""
-    run = call.origin.run or ""
-    return run if run in known or len(known) < MOST_RUNS else _FURTHER
+    return _named(call.origin.run, known)
+
+
+def _named(name: str | None, known: Map[str, Any]) -> str:
+    """The run or agent, or one that all further ones share: a session full of runs must not lose a count."""
+    name = name or ""
+    return name if name in known or len(known) < MOST_RUNS else _FURTHER
 
 
 _FURTHER = "\x00further runs"

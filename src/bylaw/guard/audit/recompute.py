@@ -91,6 +91,8 @@ class Recompute:
                 self._switch(row.data)
             elif kind == "review":
                 self._reviews.read(row.data)
+            elif kind == "session" and "policy" not in row.data:  # ended by an operator, whom no rules concern
+                self._session(row).record.terminated = row.data["why"]
             elif kind in self._steps:
                 self._in_session(row, self._steps[kind])
         except OtherPredicates:

@@ -150,7 +150,7 @@ def _short(text: str, longest: int) -> str:
 def select_rows(
     store: GuardStore, *, session: str | None = None, rule: str | None = None, since: float | None = None
 ) -> Iterator[AuditRow]:
-    """`rule`: decisions that it decided or matched."""
+    """`rule`: decisions that it decided or matched, and its incidents."""
     for row in audit_rows(store):
         if since is not None and row.at < since:
             continue
@@ -161,7 +161,8 @@ def select_rows(
 def _is_about(data: dict[str, Any], rule: str) -> bool:
     decision = data.get("decision")
     if not isinstance(decision, dict):
-        return any(isinstance(one, dict) and one.get("rule") == rule for one in data.get("found") or ())
+        found = data.get("found") or ()
+        return data.get("rule") == rule or any(isinstance(one, dict) and one.get("rule") == rule for one in found)
     return rule == decision.get("decided_by") or rule in (decision.get("matched") or ())
 
 
@@ -169,7 +170,8 @@ def row_line(row: AuditRow) -> str:
     """A row in one line, for people."""
     data = row.data
     parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), str(data.get("session", "-")), _subject(data)]
-    return _short("  ".join(part for part in parts if part), _LONGEST_ROW)
+    text = "  ".join(part for part in parts if part)
+    return printable(text) if data.get("kind") == "incident" else _short(text, _LONGEST_ROW)
 
 
 def _time(at: Any) -> str:
@@ -182,8 +184,12 @@ def _time(at: Any) -> str:
 def _subject(data: dict[str, Any]) -> str:
     decision, attempt = data.get("decision"), data.get("attempt")
     if isinstance(decision, dict) and isinstance(attempt, dict):
-        by = decision.get("decided_by")
-        return f"{attempt.get('tool')} → {decision.get('action')}" + (f" by {by}" if by else "")
+        by, agent, version = (decision.get(name) for name in ("decided_by", "agent", "version"))
+        who = f" ({agent or 'every agent'} {version})" if version else f" ({agent})" if agent else ""
+        return f"{attempt.get('tool')}{who} → {decision.get('action')}" + (f" by {by}" if by else "")
+    if "incident" in data:
+        note = f": {data['note']}" if data.get("note") else ""
+        return f"{data['incident']} {data.get('what')} by {data.get('by')}  `{data.get('rule')}`{note}"
     for names in (("result_of",), ("review", "what"), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
         if names[0] in data:
             return " ".join(str(data[name]) for name in names if data.get(name) is not None)

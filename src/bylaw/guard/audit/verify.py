@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
@@ -15,7 +16,6 @@ from bylaw.guard.policies import (
     guard_hash,
     load_policies,
     select_version,
-    version_of,
     with_mode,
     without_repeats,
 )
@@ -24,12 +24,16 @@ from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import AuditHead, AuditRow
 from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
 
+MOST_VERSIONS = 1_000
+"""combinations of the agents' versions that are tried"""
+
 
 def verify_audit(
     store: str | PathLike[str] | GuardStore,
     *rules: GuardRules,
     heads: Sequence[str] = (),
     tool_schemas: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, str] | None = None,
     allow_unrecomputed: bool = False,
 ) -> AuditReport:
     """Is the audit intact, and do its verdicts follow from it?
@@ -37,7 +41,7 @@ def verify_audit(
     `rules`: every rule set that was in force, each as for `Guard`. `heads`: earlier values of
     `str(store.audit_head())`, as `SEQ:HASH`. The report's `exit_code` is that of `bylaw guard audit verify`."""
     known = [_head(text) for text in heads]
-    files = [load_policies(one) for one in rules]
+    files = [load_policies(one, inputs=inputs) for one in rules]
     settings: dict[str, Any] = {"tool_schemas": tool_schemas, "allow_unrecomputed": allow_unrecomputed}
     if not isinstance(store, str | PathLike):
         return verify(store, files, known=known, **settings)
@@ -117,7 +121,13 @@ def _policies_by_hash(files: Sequence[Sequence[GuardPolicy]]) -> dict[str, list[
 
 
 def _variants(policies: Sequence[GuardPolicy]) -> Iterator[list[GuardPolicy]]:
-    for version in dict.fromkeys((None, *map(version_of, policies))):
+    versions: dict[str, dict[str, None]] = {}
+    for policy in policies:
+        if policy.version is not None:
+            versions.setdefault(policy.agent or "", {})[policy.version] = None
+    labels = dict.fromkeys(label for names in versions.values() for label in names)
+    choices = (dict(zip(versions, names, strict=True)) for names in product(*versions.values()))
+    for version in (None, *labels, *islice(choices, MOST_VERSIONS)):
         for mode in (None, *get_args(ExecutionMode)):
             try:
                 yield with_mode(select_version(policies, version), mode)

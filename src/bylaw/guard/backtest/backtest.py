@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -13,7 +13,7 @@ from bylaw.guard.backtest.model import UNCLEAR, BacktestReport, Example, FailOn,
 from bylaw.guard.backtest.open_sessions import OpenSessions
 from bylaw.guard.backtest.replay import Judged, Replay, example_of, trial_guard
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.policies import GuardRules, load_policies, select_version
+from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, select_version
 from bylaw.model.events import Event, Message, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.guard_policy import Action, GuardRule
 from bylaw.model.ports import TraceSource
@@ -37,15 +37,16 @@ def backtest(
     against: GuardRules | None = None,
     fail_on: FailOn = "none",
     examples: int = EXAMPLES,
-    version: str | None = None,
+    version: VersionChoice = None,
+    inputs: Mapping[str, str] | None = None,
 ) -> BacktestReport:
     """What would these rules have done to recorded traffic?
 
     `rules` and `against` as for `Guard`, `traces` as for `check`. The report's `coverage` is the share of calls whose
     recording holds every value that the rules need; its `exit_code` is that of `bylaw guard backtest`.
     """
-    other = None if against is None else trial_guard(select_version(load_policies(against), version))
-    guard = trial_guard(select_version(load_policies(rules), version))
+    other = None if against is None else trial_guard(select_version(load_policies(against, inputs=inputs), version))
+    guard = trial_guard(select_version(load_policies(rules, inputs=inputs), version))
     job = Backtest(guard, against=other, fail_on=fail_on, examples=examples)
     for source in as_sources(traces):
         job.add(source)

@@ -15,6 +15,7 @@ COMMANDS = {
     "audit": LazyCommand(f"{_HERE}.audit:audit", "is the audit intact, and do its verdicts follow from it?"),
     "backtest": LazyCommand(f"{_HERE}.backtest:backtest", "what would these rules have done to recorded traffic?"),
     "decide": LazyCommand(f"{_HERE}.decide:decide", "one decision as JSON, for scripts and tests"),
+    "export": LazyCommand(f"{_HERE}.export:export", "print the rules as an agent manifest, JSON or YAML"),
     "follow": LazyCommand(f"{_HERE}.follow:follow", "follow the event log: open incidents, deliver notifications"),
     "incidents": LazyCommand(f"{_HERE}.incidents:incidents", "list, acknowledge, assign and solve incidents"),
     "kill": LazyCommand(f"{_HERE}.operators:kill", "refuse every call of an agent, or of all"),
@@ -27,6 +28,7 @@ COMMANDS = {
     "revive": LazyCommand(f"{_HERE}.operators:revive", "undo a kill"),
     "shadow": LazyCommand(f"{_HERE}.backtest:shadow", "which decisions would rules in shadow have changed?"),
     "switches": LazyCommand(f"{_HERE}.operators:switches", "list the kill switches that are on"),
+    "terminate": LazyCommand(f"{_HERE}.operators:terminate", "end a session"),
 }
 
 

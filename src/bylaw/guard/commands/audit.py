@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.guard.commands.options import STORE, TOOLS, open_store, parse_time, read_schemas
+from bylaw.guard.commands.options import INPUT, STORE, TOOLS, open_store, parse_time, read_schemas
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import emit
 
@@ -32,6 +32,7 @@ def audit() -> None:
 @click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules that were in force.")
 @click.option("--head", "heads", multiple=True, metavar="SEQ:HASH", help="As `audit head` printed it earlier.")
 @TOOLS
+@INPUT
 @click.option("--allow-unrecomputed", is_flag=True, help="Exit 0 although some verdicts could not be recomputed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(
@@ -39,6 +40,7 @@ def verify(
     policies: tuple[str, ...],
     heads: tuple[str, ...],
     tools: str | None,
+    inputs: dict[str, str],
     allow_unrecomputed: bool,
     as_json: bool,
 ) -> ExitCode:
@@ -53,7 +55,7 @@ def verify(
 
     known = [_parse_head(text) for text in heads]
     try:
-        files = [load_policies(path) for path in policies]
+        files = [load_policies(path, inputs=inputs) for path in policies]
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT

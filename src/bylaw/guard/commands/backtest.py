@@ -14,7 +14,7 @@ import click
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.backtest import RENDERERS
 from bylaw.guard.backtest.model import FailOn
-from bylaw.guard.commands.options import STORE, VERSION, open_store, read_schemas
+from bylaw.guard.commands.options import INPUT, STORE, VERSION, open_store, read_schemas
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options, trace_format_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
@@ -23,6 +23,7 @@ from bylaw.report.progress import watch_traces
 
 if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
+    from bylaw.guard.policies import VersionChoice
 
 EXAMPLES = click.option(
     "--examples", default=3, show_default=True, type=click.IntRange(0, 1000), help="Calls shown for each rule."
@@ -45,6 +46,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print the report as
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
 @VERSION
+@INPUT
 @output_options(RENDERERS, job="backtest")
 def backtest(
     rules: str,
@@ -54,7 +56,8 @@ def backtest(
     fail_on: FailOn,
     trace_format: str | None,
     skip_bad: bool,
-    version: str | None,
+    version: VersionChoice,
+    inputs: dict[str, str],
     targets: list[Target],
 ) -> ExitCode:
     """What would these rules have done to recorded traffic?
@@ -69,8 +72,8 @@ def backtest(
     if fail_on == "flips" and against is None:
         raise click.UsageError("--fail-on flips needs --against")
     try:
-        guard = _trial_guard(rules, version)
-        other = None if against is None else _trial_guard(against, version)
+        guard = _trial_guard(rules, version, inputs)
+        other = None if against is None else _trial_guard(against, version, inputs)
         names = find_traces(traces)
     except InputError as problem:
         return report_bad_input("backtest", problem.diagnostics, targets)
@@ -91,12 +94,12 @@ def backtest(
     return ExitCode(report.exit_code)
 
 
-def _trial_guard(path: str, version: str | None) -> BaseGuard:
+def _trial_guard(path: str, version: VersionChoice, inputs: dict[str, str]) -> BaseGuard:
     from bylaw.guard.backtest.replay import trial_guard
     from bylaw.guard.policies import select_version
     from bylaw.rules import load_guard
 
-    loaded = load_guard(path)
+    loaded = load_guard(path, inputs=inputs)
     print_diagnostics(loaded.diagnostics)
     return trial_guard(select_version(loaded.policies, version))
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bylaw.errors import ExitCode, InputError
-from bylaw.guard.commands.options import MOST_BYTES, TOOLS, VERSION, BadInput, load_rules, parse_json, read_schemas
+from bylaw.guard.commands.options import (
+    INPUT,
+    MODE,
+    MOST_BYTES,
+    TOOLS,
+    VERSION,
+    BadInput,
+    load_rules,
+    parse_json,
+    read_schemas,
+)
 from bylaw.report.diagnostics import print_diagnostics
 
 if TYPE_CHECKING:
     from bylaw.guard.decide.guard import BaseGuard
     from bylaw.guard.model import Attempt
+    from bylaw.guard.policies import VersionChoice
+    from bylaw.model.guard_policy import GuardPolicy
 
 STDIN = "standard input"
 
@@ -23,10 +36,11 @@ STDIN = "standard input"
 @click.command(name="decide")
 @click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
 @click.option("--history", metavar="FILE", help="Earlier attempts and results, one JSON object a line.")
-@click.option("--mode", type=click.Choice(["request", "hitl", "sub_agent"]), help="For rules that name no mode.")
+@MODE
 @TOOLS
 @click.option("--store", metavar="FILE", help="A SQLite file for sessions and the record (default: none).")
 @VERSION
+@INPUT
 @click.option("--review", metavar="ID", help="Resume a call that was paused and approved.")
 def decide(
     policies: tuple[str, ...],
@@ -34,7 +48,8 @@ def decide(
     mode: str | None,
     tools: str | None,
     store: str | None,
-    version: str | None,
+    version: VersionChoice,
+    inputs: dict[str, str],
     review: str | None,
 ) -> ExitCode:
     """Read one attempt as JSON from standard input and print one Decision as JSON.
@@ -45,7 +60,7 @@ def decide(
     from bylaw.guard.decide.records import decision_json
 
     try:
-        guard = _guard(policies, mode, version, tools, store)
+        guard = _guard(load_rules(policies, version, inputs), ", ".join(policies), mode, tools, store)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
@@ -58,16 +73,15 @@ def decide(
 
 
 def _guard(
-    policies: tuple[str, ...], mode: str | None, version: str | None, tools: str | None, store: str | None
+    policies: Sequence[GuardPolicy], files: str, mode: str | None, tools: str | None, store: str | None
 ) -> BaseGuard:
     from bylaw.guard.decide.guard import BaseGuard
-    from bylaw.guard.decide.policy import CompiledPolicy
     from bylaw.guard.policies import with_mode
     from bylaw.guard.stores import MemoryStore, SqliteStore
 
-    moded = with_mode(load_rules(policies, version), mode)  # type: ignore[arg-type]
-    if not any(CompiledPolicy(policy).gates or policy.switched_off for policy in moded):
-        raise BadInput(f"{', '.join(policies)}: no rule here decides calls; give rules a `then`")
+    moded = with_mode(policies, mode)
+    if not any(policy.rules or policy.tools is not None or policy.switched_off for policy in moded):
+        raise BadInput(f"{files}: no rule here decides calls; give rules a `then`")
     opened = MemoryStore() if store is None else SqliteStore(store)
     try:
         return BaseGuard(moded, store=opened, durable=store is not None, tool_schemas=read_schemas(tools))

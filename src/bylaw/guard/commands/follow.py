@@ -12,12 +12,13 @@ import click
 
 from bylaw.errors import ExitCode, InputError
 from bylaw.guard.commands.incidents import as_json, line, notification_line, times
-from bylaw.guard.commands.options import JSON_LINES, POLICY, STORE, VERSION, load_rules, open_store, parse_time
+from bylaw.guard.commands.options import INPUT, JSON_LINES, POLICY, STORE, VERSION, load_rules, open_store, parse_time
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.incidents.correlator import Step
+    from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores.records import Notification
 
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @STORE
 @POLICY
 @VERSION
+@INPUT
 @click.option("--webhook", metavar="URL", help="Notify there, signed with $BYLAW_WEBHOOK_SECRET.")
 @click.option("--escalate-to", metavar="URL", help="Where to notify of reviews that wait too long.")
 @click.option("--escalate-after", default=1800.0, show_default=True, type=click.FloatRange(0), metavar="SECONDS")
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 def follow(
     store: str,
     policies: tuple[str, ...],
-    version: str | None,
+    version: VersionChoice,
+    inputs: dict[str, str],
     webhook: str | None,
     escalate_to: str | None,
     escalate_after: float,
@@ -60,7 +63,7 @@ def follow(
     from bylaw.guard.incidents.notifications import ReminderTimes
 
     try:
-        rules = load_rules(policies, version)
+        rules = load_rules(policies, version, inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
@@ -132,11 +135,18 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 @STORE
 @POLICY
 @VERSION
+@INPUT
 @click.option("--since", metavar="TIME", help="Only incidents last seen then or later: ISO 8601, or seconds.")
 @click.option("--write", is_flag=True, help="Add missing incidents to the store.")
 @JSON_LINES
 def replay(
-    store: str, policies: tuple[str, ...], version: str | None, since: str | None, write: bool, is_json: bool
+    store: str,
+    policies: tuple[str, ...],
+    version: VersionChoice,
+    inputs: dict[str, str],
+    since: str | None,
+    write: bool,
+    is_json: bool,
 ) -> ExitCode:
     """Which incidents do these rules find in the whole event log?
 
@@ -146,7 +156,7 @@ def replay(
 
     start = parse_time("--since", since)
     try:
-        rules = load_rules(policies, version)
+        rules = load_rules(policies, version, inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT

@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 import msgspec
 
 from bylaw.errors import ExitCode
 from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, cut_to_limit, open_store
-from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, Notification
+from bylaw.guard.stores.records import Alert, Detection, FollowRecord, Incident, IncidentStatus, Notification
 from bylaw.model.rule import Severity
 from bylaw.report.text import printable
 
@@ -36,6 +36,7 @@ def incidents() -> None:
 @incidents.command(name="list")
 @STORE
 @click.option("--all", "everything", is_flag=True, help="Solved ones too.")
+@click.option("--status", type=click.Choice(get_args(IncidentStatus)), help="Only of this status, `solved`, say.")
 @click.option("--session", metavar="KEY", help="Only of this session.")
 @click.option("--rule", metavar="ID", help="Only of this rule.")
 @click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only of this severity.")
@@ -45,6 +46,7 @@ def incidents() -> None:
 def list_(
     store: str,
     everything: bool,
+    status: IncidentStatus | None,
     session: str | None,
     rule: str | None,
     severity: str | None,
@@ -52,15 +54,17 @@ def list_(
     limit: int,
     is_json: bool,
 ) -> ExitCode:
-    """List the incidents that are not solved, oldest first."""
+    """List the incidents that are not solved, oldest first; `--status solved` lists the others."""
     from bylaw.guard.incidents.incidents import Incidents
 
-    filters = {"rule": rule, "severity": severity, "assignee": assignee}
+    filters = {"status": status, "rule": rule, "severity": severity, "assignee": assignee}
+    everything = everything or status is not None
     with open_store(store) as opened:
         found = (one for one in Incidents(opened).each(session=session) if everything or one.status != "solved")
         fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in filters.items()))
         listed = list(islice(fitting, limit + 1))
-    return _list(listed, line, limit, is_json, nothing="no incident is open")
+    nothing = "no incident is open" if status in (None, "unresolved") else f"no incident is {status}"
+    return _list(listed, line, limit, is_json, nothing=nothing)
 
 
 @incidents.command(name="alerts")
@@ -127,12 +131,14 @@ def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
 
 
 @incidents.command(name="ack")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @STORE
 @BY
 @NOTE
 def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
-    """Acknowledge an incident, and its alert."""
+    """Acknowledge an incident and its alert, or an alert and its incident."""
+    if incident.startswith("alert-"):
+        return _change(store, lambda found: found.acknowledge_alert(incident, by=by, note=note), _alert_line)
     return _change(store, lambda found: found.acknowledge(incident, by=by, note=note), line)
 
 
@@ -189,9 +195,10 @@ def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], s
 def line(incident: Incident) -> str:
     assigned = f", assigned to {incident.assignee}" if incident.assignee else ""
     often = times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
+    where = f"agent {incident.session or '-'}" if incident.over == "agent" else f"session {incident.session}"
     return printable(
         f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
-        f"  session {incident.session}: {incident.message}"
+        f"  {'all agents' if incident.over == 'all' else where}: {incident.message}"
     )
 
 

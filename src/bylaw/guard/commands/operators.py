@@ -1,4 +1,4 @@
-"""Commands for operators: `reviews`, `approve`, `reject`, `kill`, `revive`, `switches`, `prune`."""
+"""Commands for operators: `reviews`, `approve`, `reject`, `kill`, `revive`, `switches`, `terminate`, `prune`."""
 
 from __future__ import annotations
 
@@ -138,6 +138,28 @@ def _show_switches(on: dict[str, str]) -> None:
         click.echo(printable(f"{'every agent' if agent == '*' else agent} is switched off: {why}"))
     if not on:
         click.echo("no agent is switched off")
+
+
+@click.command(name="terminate")
+@click.argument("session")
+@STORE
+@click.option("--by", default="an operator", show_default=True, metavar="NAME", help="Who ends it.")
+@click.option("--why", metavar="TEXT", help="Shown with every refusal.")
+def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
+    """End a session: no further call of it runs, in any process that uses the store."""
+    from bylaw.guard.decide.records import write_session_end
+
+    ended_by = f"{by}: {why}" if why else by
+    with open_store(store) as opened, opened.transaction(session) as transaction:
+        record = transaction.session(session)
+        if record.terminated is not None:
+            raise click.ClickException(f"the session was ended already by {record.terminated}")
+        record.terminated = ended_by
+        record.version += 1
+        transaction.put_session(record)
+        write_session_end(transaction, session, "terminated", (), time.time(), ended_by)
+    click.echo(printable(f"session {session} was ended by {ended_by}"))
+    return ExitCode.OK
 
 
 @click.command(name="prune")

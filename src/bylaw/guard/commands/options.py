@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores import SqliteStore
     from bylaw.model.guard_policy import GuardPolicy
 
@@ -29,7 +30,55 @@ LIMIT = click.option(
     help="List at most so many.",
 )
 POLICY = click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
-VERSION = click.option("--version", metavar="NAME", help="Which version of an agent manifest with several.")
+
+
+def _parse_versions(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> VersionChoice:
+    pairs = [text.partition("=") for text in texts]
+    if len(texts) == 1 and not pairs[0][1]:
+        return texts[0]
+    if not all(agent and name for agent, _, name in pairs):
+        raise click.BadParameter("give one NAME for every agent, or AGENT=NAME for each")
+    return {agent: name for agent, _, name in pairs} or None
+
+
+def _parse_inputs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(key and sign for key, sign, _ in pairs):
+        raise click.BadParameter("write it as KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+VERSION = click.option(
+    "--version",
+    multiple=True,
+    callback=_parse_versions,
+    metavar="[AGENT=]NAME",
+    help="Which version in an agent manifest (default: the deployed one).",
+)
+INPUT = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=_parse_inputs,
+    metavar="KEY=VALUE",
+    help="What {{inputs.KEY}} stands for in an agent manifest.",
+)
+
+
+def _parse_mode(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    from bylaw.guard.policies import known_mode
+
+    if text is None:
+        return None
+    try:
+        return known_mode(text)
+    except ValueError:
+        raise click.BadParameter(f"`{text}` is not one of `request`, `hitl`, `sub_agent`") from None
+
+
+MODE = click.option(
+    "--mode", callback=_parse_mode, metavar="[request|hitl|sub_agent]", help="For rules that name no mode."
+)
 TOOLS = click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments, by tool name.")
 NOTE = click.option("--note", metavar="TEXT", help="Stored with the change.")
 JSON_LINES = click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
@@ -53,11 +102,13 @@ def open_store(path: str) -> Iterator[SqliteStore]:
         store.close()
 
 
-def load_rules(policies: Sequence[str], version: str | None) -> list[GuardPolicy]:
+def load_rules(
+    policies: Sequence[str], version: VersionChoice, inputs: Mapping[str, str] | None = None
+) -> list[GuardPolicy]:
     """Raises InputError."""
     from bylaw.guard.policies import load_policies, select_version
 
-    return select_version([policy for path in policies for policy in load_policies(path)], version)
+    return select_version([one for path in policies for one in load_policies(path, inputs=inputs)], version)
 
 
 def cut_to_limit(limit: int, found: Sequence[T]) -> Sequence[T]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of
 from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
 from bylaw.guard.decide.policy import NOBODY, Chain, Policies, ancestors
+from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
@@ -66,6 +67,7 @@ class Decider:
             if transaction is not None or self.switches or record.terminated is not None:
                 stopped = self._stopped(attempt, transaction, record, state)
                 if stopped is not None:
+                    stopped.agent = None if attempt.agent is None else text_of(attempt.agent)
                     return stopped
             call = call_of(attempt, call_id, state.origin, state.turn, self._limits, self._clock)
             if attempt.agent is not None:
@@ -77,17 +79,19 @@ class Decider:
                 self._schemas.check(call)
         except Refused as why:
             malformed = block(self._policy, "arguments", str(why), DenialClass.STRUCTURAL)
-            return self._effective(self._refused(malformed, call, chain, state), record)
+            return self._effective(self._refused(malformed, call, chain, state), attempt, chain, record)
         except NotListed as why:
-            return self._effective(self._refused(block(self._policy, why.by, str(why)), call, chain, state), record)
+            refused = self._refused(block(self._policy, why.by, str(why)), call, chain, state)
+            return self._effective(refused, attempt, chain, record)
         if review is not None:
             resumed = self._resumed(attempt, call, review, chain, transaction, state)
-            return self._effective(_annotated(resumed, chain, state), record)
+            return self._effective(_annotated(resumed, chain, state), attempt, chain, record)
         matches = judge(chain, state, call, self._on_error)
         if chain.elsewhere:
             count_attempt(chain.elsewhere, state, call)
         if matches:
-            return self._effective(self._matched(attempt, call, chain, matches, transaction, state), record)
+            matched = self._matched(attempt, call, chain, matches, transaction, state)
+            return self._effective(matched, attempt, chain, record)
         reserve_call(chain, state, call)
         return Decision(
             action=_ALLOW,
@@ -95,6 +99,8 @@ class Decider:
             blind=chain.blind(state.fed) if chain.can_be_blind else (),
             notes=_notes(chain, state),
             counters=_counters(chain, state, call) if self._shows_counters else {},
+            agent=attempt.agent,
+            version=chain.version,
         )
 
     def redacted_predicates(
@@ -109,8 +115,11 @@ class Decider:
         except Refused:  # no rule was evaluated
             return {}
 
-    def _effective(self, decision: Decision, record: SessionRecord) -> Decision:
-        """Apply shadow mode, and the effect of the decision on the session."""
+    def _effective(self, decision: Decision, attempt: Attempt, chain: Chain, record: SessionRecord) -> Decision:
+        """Name the agent, and apply shadow mode and the effect of the decision on the session."""
+        agent = attempt.agent
+        decision.agent = agent if agent is None or type(agent) is str else text_of(agent)
+        decision.version = chain.version
         if self._options.shadow:
             return without_effect(decision)
         if decision.action is Action.TERMINATE and record.terminated is None:

@@ -100,6 +100,7 @@ class BaseGuard:
         decision.call_id, decision.session = call_id, session if type(session) is str else records.text_of(session)
         decision.latency_us = (_now() - started) * 1e6
         if failed is not None:
+            failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
             self._record_failure(attempt, failed)
         return decision
 

@@ -122,7 +122,9 @@ def inline_form(rule: GuardRule) -> Rule | None:
     if _negates_window(demand.when, negated=False):
         return None
     when = _without_windows(demand.when)
-    return None if isinstance(when, Nothing) else replace(rule.rule, demand=AttemptDemand(when, demand.marks))
+    if isinstance(when, Nothing):
+        return None
+    return replace(rule.rule, demand=AttemptDemand(when, demand.marks), scope=Scope.SESSION)
 
 
 def _negates_window(predicate: Predicate, *, negated: bool) -> bool:
@@ -195,6 +197,8 @@ class Chain:
         )
         """policies of other agents, whose session counters span the whole tree"""
         self.admits_all = bool(policies) and not self.allowed
+        self.version = next((policy.policy.version for policy in reversed(own) if policy.policy.version), None)
+        """the version of the agent, from a manifest"""
         self.notes = _notes(policies)
         self.can_be_blind = any(needs for policy in policies for needs in policy.needs.values())
         self._blind: dict[frozenset[str], tuple[str, ...]] = {}

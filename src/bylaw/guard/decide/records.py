@@ -30,7 +30,7 @@ _REFUSED = Limits(bytes=64 << 10)
 """of refused attempts: an agent must not fill the disk with calls that are refused"""
 _SHORT = 1000
 _UNPRINTABLE = "[cannot be written]"
-_FOR_PEOPLE = ("reason", "advice", "matches", "notes")
+_FOR_PEOPLE = ("reason", "advice", "matches", "notes", "agent")
 """parts of a decision that may quote a value of the call"""
 
 RedactedPredicates: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
@@ -308,7 +308,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         plain["would"] = decision.would.value
     if decision.matches:
         plain["matches"] = [_match(match) for match in decision.matches]
-    for name in ("blind", "counters", "repeats", "notes", "call_id", "session"):
+    for name in ("blind", "counters", "repeats", "notes", "agent", "version", "call_id", "session"):
         if value := getattr(decision, name):
             plain[name] = list(value) if type(value) is tuple else value
     if latency := round(decision.latency_us, 1):

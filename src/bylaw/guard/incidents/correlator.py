@@ -18,6 +18,7 @@ from bylaw.guard.incidents.incidents import IncidentWriter
 from bylaw.guard.incidents.notifications import about_review, enqueue
 from bylaw.guard.incidents.sessions import Followed, SessionCache, Sessions
 from bylaw.guard.incidents.unrecorded import Rules
+from bylaw.guard.incidents.wide_windows import WideWindows
 from bylaw.guard.stores.ports import GuardStore, StoreConflict, Transaction
 from bylaw.guard.stores.records import EventRow, Incident, Position
 from bylaw.model.guard_policy import GuardPolicy
@@ -64,6 +65,7 @@ class Correlator:
         rules = Rules(policies)
         self._cache = SessionCache(rules, self._target, write_each=write_each)
         self._sessions = Sessions(rules, self._cache, source=store, target=self._target)
+        self._wide = WideWindows(rules, self._target)
         self._at: Position | None = None
         self._is_behind = False
 
@@ -101,6 +103,7 @@ class Correlator:
         """Cached states were changed, but not written."""
         self._at = None
         self._cache.clear()
+        self._wide.clear()
 
     def _position(self) -> Position:
         found = self._target.followed(Position, session="", limit=1)
@@ -116,11 +119,14 @@ class Correlator:
     def _write(self, at: Position, rows: Sequence[EventRow], followed: Sequence[Followed]) -> Step:
         now = self._clock()
         states = self._cache.to_write(followed, len(rows), now)
-        added = sorted((one for each in followed for one in each.added), key=lambda one: (one.when, one.seq))
+        wide = self._wide.count([one for each in followed for one in each.attempted])
+        found = [*(one for each in followed for one in each.added), *wide.added]
+        added = sorted(found, key=lambda one: (one.when, one.seq))
         with self._target.transaction("") as transaction:
             writer = IncidentWriter(transaction, now=now, notify=self._notify)
             moved = transaction.put_followed(replace(at, seq=rows[-1].seq, at=now))
             records = [transaction.put_followed(record) for record in states]
+            windows = [transaction.put_followed(replace(record, at=now)) for record in wide.records]
             for one in followed:
                 if one.removed:
                     writer.withdraw(one.removed, one.standing)
@@ -131,7 +137,8 @@ class Correlator:
                 _notify_reviews(transaction, rows, now)
         self._at = moved
         self._cache.commit(followed, records)
-        unjudged: dict[str, int] = {}
+        self._wide.commit(windows)
+        unjudged = wide.unjudged
         for one in followed:
             unjudged = add_counts(unjudged, one.unjudged)
         return Step(

@@ -31,10 +31,11 @@ from bylaw.guard.incidents.event_rows import (
     text_at,
 )
 from bylaw.guard.incidents.unrecorded import PartialCall, Rules, lost_rules, partial_call, rule_key
-from bylaw.guard.model import Limits, Match
+from bylaw.guard.model import Attempt, Limits, Match
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, ToolCall
 from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.predicate import Reach
 from bylaw.model.verdict import Verdict
 
 MOST_REVIEWS = 256
@@ -55,6 +56,17 @@ class Found(Struct, frozen=True, kw_only=True):
     call: ToolCall | None = None
 
 
+class Attempted(Struct, frozen=True):
+    """An attempt for the rules that count over more than its session."""
+
+    row: EventRow
+    decision: RecordedDecision
+    reach: Reach
+    chain: Chain
+    call: ToolCall
+    partial: PartialCall | None
+
+
 class Fold:
     """One session, as far as it was followed."""
 
@@ -66,8 +78,11 @@ class Fold:
         asked: Mapping[str, str] | None = None,
         lost: Iterable[str] = (),
         unjudged: Mapping[str, int] | None = None,
+        after: int = 0,
     ) -> None:
-        """The arguments are fields of `Following`."""
+        """The arguments are fields of `Following`. `after`: rows up to this number were counted over all sessions."""
+        self._after = after
+        self.attempted: list[Attempted] = []
         self._rules, self._policies, self.state = rules, rules.policies, state
         self.asked = dict(asked or {})
         self.lost = set(lost)
@@ -79,7 +94,7 @@ class Fold:
             case "decision":
                 return self._decision(row, read_decision(row, at))
             case "taken":
-                self._past_call(read_decision(row, at))
+                self._past_call(row, read_decision(row, at))
             case "result":
                 return self._result(row, at)
             case "observation":
@@ -102,7 +117,7 @@ class Fold:
         allowed = decision.action == "allow"
         if not decision.judged and not (decision.resumed and allowed):
             return ()
-        located = self._locate(decision)
+        located = self._locate(decision, row)
         if located is None:
             return ()
         call, chain, partial = located
@@ -123,8 +138,8 @@ class Fold:
             self.lost |= partial.lost
         return found
 
-    def _past_call(self, decision: RecordedDecision) -> None:
-        located = self._locate(decision)
+    def _past_call(self, row: EventRow, decision: RecordedDecision) -> None:
+        located = self._locate(decision, row)
         if located is not None:
             call, chain, partial = located
             count_attempt(chain.judging, self.state, call)
@@ -132,7 +147,7 @@ class Fold:
             if partial is not None:
                 self.lost |= partial.lost
 
-    def _locate(self, decision: RecordedDecision) -> tuple[ToolCall, Chain, PartialCall | None] | None:
+    def _locate(self, decision: RecordedDecision, row: EventRow) -> tuple[ToolCall, Chain, PartialCall | None] | None:
         """The call and the policies that apply to it; None if no rule can judge it, as the guard found too."""
         state, attempt = self.state, decision.attempt
         agent = state.agent_of(attempt) or self._policies.named(None)
@@ -144,10 +159,20 @@ class Fold:
             chain = self._policies.chain(attempt, state.runs)
         except Refused:
             return None
+        if self._rules.wide and row.seq > self._after and not decision.resumed:
+            self.attempted += self._attempted(row, decision, replace(attempt, agent=call.origin.agent), call)
         if decision.redacted is None:
             return call, chain, None
         partial = partial_call(call, chain, decision.redacted)
         return partial.call, chain, partial
+
+    def _attempted(
+        self, row: EventRow, decision: RecordedDecision, attempt: Attempt, call: ToolCall
+    ) -> Iterator[Attempted]:
+        for reach, policies in self._rules.wide.items():
+            chain = policies.chain(attempt, self.state.runs)
+            partial = None if decision.redacted is None else partial_call(call, chain, decision.redacted)
+            yield Attempted(row, decision, reach, chain, call if partial is None else partial.call, partial)
 
     def _matched(
         self,
@@ -163,7 +188,7 @@ class Fold:
         recorded = recorded_matches(row) if unclear and self._rules.are_those_of(decision.policy) else None
         for match in matches:
             if match.rule not in unclear:
-                yield from self._found(row, decision, rules[match.rule][1], match, call)
+                yield from found_match(row, decision, rules[match.rule][1], match, call)
         for name in unclear:
             policy, guarded = rules[name]
             if recorded is None or (name not in recorded and self._rules.is_partly_evaluated(policy, guarded)):
@@ -176,7 +201,7 @@ class Fold:
                     certain=recorded[name].get("certain") is not False,
                     shadow=guarded.shadow,
                 )
-                yield from self._found(row, decision, guarded, match, call)
+                yield from found_match(row, decision, guarded, match, call)
 
     def _unclear(
         self,
@@ -194,25 +219,6 @@ class Fold:
             doubts = (one.rule for one in matches if not one.certain)
             found += [name for name in doubts if rule_key(rules[name][0], rules[name][1].rule.id) in partial.doubtful]
         return found
-
-    def _found(
-        self, row: EventRow, decision: RecordedDecision, guarded: GuardRule, match: Match, call: ToolCall
-    ) -> Iterator[Found]:
-        was_matched = match.rule in decision.matched
-        stopped = was_matched and decision.action != "allow"
-        if match.shadow or not match.then.restricts or (was_matched and decision.in_shadow):
-            return
-        if stopped and match.then is Action.PAUSE:  # a person was asked, as the rule demands
-            return
-        yield Found(
-            row=row,
-            rule=match.rule,
-            guarded=guarded,
-            message=match.message,
-            certain=match.certain,
-            stopped=stopped,
-            call=call,
-        )
 
     def _count_unjudged(self, name: str, guarded: GuardRule) -> None:
         if not guarded.shadow and guarded.then.restricts:
@@ -279,6 +285,27 @@ class Fold:
             guarded = policy.rules[id]
             if not guarded.shadow and guarded.then.restricts:
                 yield Found(row=row, rule=policy.rule_name(id, agent), guarded=guarded, message=message, call=call)
+
+
+def found_match(
+    row: EventRow, decision: RecordedDecision, guarded: GuardRule, match: Match, call: ToolCall
+) -> Iterator[Found]:
+    """The finding of a match, unless the rule has no effect, or the guard did what it demands."""
+    was_matched = match.rule in decision.matched
+    stopped = was_matched and decision.action != "allow"
+    if match.shadow or not match.then.restricts or (was_matched and decision.in_shadow):
+        return
+    if stopped and match.then is Action.PAUSE:  # a person was asked, as the rule demands
+        return
+    yield Found(
+        row=row,
+        rule=match.rule,
+        guarded=guarded,
+        message=match.message,
+        certain=match.certain,
+        stopped=stopped,
+        call=call,
+    )
 
 
 def _no_clock() -> float:

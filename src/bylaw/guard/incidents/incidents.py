@@ -22,6 +22,7 @@ from bylaw.guard.stores.records import (
     Notification,
     NotificationStatus,
 )
+from bylaw.model.predicate import Reach
 from bylaw.text.redaction.secrets import redacted
 
 FOLLOW_UP = "follow-up"
@@ -38,8 +39,8 @@ class IncidentWriter:
 
     def __init__(self, transaction: Transaction, *, now: float, notify: bool) -> None:
         self._transaction, self._now, self._notify = transaction, now, notify
-        self._last: dict[tuple[str, str], Incident] = {}
-        """rule and session → the newest incident, as counted so far"""
+        self._last: dict[tuple[str, str, Reach], Incident] = {}
+        """rule, session and reach → the newest incident, as counted so far"""
         self._alerted: set[str] = set()
         self.opened: list[Incident] = []
         self.withdrawn: list[Incident] = []
@@ -50,13 +51,13 @@ class IncidentWriter:
         a replay may have added it."""
         if self._transaction.followed(Detection, detected.id) is not None:
             return
-        key = detected.rule, detected.session
+        key = detected.rule, detected.session, detected.over
         incident = self._last.get(key) or _last_incident(self._transaction, *key)
         if incident is None or (incident.status == "solved" and incident.count):
             number = 1 if incident is None else incident.number + 1
-            id = incident_id(detected.rule, detected.session, number)
+            id = incident_id(*key, number)
             new = Incident(id=id, session=detected.session, rule=detected.rule, number=number, opened_at=self._now)
-            incident = self._open(new)
+            incident = self._open(replace(new, over=detected.over))
         elif incident.status == "solved":  # withdrawn, but it did happen
             incident = self._open(replace(incident, status="unresolved"))
         incident = self._last[key] = _counted(incident, detected)
@@ -127,17 +128,18 @@ class IncidentWriter:
         self._transaction.put_followed(replace(counted, at=self._now))
 
 
-def _last_incident(transaction: Transaction, rule: str, session: str) -> Incident | None:
-    """The newest of this rule in this session."""
+def _last_incident(transaction: Transaction, rule: str, session: str, over: Reach) -> Incident | None:
+    """The newest of this rule in this session, or of this agent, or of all."""
     found, number = None, 1
-    while (one := transaction.followed(Incident, incident_id(rule, session, number))) is not None:
+    while (one := transaction.followed(Incident, incident_id(rule, session, over, number))) is not None:
         found, number = one, number + 1
     return found
 
 
-def incident_id(rule: str, session: str, number: int) -> str:
+def incident_id(rule: str, session: str, over: Reach, number: int) -> str:
     """The same for the same events and rules, in whichever order the events arrive."""
-    return f"incident-{short_hash(rule, session, number)}"
+    parts = (rule, session, number) if over == "session" else (rule, session, over, number)
+    return f"incident-{short_hash(*parts)}"
 
 
 def _alert_id(incident: Incident) -> str:
@@ -175,7 +177,8 @@ class NotChanged(ValueError):
 
 
 class Incidents:
-    """Lists incidents, alerts and notifications, and changes incidents: acknowledge, assign, note, solve."""
+    """Lists incidents, alerts and notifications; changes incidents: acknowledge, assign, note, solve; acknowledges
+    alerts."""
 
     def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
@@ -200,7 +203,7 @@ class Incidents:
         return tuple(islice((one for one in found if one.incident == incident.id), limit))
 
     def alerts(self, *, status: AlertStatus | None = None, limit: int = 1000) -> Sequence[Alert]:
-        """`anomaly_alert` tasks. Acknowledging the incident acknowledges its alert."""
+        """`anomaly_alert` tasks. Acknowledging the incident acknowledges its alert too."""
         return self._store.followed(Alert, status=status, limit=limit)
 
     def notifications(self, *, status: NotificationStatus | None = None, limit: int = 1000) -> Sequence[Notification]:
@@ -220,6 +223,27 @@ class Incidents:
     def acknowledge(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
         return self._change(incident_id, by, "acknowledged", note)
 
+    def acknowledge_alert(self, alert_id: str, *, by: str, note: str | None = None) -> Alert:
+        """Acknowledge an `anomaly_alert` task, and its incident if nobody has yet."""
+        if not by:
+            raise NotChanged("a change needs a name: by=…")
+        _check_note(note)
+        with self._store.transaction("") as transaction:
+            alert = transaction.followed(Alert, alert_id)
+            if alert is None:
+                raise NotChanged(f"there is no alert `{alert_id}`")
+            if alert.status != "pending":
+                raise NotChanged(f"the alert is {alert.status} already")
+            incident = transaction.followed(Incident, alert.incident)
+            change = Change(at=self._clock(), by=by, what="acknowledged", note=redacted(note))
+            if incident is not None and incident.status == "unresolved":
+                incident = _changed(incident, change)
+                _write_change(transaction, incident, change)
+                transaction.put_followed(replace(incident, status="acknowledged"))
+            else:
+                _write_alert_change(transaction, alert, change)
+            return _acknowledged(transaction, alert, change)
+
     def assign(self, incident_id: str, to: str, *, by: str, note: str | None = None) -> Incident:
         if not to:
             raise NotChanged("an incident is assigned to a name: to=…")
@@ -237,8 +261,7 @@ class Incidents:
     def _change(self, incident_id: str, by: str, what: str, note: str | None, *, to: str | None = None) -> Incident:
         if not by:
             raise NotChanged("a change needs a name: by=…")
-        if note is not None and len(note) > LONGEST_NOTE:
-            raise NotChanged(f"a note has at most {LONGEST_NOTE:,} characters")
+        _check_note(note)
         with self._store.transaction("") as transaction:
             incident = transaction.followed(Incident, incident_id)
             if incident is None:
@@ -247,8 +270,7 @@ class Incidents:
                 raise NotChanged(f"the incident is {incident.status} already")
             text = f"to {to}" + (f": {note}" if note else "") if to is not None else note
             change = Change(at=self._clock(), by=by, what=what, note=redacted(text))
-            history = (*incident.history[:1], *incident.history[1:][-MOST_CHANGES:], change)
-            incident = replace(incident, history=history, at=change.at, assignee=to or incident.assignee)
+            incident = replace(_changed(incident, change), assignee=to or incident.assignee)
             _write_change(transaction, incident, change)
             if what in ("acknowledged", "solved"):
                 incident = replace(incident, status="acknowledged" if what == "acknowledged" else "solved")
@@ -258,8 +280,27 @@ class Incidents:
             return transaction.put_followed(incident)
 
 
+def _check_note(note: str | None) -> None:
+    if note is not None and len(note) > LONGEST_NOTE:
+        raise NotChanged(f"a note has at most {LONGEST_NOTE:,} characters")
+
+
+def _changed(incident: Incident, change: Change) -> Incident:
+    history = (*incident.history[:1], *incident.history[1:][-MOST_CHANGES:], change)
+    return replace(incident, history=history, at=change.at)
+
+
 def _acknowledge_alert(transaction: Transaction, incident: Incident, change: Change) -> None:
     alert = transaction.followed(Alert, _alert_id(incident))
     if alert is not None and alert.status == "pending":
-        done = replace(alert, status="acknowledged", acknowledged_by=change.by, acknowledged_at=change.at)
-        transaction.put_followed(replace(done, at=change.at))
+        _acknowledged(transaction, alert, change)
+
+
+def _acknowledged(transaction: Transaction, alert: Alert, change: Change) -> Alert:
+    done = replace(alert, status="acknowledged", acknowledged_by=change.by, acknowledged_at=change.at)
+    return transaction.put_followed(replace(done, at=change.at))
+
+
+def _write_alert_change(transaction: Transaction, alert: Alert, change: Change) -> None:
+    row = {"incident": alert.incident, "rule": alert.rule, "what": "alert acknowledged", "by": change.by}
+    transaction.append_to_both(EventRow(alert.session, "incident", change.at, {**row, "note": change.note}))

@@ -27,11 +27,11 @@ AT_ONCE = 32
 """deliveries that one round attempts"""
 _INCIDENT_FIELDS = (
     *("id", "status", "rule", "number", "severity", "then", "message", "line"),
-    *("session", "agent", "run", "tool", "call_id"),
+    *("over", "session", "agent", "run", "tool", "call_id"),
     *("count", "stopped", "first_seen", "last_seen", "opened_at", "assignee"),
 )
 _REVIEW_FIELDS = (
-    *("id", "status", "session", "agent", "run", "tool", "rules", "reason"),
+    *("kind", "id", "status", "session", "agent", "run", "tool", "rules", "reason"),
     *("created_at", "expires_at"),
 )
 

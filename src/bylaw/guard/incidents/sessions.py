@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.incidents.event_rows import FOLDED, TimedRow, Unreadable, digest, time_of, timed
-from bylaw.guard.incidents.fold import Fold, Found
+from bylaw.guard.incidents.fold import Attempted, Fold, Found
 from bylaw.guard.incidents.unrecorded import Rules
 from bylaw.guard.stores.ports import GuardStore, each_event, each_followed
 from bylaw.guard.stores.records import Detection, EventRow, Following
@@ -58,6 +58,8 @@ class Followed(Struct, kw_only=True):
     """characters of arguments and contents in its rows"""
     unjudged: dict[str, int] = {}
     """rule → how often it could not be judged in this batch; negative if a new fold found fewer"""
+    attempted: list[Attempted] = []
+    """for the rules that count over more than a session"""
 
 
 class Sessions:
@@ -70,21 +72,23 @@ class Sessions:
         record, state = self._cache.take(key)
         rows.sort()
         if record is None:
-            return self._onward(Following(id=key, session=key, policy=self._rules.hash), SessionState(key), rows)
+            new = Following(id=key, session=key, policy=self._rules.hash)
+            return self._onward(new, SessionState(key), rows, before)
         if record.policy != self._rules.hash:
             changed = replace(record, policy=self._rules.hash, since=before)
-            return self._again(changed, rows) or self._onward(replace(changed, lost=()), SessionState(key), rows)
+            again = self._again(changed, rows, before)
+            return again or self._onward(replace(changed, lost=()), SessionState(key), rows, before)
         if record.last is not None:
             first = rows[0][0]
             if first < record.last or (first == record.last and len(record.newest) >= MOST_NEWEST):
-                again = self._again(record, rows)
+                again = self._again(record, rows, before)
                 if again is not None:
                     return again
                 record = replace(record, inexact=True)
-        return self._onward(record, state or SessionState(key), rows)
+        return self._onward(record, state or SessionState(key), rows, before)
 
-    def _onward(self, record: Following, state: SessionState, rows: Sequence[TimedRow]) -> Followed:
-        fold = Fold(self._rules, state, asked=record.asked, lost=record.lost, unjudged=record.unjudged)
+    def _onward(self, record: Following, state: SessionState, rows: Sequence[TimedRow], before: int) -> Followed:
+        fold = Fold(self._rules, state, asked=record.asked, lost=record.lost, unjudged=record.unjudged, after=before)
         fresh, unreadable, found = _FreshRows(record), list[str](), list[Found]()
         for at, _, row in fresh.only(rows):
             try:
@@ -108,9 +112,10 @@ class Sessions:
             unreadable=unreadable,
             growth=sum(_row_size(row) for _, _, row in rows),
             unjudged=_difference(record.unjudged, fold.unjudged),
+            attempted=fold.attempted,
         )
 
-    def _again(self, record: Following, rows: Sequence[TimedRow]) -> Followed | None:
+    def _again(self, record: Following, rows: Sequence[TimedRow], before: int) -> Followed | None:
         """None if the log no longer holds the whole session, or too many events of it."""
         through = max(seq for _, seq, _ in rows)
         if record.folded + len(rows) > MOST_REFOLDED:
@@ -120,8 +125,8 @@ class Sessions:
         if len(everything) < record.folded + len(rows):
             return None
         blank = replace(record, last=None, newest=(), folded=0, asked={}, lost=(), unjudged={})
-        followed = self._onward(blank, SessionState(record.id), everything)
-        known = list(each_followed(self._target, Detection, session=record.id))
+        followed = self._onward(blank, SessionState(record.id), everything, before)
+        known = [one for one in each_followed(self._target, Detection, session=record.id) if one.over == "session"]
         old = {one.id: one for one in known if one.seq > record.since}
         new = {one.id: one for one in followed.added}
         followed.added = [one for key, one in new.items() if key not in old]

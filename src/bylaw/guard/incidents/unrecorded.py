@@ -30,7 +30,8 @@ from bylaw.guard.policies import fill_mode, guard_hash, joined_hash, without_rep
 from bylaw.model.demand import Attempt
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult
 from bylaw.model.guard_policy import ExecutionMode, GuardPolicy, GuardRule
-from bylaw.model.predicate import ArgumentIs
+from bylaw.model.predicate import ArgumentIs, Reach, reach_of
+from bylaw.model.rule import Scope
 
 
 class Rules:
@@ -38,8 +39,13 @@ class Rules:
 
     def __init__(self, policies: Sequence[GuardPolicy]) -> None:
         once = without_repeats(policies)
-        inline = [replace(policy, rules=tuple(replace(rule, inline=True) for rule in policy.rules)) for policy in once]
-        self.policies = Policies([CompiledPolicy(policy) for policy in inline])
+        inline = [replace(policy, rules=tuple(map(_in_session, policy.rules))) for policy in once]
+        own = [replace(p, rules=tuple(r for r in p.rules if reach_of_rule(r) == "session")) for p in inline]
+        self.policies = Policies([CompiledPolicy(policy) for policy in own])
+        self.wide: dict[Reach, Policies] = {
+            reach: wide for reach in ("agent", "all") if (wide := _reaching(inline, reach)) is not None
+        }
+        """policies with the rules that count over an agent, or over all: see `wide_windows`"""
         self._partly_evaluated = frozenset(
             rule_key(compiled, guarded.rule.id)
             for policy, compiled in zip(once, self.policies.all, strict=True)
@@ -72,6 +78,22 @@ class Rules:
                 ids = _routed(policy, event) if redacted else ()
             found.update(rule_key(policy, id) for id in ids)
         return found
+
+
+def _in_session(rule: GuardRule) -> GuardRule:
+    """The rule with its window counters. A rule that reaches further is folded as if all calls were in one session."""
+    return replace(rule, inline=True, rule=replace(rule.rule, scope=Scope.SESSION))
+
+
+def reach_of_rule(rule: GuardRule) -> Reach:
+    return reach_of(rule.rule.demand.when) if isinstance(rule.rule.demand, Attempt) else "session"
+
+
+def _reaching(policies: Sequence[GuardPolicy], reach: Reach) -> Policies | None:
+    chosen = [replace(p, rules=tuple(r for r in p.rules if reach_of_rule(r) == reach)) for p in policies]
+    if not any(policy.rules for policy in chosen):
+        return None
+    return Policies([CompiledPolicy(policy) for policy in chosen])
 
 
 def rule_key(policy: CompiledPolicy, rule: str) -> str:

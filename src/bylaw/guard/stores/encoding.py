@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bylaw.guard.stores.ports import MAX_DEPTH
-from bylaw.guard.stores.records import Following, FollowRecord, ReviewRecord
+from bylaw.guard.stores.records import Following, FollowRecord, ReviewRecord, WideWindow
 from bylaw.model.canonical import canonical_json, is_whole, plain_json, prints_alike
 
 R = TypeVar("R", bound=FollowRecord)
@@ -105,13 +105,14 @@ def decode_review(text: str | bytes) -> ReviewRecord:
 def encode_followed(record: FollowRecord) -> tuple[bytes, bytes]:
     """The record, and separately the state of the rules: bytes, and by far the largest part."""
     finite(record.at)
-    state = record.state if isinstance(record, Following) else b""
-    return encode(msgspec.to_builtins(replace(record, state=b"") if isinstance(record, Following) else record)), state
+    if isinstance(record, Following | WideWindow):
+        return encode(msgspec.to_builtins(replace(record, state=b""))), record.state
+    return encode(msgspec.to_builtins(record)), b""
 
 
 def decode_followed(kind: type[R], text: str | bytes, state: bytes) -> R:
     record = msgspec.convert(decode(text), kind)
-    return replace(record, state=state) if isinstance(record, Following) else record
+    return replace(record, state=state) if isinstance(record, Following | WideWindow) else record
 
 
 def _encode_unusual(data: Any) -> bytes:

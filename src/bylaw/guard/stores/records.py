@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.model.predicate import Reach
 from bylaw.model.rule import Severity
 
 ReviewStatus: TypeAlias = Literal["pending", "approved", "rejected", "expired", "used"]
@@ -70,6 +71,7 @@ class AuditHead(Struct, frozen=True):
 class ReviewRecord(Struct, frozen=True, kw_only=True):
     """A person's decision about one paused action."""
 
+    kind: Literal["anomaly_review"] = "anomaly_review"
     id: str
     session: str
     agent: str | None = None
@@ -161,6 +163,14 @@ class Following(FollowRecord, frozen=True, kw_only=True):
     """rule → how often it could not be judged for that reason"""
 
 
+class WideWindow(FollowRecord, frozen=True, kw_only=True):
+    """The state of the rules that count over an agent, or over all agents. Its id names which."""
+
+    state: bytes = b""
+    policy: str = ""
+    """hash of the rules that it was followed with"""
+
+
 class Detection(FollowRecord, frozen=True, kw_only=True):
     """One rule broken by one event. Its id is derived from both and the session, so that none is stored twice."""
 
@@ -184,6 +194,8 @@ class Detection(FollowRecord, frozen=True, kw_only=True):
     agent: str | None = None
     incident: str = ""
     """the incident that it is counted in"""
+    over: Reach = "session"
+    """whose attempts the rule counted; then `session` holds the agent's name, or nothing for all agents"""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -223,6 +235,8 @@ class Incident(FollowRecord, frozen=True, kw_only=True):
     """detections; 0 if late events showed that none happened"""
     stopped: int = 0
     """detections whose call the guard stopped"""
+    over: Reach = "session"
+    """as in a detection"""
     first_seen: float = 0.0
     last_seen: float = 0.0
     opened_at: float = 0.0

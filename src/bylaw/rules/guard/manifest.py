@@ -1,164 +1,286 @@
-"""An agent manifest: somebody else's file, with guard rules in each of an agent's versions.
+"""An agent manifest: the agents of a workspace, and guard rules in each of their versions.
 
-    name, or metadata.name                      the agent
-    executionMode                               `request`, `hitl` or `sub_agent`; also in a version
-    versions[].anomalyControl                   false: the rules are there, switched off
-    versions[].rules                            guard rules
-    versions[].operations, or tools             the allowlist
+    agents[].manifestKey, executionMode            an agent; `request`, `hitl` or `sub_agent`
+    versions[].agentManifestKey                    whose version it is
+    versions[].versionLabel, status                its name, and whether it is the `deployed` one
+    versions[].anomalyControl                      false: the rules are there, switched off
+    versions[].rules                               guard rules
+    versions[].allowedOperations                   the allowlist
+    services[].operations[].requireApproval        a person is asked before each call of the operation
 
-The rest is not read; `dump_manifest` returns it unchanged.
+An agent may also stand alone, with `name`, `executionMode` and `versions`; and so may one version. Parts that say
+nothing about calls are accepted and left alone; every other key is an error, since a misspelt one would let calls
+through.
 """
 
 from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
-from bylaw.model.guard_policy import ExecutionMode, GuardSet
-from bylaw.rules.guard.section import MODES, Guard, read_guard_rules, read_tools
-from bylaw.rules.kinds import KINDS
+from msgspec import Struct
+
+from bylaw.model.guard_policy import ExecutionMode
+from bylaw.rules.guard.manifest_documents import (
+    KIND,
+    MANIFEST_KINDS,
+    Document,
+    Inputs,
+    check_format,
+    expand_documents,
+    is_version,
+    kind_of,
+)
+from bylaw.rules.guard.manifest_operations import Operations, is_null, mappings, tool_names
+from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.rules.messages import listing, quote
+from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import read_flag, report_wrong_type
-from bylaw.rules.rule_fields import Ids
+from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
+from bylaw.rules.rule_fields import Ids, Item
+from bylaw.rules.source import Problems
 
-_MODE_KEYS = ("executionMode", "execution_mode", "mode")
-_VERSION_KEYS = ("version", "name", "id", "label")
-_OURS = frozenset({"guard", "rules"})
-_Json: TypeAlias = Any
+STATUSES = ("deployed", "testing")
+MODE_KEYS = ("executionMode", "execution_mode", "mode")
+LABEL_KEYS = ("versionLabel", "version", "name", "label", "id")
+TOOL_KEYS = ("allowedOperations", "operations", "tools")
+DOCUMENT_KEYS = (
+    *("apiVersion", "kind", "metadata", "inputs", "llmProviders", "triggers"),
+    *("name", "description", "instructions", "model"),
+)
+"""keys of a document beside `agents`, `services` and `versions`"""
+AGENT_KEYS = ("llmProviderName", "description")
+VERSION_KEYS = (
+    *("llmModel", "model", "inputSchema", "outputSchema", "instructions", "description", "temperature", "topP", "topK"),
+    *("maxIterations", "maxTokensPerRun", "maxToolCalls", "maxSessionTokens", "maxSessionDurationSec", "limits"),
+    *("canExecuteSubAgents", "subAgentExecutionModel", "allowedSubAgents"),
+)
 
-
-def is_manifest(node: Node) -> bool:
-    return isinstance(node, MapNode) and "versions" in node.entries and node.entries.keys().isdisjoint(_OURS)
-
-
-def may_be_one_of_several(node: Node) -> bool:
-    """Whether other documents may follow: a manifest, or what stands beside one."""
-    if not isinstance(node, MapNode) or not node.entries.keys().isdisjoint(_OURS):
-        return False
-    kind = _text(node, "kind")
-    return "versions" in node.entries or (kind is not None and kind not in KINDS)
+_SYNONYMS = synonyms(
+    {
+        "agentManifestKey": "agent agentKey agent_manifest_key",
+        "allowedOperations": "allowed_operations allowlist allowedTools",
+        "anomalyControl": "anomaly_control guard",
+        "versionLabel": "version_label",
+    }
+)
 
 
 def read_manifests(documents: Sequence[Node], context: Context, ids: Ids) -> list[Guard]:
     """A guard for each version of each agent. Two of them may use the same id."""
-    for document in documents:
-        if not may_be_one_of_several(document):
-            _report_other(document, context)
-    written = [plain(document) for document in documents]
-    return [
-        guard
-        for place, document in enumerate(documents)
-        if isinstance(document, MapNode) and is_manifest(document)
-        for guard in _read_manifest(document, {"documents": written, "document": place}, context, ids)
-    ]
+    expanded = expand_documents(documents, context)
+    return _Manifest(expanded, Inputs(expanded, context.inputs)).read(ids)
 
 
-def dump_manifest(guards: GuardSet) -> _Json:
-    """The manifest that the guards were read from, as JSON values; a list of them where the file has several."""
-    for policy in guards.policies:
-        if isinstance(policy.source, dict) and "documents" in policy.source:
-            documents = policy.source["documents"]
-            return documents[0] if len(documents) == 1 else documents
-    raise ValueError("these guards were not read from a manifest")
+class _Agent(Struct):
+    at: Node
+    problems: Problems
+    mode: ExecutionMode | None
+    versions: int = 0
 
 
-def _report_other(node: Node, context: Context) -> None:
-    context.problems.error(
-        code="multiple-documents",
-        message="this document stands beside an agent manifest and is none",
-        at=node.first_key if isinstance(node, MapNode) else node,
-        help="put it in a file of its own",
-    )
+class _Manifest:
+    """All documents together: the versions of one may name the agents and services of another."""
 
+    def __init__(self, documents: Sequence[Document], inputs: Inputs) -> None:
+        self._documents, self._inputs = documents, inputs
+        self._written = [plain(document.node) for document in documents]
+        self._agents: dict[str, _Agent] = {}
+        self._operations = Operations(inputs)
+        self._labels: set[tuple[str | None, str]] = set()
 
-def _read_manifest(node: MapNode, source: dict[str, _Json], context: Context, ids: Ids) -> list[Guard]:
-    versions = node.entries["versions"].value
-    if not isinstance(versions, ListNode):
-        report_wrong_type(versions, "`versions`", "a list", context.problems)
-        return []
-    if not versions.items:
-        context.problems.warn(code="no-rules", message="the manifest has no versions", at=versions)
-    agent = _agent(node)
-    mode = _mode(node, context)
-    guards = [
-        _read_version(version, agent, mode, {**source, "version": place}, context, ids)
-        for place, version in enumerate(versions.items)
-    ]
-    return [guard for guard in guards if guard is not None]
+    def read(self, ids: Ids) -> list[Guard]:
+        versions = [(document, *self._read_document(document)) for document in self._documents]
+        self._operations.name_all()
+        guards = [
+            guard
+            for document, agent, mode, nodes in versions
+            for place, node in enumerate(nodes, 1)
+            if (guard := self._read_version(node, document, place, agent, mode, ids)) is not None
+        ]
+        return [*guards, *self._without_versions()]
 
+    def _read_document(self, document: Document) -> tuple[str | None, ExecutionMode | None, Sequence[Node]]:
+        """The agent and the mode of the versions that name none, and the versions."""
+        if is_version(document.node):
+            return None, None, [document.node]
+        node, problems = document.node, document.problems
+        fields = Fields(node, problems, what="a manifest")
+        if kind_of(node) in MANIFEST_KINDS:
+            check_format(fields)
+        else:
+            fields.take("version")
+            self._check_kind(node, problems)
+        mode = self._read_mode(fields, document)
+        agents, services, versions = fields.take("agents"), fields.take("services"), fields.take("versions")
+        for key in DOCUMENT_KEYS:
+            fields.take(key)
+        fields.finish(synonyms=_SYNONYMS)
+        for item in mappings(agents, "agents", problems):
+            self._read_agent(item, document)
+        for item in mappings(services, "services", problems):
+            self._operations.read_service(item, document)
+        found = mappings(versions, "versions", problems)
+        if versions is not None and isinstance(versions, ListNode) and not found:
+            problems.warn(code="no-rules", message="the manifest has no versions", at=versions)
+        return self._name(node, document), mode, found
 
-def _read_version(
-    node: Node,
-    agent: str | None,
-    mode: ExecutionMode | None,
-    source: dict[str, _Json],
-    context: Context,
-    ids: Ids,
-) -> Guard | None:
-    if not isinstance(node, MapNode):
-        report_wrong_type(node, "a version", "a mapping", context.problems)
+    def _check_kind(self, node: MapNode, problems: Problems) -> None:
+        if "kind" in node.entries:
+            problems.error(
+                code="unknown-kind",
+                message=f"unknown kind {quote(str(plain(node.entries['kind'].value)))} of a manifest",
+                at=node.entries["kind"].value,
+                help=f"write `kind: {KIND}`",
+            )
+
+    def _name(self, node: MapNode, document: Document) -> str | None:
+        """The agent of a document that is about one: `name`, or `metadata.name`."""
+        metadata = node.entries.get("metadata")
+        inner = metadata.value if metadata else None
+        for one in (node, inner):
+            if isinstance(one, MapNode) and "name" in one.entries:
+                return self._text(one.entries["name"].value, "name", document.problems)
         return None
-    name = next((text for key in _VERSION_KEYS if (text := _text(node, key))), str(source["version"] + 1))
-    control, rules = node.entries.get("anomalyControl"), _given(node, "rules")
-    on = read_flag(control.value, "anomalyControl", context.problems) if control else True
-    if rules is None and control is not None and on:
-        context.problems.warn(code="no-rules", message="the version has no rules", at=control.key)
-    own: Ids = {}
-    return Guard(
-        items=read_guard_rules(rules, context, ChainMap(own, ids)) if rules else [],
-        agent=agent,
-        mode=_mode(node, context) or mode,
-        tools=_tools(node, context),
-        switched_off=on is False,
-        source={**source, "name": name},
-        label=f"{agent}@{name}" if agent else name,
-        ids=own,
-    )
 
+    # -- agents and services --------------------------------------------------------------------------------------
 
-def _agent(node: MapNode) -> str | None:
-    metadata = node.entries.get("metadata")
-    inner = metadata.value if metadata else None
-    return _text(node, "name") or (_text(inner, "name") if isinstance(inner, MapNode) else None)
+    def _read_agent(self, node: MapNode, document: Document) -> None:
+        problems = document.problems
+        fields = Fields(node, problems, what="an agent")
+        key_node, name_node = fields.take("manifestKey"), fields.take("name")
+        if key_node is None and name_node is None:
+            fields.missing(("manifestKey",), help="versions name the agent by it")
+        mode = self._read_mode(fields, document)
+        for other in AGENT_KEYS:
+            fields.take(other)
+        fields.finish(synonyms=_SYNONYMS)
+        named = key_node or name_node
+        key = self._text(named, "manifestKey", problems) if named else None
+        if key is None or named is None:
+            return
+        if key in self._agents:
+            _report_twice(f"the agent {quote(key)}", named, problems)
+        else:
+            self._agents[key] = _Agent(named, problems, mode)
 
+    # -- versions -------------------------------------------------------------------------------------------------
 
-def _mode(node: MapNode, context: Context) -> ExecutionMode | None:
-    """As others may spell it: `HITL`, `sub-agent`. One that is not known is reported, and is none."""
-    key = next((key for key in _MODE_KEYS if key in node.entries), None)
-    text = _text(node, key) if key else None
-    if text is None or key is None:
+    def _read_version(
+        self,
+        node: Node,
+        document: Document,
+        place: int,
+        agent: str | None,
+        mode: ExecutionMode | None,
+        ids: Ids,
+    ) -> Guard | None:
+        problems = document.problems
+        if not isinstance(node, MapNode):
+            report_wrong_type(node, "a version", "a mapping", problems)
+            return None
+        fields = Fields(node, problems, what="a version")
+        agent = self._read_agent_key(fields, document) or agent
+        label = self._read_label(fields, agent, document) or str(place)
+        mode = self._read_mode(fields, document) or (self._agents[agent].mode if agent in self._agents else mode)
+        status = self._read_status(fields, document)
+        on = self._read_control(fields)
+        rules, tools = fields.take("rules"), fields.take_one_of(TOOL_KEYS)
+        for key in VERSION_KEYS:
+            fields.take(key)
+        fields.finish(synonyms=_SYNONYMS)
+        own: Ids = {}
+        items: list[Item] = []
+        if rules is not None and not is_null(rules):
+            items = read_guard_rules(self._inputs.fill(rules, problems), document.context, ChainMap(own, ids))
+        elif "anomalyControl" in node.entries and on:
+            message = "the version has no rules"
+            problems.warn(code="no-rules", message=message, at=node.entries["anomalyControl"].key)
+        operations = None
+        if tools is not None and not is_null(tools.value):
+            allowed = self._operations.read_allowed(tools.value, document)
+            operations = tool_names(allowed, items, tools.value, problems)
+        return Guard(
+            items=items,
+            agent=agent,
+            mode=mode,
+            tools=operations,
+            version=label,
+            status=status,
+            switched_off=on is False,
+            approvals=list(self._operations.approvals(operations, mode)),
+            source={"documents": self._written},
+            label=f"{agent}@{label}" if agent else label,
+            ids=own,
+        )
+
+    def _read_agent_key(self, fields: Fields, document: Document) -> str | None:
+        node, problems = fields.take("agentManifestKey"), document.problems
+        if node is None:
+            if self._agents and not is_version(document.node):
+                fields.missing(("agentManifestKey",), help="say which of the `agents` it is a version of")
+            return None
+        key = self._text(node, "agentManifestKey", problems)
+        if key is None:
+            return None
+        if key in self._agents:
+            self._agents[key].versions += 1
+        elif self._agents:
+            help = did_you_mean(key, self._agents)
+            problems.error(code="unknown-agent", message=f"there is no agent {quote(key)}", at=node, help=help)
+        return key
+
+    def _read_label(self, fields: Fields, agent: str | None, document: Document) -> str | None:
+        nodes = [node for key in LABEL_KEYS if (node := fields.take(key)) is not None]
+        if not nodes:
+            return None
+        node = self._inputs.fill(nodes[0], document.problems)
+        value = node.value if isinstance(node, ScalarNode) else None
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            report_wrong_type(node, "`versionLabel`", "text", document.problems)
+            return None
+        label = str(value)
+        if (agent, label) in self._labels:
+            whose = f" of {quote(agent)}" if agent else ""
+            _report_twice(f"the version {quote(label)}{whose}", nodes[0], document.problems)
+        self._labels.add((agent, label))
+        return label
+
+    def _read_status(self, fields: Fields, document: Document) -> str | None:
+        node = fields.take("status")
+        text = self._text(node, "status", document.problems) if node is not None else None
+        if text is None or text in STATUSES or node is None:
+            return text
+        report_wrong_type(node, "`status`", listing(STATUSES, last="or"), document.problems)
         return None
-    folded = text.strip().lower().replace("-", "_").replace(" ", "_").replace("subagent", "sub_agent")
-    for mode in MODES:
-        if folded == mode:
-            return mode
-    context.problems.warn(
-        code="unknown-mode",
-        message=f"unknown mode {quote(text)} of an agent, so `pause` is accepted",
-        at=node.entries[key].value,
-        help=f"the modes are {listing(MODES)}",
-    )
-    return None
+
+    def _read_control(self, fields: Fields) -> bool:
+        """Whether the rules are switched on. A value that is neither true nor false is reported, and leaves them on."""
+        node = fields.take("anomalyControl")
+        return node is None or is_null(node) or read_flag(node, "anomalyControl", fields.problems) is not False
+
+    def _without_versions(self) -> list[Guard]:
+        """Agents that have no version have nothing that they may call."""
+        idle = [(key, agent) for key, agent in self._agents.items() if not agent.versions]
+        for key, agent in idle:
+            message = f"the agent {quote(key)} has no version, so each of its calls is refused"
+            agent.problems.warn(code="no-rules", message=message, at=agent.at)
+        return [
+            Guard(
+                items=[], agent=key, mode=agent.mode, tools=(), source={"documents": self._written}, label=key, ids={}
+            )
+            for key, agent in idle
+        ]
+
+    def _read_mode(self, fields: Fields, document: Document) -> ExecutionMode | None:
+        entry = fields.take_one_of(MODE_KEYS)
+        if entry is None or is_null(entry.value):
+            return None
+        return read_mode(self._inputs.fill(entry.value, document.problems), document.context)
+
+    def _text(self, node: Node, name: str, problems: Problems) -> str | None:
+        return read_text(self._inputs.fill(node, problems), name, problems)
 
 
-def _tools(node: MapNode, context: Context) -> tuple[str, ...] | None:
-    for key in ("operations", "tools"):
-        if tools := _given(node, key):
-            return read_tools(tools, key, context.problems)
-    return None
-
-
-def _given(node: MapNode, key: str) -> Node | None:
-    """What stands at a key; null is as good as nothing."""
-    entry = node.entries.get(key)
-    return None if entry is None or plain(entry.value) is None else entry.value
-
-
-def _text(node: MapNode, key: str) -> str | None:
-    """What stands at a key of theirs, if it is one value."""
-    entry = node.entries.get(key)
-    value = entry.value.value if entry and isinstance(entry.value, ScalarNode) else None
-    return None if value is None or isinstance(value, bool) else str(value)
+def _report_twice(what: str, at: Node, problems: Problems) -> None:
+    problems.error(code="duplicate-id", message=f"{what} is there twice", at=at, help="keep one of them")

@@ -15,11 +15,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from msgspec import Struct
 
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
+from bylaw.model.predicate import (
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    CountOver,
+    Nothing,
+    NotOf,
+    Predicate,
+    Reach,
+    ToolIn,
+    ToolMatches,
+)
 from bylaw.model.temporal import TestOperator
 from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
@@ -28,6 +39,7 @@ from bylaw.rules.readers import (
     EXTENSION,
     Fields,
     complete,
+    read_choice,
     read_count,
     read_json,
     read_number,
@@ -182,9 +194,11 @@ OVER: dict[str, Literal["run", "session", "window"]] = {
     "call_count_in_window_gt": "window",
 }
 SECONDS = ("windowSeconds", "window_seconds")
+REACHES: tuple[Reach, ...] = get_args(Reach)
 
 _COUNTER_SYNONYMS = synonyms({"tool": "tool_name tools name", "value": "count max limit threshold"})
-_WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within"})
+_WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within", "over": "across scope reach"})
+_REACH_SYNONYMS = synonyms({"all": "workspace every everyone global agents", "session": "conversation run"})
 
 
 def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
@@ -200,14 +214,31 @@ def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
     entry = fields.take_one_of(SECONDS) if window else None
     if window and entry is None:
         fields.missing(SECONDS[:1], help="`windowSeconds` is how far the window reaches back, such as `300`")
+    reach_node = fields.take("over") if window else None
     fields.finish(synonyms=_COUNTER_SYNONYMS | (_WINDOW_SYNONYMS if window else {}))
     tool = read_text(tool_node, "tool", problems) if tool_node else None
     value = read_count(value_node, "value", problems) if value_node else None
     wanted = "a number of seconds above 0"
     single = entry is not None and fields.has_one_of(SECONDS)
     seconds = read_number(entry.value, "windowSeconds", wanted, problems, above=0) if entry and single else None
+    reach = _read_reach(reach_node, problems) if reach_node else "session"
     unusable = (tool_node and tool is None) or (window and seconds is None)
-    return None if value is None or unusable else CountOver(OVER[key], value, tool, seconds and float(seconds))
+    if value is None or reach is None or unusable:
+        return None
+    return CountOver(OVER[key], value, tool, seconds and float(seconds), reach)
+
+
+def _read_reach(node: Node, problems: Problems) -> Reach | None:
+    text = read_choice(
+        node,
+        "over",
+        REACHES,
+        problems,
+        code="unknown-reach",
+        message="a window does not reach over {}",
+        synonyms=_REACH_SYNONYMS,
+    )
+    return cast(Reach | None, text)
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bylaw.model.demand import Attempt
 from bylaw.model.guard_policy import Action
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.guard.predicates import NAMES, Leaf, When, read_when
@@ -50,7 +50,7 @@ def warn_of_gaps(when: When, enforcement: Enforcement, problems: Problems) -> No
 
 def _warn_of_windows(when: When, problems: Problems) -> None:
     windows = [leaf for leaf in when.leaves if _is_window(leaf.predicate)]
-    if not windows:
+    if not windows or reach_of(when.predicate) != "session":  # `over: all` says that it looks at what has happened
         return
     if under := _first_under_not(when, windows):
         message = "a window counter under `not` keeps the rule from deciding any call: it is judged only afterwards"
@@ -193,19 +193,47 @@ def read_guard_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=_KEYS)
     if id is None or when is None or enforcement is None or severity is None or description is None or tags is None:
         return None
+    reach = reach_of(when.predicate)
+    if reach != "session" and _refuse_mixture(when, enforcement, problems):
+        return None
     warn_of_gaps(when, enforcement, problems)
     rule = Rule(
         id=id,
         kind="guard",
         demand=Attempt(when.predicate, marks=enforcement.then is Action.ALLOW),
         severity=severity,
-        scope=Scope.SESSION,
+        scope=Scope.SESSION if reach == "session" else Scope.TRACE,
         description=description or enforcement.reason,
         tags=tags,
         params={"when": plain(node.entries["when"].value), "then": enforcement.then.value},
         span=node.head,
     )
     return Item(rule, enforcement)
+
+
+def _refuse_mixture(when: When, enforcement: Enforcement, problems: Problems) -> bool:
+    """Whether a window across sessions stands where it cannot be judged; that is reported."""
+    counters = [(leaf, leaf.predicate) for leaf in when.leaves if isinstance(leaf.predicate, CountOver)]
+    wide = next(leaf for leaf, counter in counters if counter.across != "session")
+    assert isinstance(wide.predicate, CountOver)
+    across = wide.predicate.across
+    if enforcement.inline:
+        problems.error(
+            code="reach-not-inline",
+            message=f"a window over `{across}` is judged only afterwards, and `inline` asks for it at the call",
+            at=wide.at,
+            help="remove `inline`, or count in the session",
+        )
+        return True
+    if all(counter.across == across for _, counter in counters):
+        return False
+    problems.error(
+        code="reach-not-inline",
+        message=f"a window over `{across}` cannot stand beside a counter that reaches less or more far",
+        at=wide.at,
+        help="write two rules",
+    )
+    return True
 
 
 def _read_when(fields: Fields) -> When | None:

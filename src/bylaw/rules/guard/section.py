@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy
+from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, parse_mode
 from bylaw.model.rule import Rule
 from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
@@ -55,7 +55,11 @@ class Guard(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     mode: ExecutionMode | None = None
     tools: tuple[str, ...] | None = None
+    version: str | None = None
+    status: str | None = None
     switched_off: bool = False
+    approvals: list[Item] = []
+    """rules that ask a person before an operation; `switched_off` does not concern them, nor does `bylaw check`"""
     source: Any = None
     label: str
     """what it is called where two guards use the same id"""
@@ -68,11 +72,23 @@ def policies(guards: Sequence[Guard], shared: Sequence[Item], source: Any) -> li
 
     `shared` are the rules beside the guards, which hold for every agent and come first.
     """
-    made = [_policy(guard, shared) for guard in guards]
+    made = [policy for guard in guards for policy in _policies(guard, shared, source)]
     acting = any(item.enforcement for item in shared)
     if not guards or (acting and all(guard.agent is not None for guard in guards)):
         made.append(_policy(Guard(items=[], source=source, label="", ids={}), shared))
     return made
+
+
+def _policies(guard: Guard, shared: Sequence[Item], source: Any) -> list[GuardPolicy]:
+    beside = [one for one in source["rules"] if "then" in one] if shared and isinstance(source, dict) else []
+    if beside:
+        guard = replace(guard, source={**guard.source, "rules": [*beside, *guard.source["rules"]]})
+    if not guard.approvals:
+        return [_policy(guard, shared)]
+    if not guard.switched_off:
+        return [_policy(replace(guard, items=[*guard.items, *guard.approvals]), shared)]
+    approving = replace(guard, items=guard.approvals, tools=None, switched_off=False)
+    return [_policy(guard, shared), _policy(approving, ())]
 
 
 def refuse_pauses(guard: Guard, shared: Sequence[Item], problems: Problems) -> None:
@@ -121,12 +137,12 @@ def _policy(guard: Guard, shared: Sequence[Item]) -> GuardPolicy:
         agent=guard.agent,
         mode=guard.mode,
         tools=guard.tools,
+        version=guard.version,
+        status=guard.status,
         switched_off=guard.switched_off,
         source=guard.source,
     )
 
-
-MODES: tuple[ExecutionMode, ...] = ("request", "hitl", "sub_agent")
 
 _KEY_SYNONYMS = synonyms(
     {
@@ -172,7 +188,7 @@ def _read_guard(node: Node, number: int, context: Context, ids: Ids) -> Guard | 
     return Guard(
         items=read_guard_rules(rules, context, ChainMap(own, ids)) if rules else [],
         agent=agent,
-        mode=_read_mode(mode_node, context) if mode_node else "request",
+        mode=read_mode(mode_node, context) if mode_node else "request",
         tools=read_tools(tools_node, "tools", problems) if tools_node else None,
         source=plain(node),
         label=agent or f"guard-{number}",
@@ -190,7 +206,10 @@ def read_guard_rules(node: Node, context: Context, ids: Ids) -> list[Item]:
     return read_items(node, context, ids, guarding=True)
 
 
-def _read_mode(node: Node, context: Context) -> ExecutionMode | None:
+def read_mode(node: Node, context: Context) -> ExecutionMode | None:
+    """In any usual spelling: `HITL`, `Sub-agent`."""
+    if isinstance(node, ScalarNode) and (mode := parse_mode(node.value)):
+        return mode
     misplaced = isinstance(node, ScalarNode) and node.value in RULE_MODES
     text = read_choice(
         node,

@@ -1,0 +1,291 @@
+"""The documents of an agent manifest: several in one file, or in the files that an index names.
+
+    kind: phrony.manifest.index
+    includes: [agents.yaml, mail/index.yaml]       relative to the index, and not outside of its folder
+
+A text in `includes` with a line break or a colon after its first word is a document itself. `{{inputs.NAME}}` in a text
+stands for a value given from outside, or for the `default` that `inputs` declares.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.rules.documents import read_documents
+from bylaw.rules.files import INDEX_FILES, NotRead, format_of, index_of, read_text_file
+from bylaw.rules.kinds import KINDS
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.messages import did_you_mean, quote
+from bylaw.rules.params import Context
+from bylaw.rules.readers import Fields, read_text, report_wrong_type
+from bylaw.rules.source import Problems, Source, Unreadable
+
+KIND = "phrony.manifest"
+MANIFEST_KINDS = (KIND, "phrony.workspace.manifest")
+INDEX_KIND = "phrony.manifest.index"
+MAX_INCLUDES = 32
+"""levels of indexes that name indexes"""
+
+_OURS = frozenset({"guard", "rules"})
+_VERSION_KEYS = frozenset({"agentManifestKey", "allowedOperations", "anomalyControl"})
+_INLINE = re.compile(r"\s*[\w-]+:(\s|$)|\s*\{|[^\n]*\n\s*\S")
+_PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_INPUT = re.compile(r"inputs\.([A-Za-z0-9_]+)")
+
+
+def kind_of(node: MapNode) -> str | None:
+    entry = node.entries.get("kind")
+    value = entry.value.value if entry and isinstance(entry.value, ScalarNode) else None
+    return value if isinstance(value, str) else None
+
+
+def is_manifest(node: Node) -> bool:
+    """Whether it is a manifest, or a part of one."""
+    if not isinstance(node, MapNode):
+        return False
+    if kind_of(node) in (*MANIFEST_KINDS, INDEX_KIND):
+        return True
+    return node.entries.keys().isdisjoint(_OURS) and ("versions" in node.entries or _lists_agents(node))
+
+
+def is_version(node: Node) -> bool:
+    """Whether it is one version alone: `{anomalyControl, rules}`."""
+    return (
+        isinstance(node, MapNode)
+        and not is_manifest(node)
+        and "guard" not in node.entries
+        and not node.entries.keys().isdisjoint(_VERSION_KEYS)
+    )
+
+
+def may_be_one_of_several(node: Node) -> bool:
+    """Whether other documents may follow: a manifest, or what stands beside one."""
+    if is_manifest(node) or is_version(node):
+        return True
+    if not isinstance(node, MapNode) or not node.entries.keys().isdisjoint(_OURS):
+        return False
+    kind = kind_of(node)
+    return kind is not None and kind not in KINDS
+
+
+def _lists_agents(node: MapNode) -> bool:
+    entry = node.entries.get("agents")
+    return entry is not None and isinstance(entry.value, ListNode)
+
+
+class Document(Struct, frozen=True):
+    """One document and the file that it stands in."""
+
+    node: MapNode
+    context: Context
+
+    @property
+    def problems(self) -> Problems:
+        return self.context.problems
+
+
+def expand_documents(documents: Sequence[Node], context: Context) -> list[Document]:
+    """The documents of the manifest, with those of the files that an index names."""
+    return list(_expand(_listed(documents), context, (_own_path(context),)))
+
+
+def _expand(documents: Sequence[Node], context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+    for node in documents:
+        if isinstance(node, MapNode) and kind_of(node) == INDEX_KIND:
+            yield from _expand_index(node, context, above)
+        elif isinstance(node, MapNode) and (is_manifest(node) or is_version(node)):
+            yield Document(node, context)
+        else:
+            _report_other(node, context)
+
+
+def _expand_index(node: MapNode, context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+    fields = Fields(node, context.problems, what="an index")
+    fields.take("kind")
+    check_format(fields)
+    includes = fields.require("includes", help="list the files of the manifest: `includes: [agents.yaml]`, say")
+    fields.finish()
+    if includes is None:
+        return
+    if not isinstance(includes, ListNode):
+        report_wrong_type(includes, "`includes`", "a list", context.problems)
+        return
+    for item in includes.items:
+        text = read_text(item, "includes", context.problems)
+        if text is None:
+            continue
+        if _INLINE.match(text):
+            included = _Included(Source(f"{context.problems.source.file}:{item.head.line}", text), context.base, None)
+        else:
+            found = _read_include(text, item, context, above)
+            if found is None:
+                continue
+            included = found
+        yield from _expand_include(included, context, above)
+
+
+class _Included(Struct, frozen=True):
+    source: Source
+    base: Path
+    path: Path | None
+    """None: the text stands in the index"""
+
+
+def _expand_include(included: _Included, context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+    problems = context.problems.include(included.source)
+    own = replace(context, problems=problems, base=included.base)
+    try:
+        format = format_of(included.source.file) if included.path else "yaml"
+        documents = read_documents(included.source, problems, format, may_be_one_of_several)
+    except Unreadable:
+        return
+    below = above if included.path is None else (*above, included.path)
+    yield from _expand(_listed(documents), own, below)
+
+
+def _listed(documents: Sequence[Node]) -> Sequence[Node]:
+    """A JSON file holds several documents as one list."""
+    only = documents[0] if len(documents) == 1 else None
+    return only.items if isinstance(only, ListNode) else documents
+
+
+def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tuple[Path, ...]) -> _Included | None:
+    def report(message: str, help: str | None = None) -> None:
+        context.problems.error(code="bad-include", message=message, at=at, help=help)
+
+    path = Path(text)
+    if path.is_absolute():
+        report(f"the path {quote(text)} is absolute", "write it relative to the index")
+        return None
+    folder = context.base.resolve()
+    path = Path(index_of(folder / path)).resolve()
+    if not path.is_relative_to(folder):
+        report(f"the path {quote(text)} leaves the folder of the index", "move the file below the index")
+        return None
+    if path.is_dir():
+        report(f"the folder {quote(text)} has no {quote(INDEX_FILES[0])}")
+        return None
+    if path in above:
+        report(f"{quote(text)} includes itself")
+        return None
+    if len(above) > MAX_INCLUDES:
+        report(f"indexes include each other more than {MAX_INCLUDES} levels deep")
+        return None
+    name = str(context.base / text) if path == (folder / text).resolve() else str(context.base / text / path.name)
+    try:
+        return _Included(Source(name, read_text_file(path, name, regular=True)), Path(name).parent, path)
+    except NotRead as not_read:
+        report(f"the file {quote(text)} cannot be used: {not_read.diagnostic.message}")
+        return None
+
+
+def _own_path(context: Context) -> Path:
+    return (context.base / Path(context.problems.source.file).name).resolve()
+
+
+def _report_other(node: Node, context: Context) -> None:
+    context.problems.error(
+        code="multiple-documents",
+        message="this document stands beside an agent manifest and is none",
+        at=node.first_key if isinstance(node, MapNode) else node,
+        help="put it in a file of its own",
+    )
+
+
+def check_format(fields: Fields) -> None:
+    """`version` of a document is that of its format, which is 1."""
+    node = fields.take("version")
+    if node is not None and not (isinstance(node, ScalarNode) and node.value in (1, "1") and node.value is not True):
+        report_wrong_type(node, "`version`", "1, the version of the format", fields.problems)
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Inputs:
+    """What `{{inputs.NAME}}` stands for. Only the parts of a manifest that are read are filled in."""
+
+    def __init__(self, documents: Sequence[Document], given: Mapping[str, str]) -> None:
+        self._values = dict[str, str]()
+        self._declared = dict[str, None]()
+        for document in documents:
+            self._declare(document)
+        if documents and self._declared:
+            self._report_unknown(documents[0], given)
+        self._values |= given
+
+    def _declare(self, document: Document) -> None:
+        entry = document.node.entries.get("inputs")
+        if entry is None:
+            return
+        if not isinstance(entry.value, ListNode):
+            report_wrong_type(entry.value, "`inputs`", "a list", document.problems)
+            return
+        for node in entry.value.items:
+            if not isinstance(node, MapNode):
+                report_wrong_type(node, "an input", "a mapping", document.problems)
+                continue
+            fields = Fields(node, document.problems, what="an input")
+            key_node, default = fields.require("key"), fields.take("default")
+            fields.take("type"), fields.take("description")
+            fields.finish()
+            key = read_text(key_node, "key", document.problems) if key_node else None
+            if key is not None:
+                self._declared[key] = None
+                if isinstance(default, ScalarNode) and default.value is not None:
+                    self._values[key] = str(default.value)
+
+    def _report_unknown(self, document: Document, given: Mapping[str, str]) -> None:
+        for key in given:
+            if key not in self._declared:
+                document.problems.error(
+                    code="unknown-input",
+                    message=f"the manifest has no input {quote(key)}",
+                    at=document.node.first_key,
+                    help=did_you_mean(key, self._declared, {}),
+                )
+
+    def fill(self, node: Node, problems: Problems) -> Node:
+        """The node with a value for each placeholder in its texts; the same node where there is none."""
+        if isinstance(node, ScalarNode):
+            return self._fill_text(node, problems)
+        if isinstance(node, ListNode):
+            items = [self.fill(item, problems) for item in node.items]
+            unchanged = all(new is old for new, old in zip(items, node.items, strict=True))
+            return node if unchanged else ListNode(node.source, node.start, node.end, items)
+        values = {key: self.fill(entry.value, problems) for key, entry in node.entries.items()}
+        if all(values[key] is entry.value for key, entry in node.entries.items()):
+            return node
+        entries = {key: Entry(entry.key, values[key]) for key, entry in node.entries.items()}
+        return MapNode(node.source, node.start, node.end, entries)
+
+    def _fill_text(self, node: ScalarNode, problems: Problems) -> ScalarNode:
+        if not isinstance(node.value, str) or "{{" not in node.value:
+            return node
+
+        def value_of(found: re.Match[str]) -> str:
+            value = self._value(found[1], node, problems)
+            return found[0] if value is None else value
+
+        filled = _PLACEHOLDER.sub(value_of, node.value)
+        return ScalarNode(node.source, node.start, node.end, filled, quoted=True)
+
+    def _value(self, inner: str, at: ScalarNode, problems: Problems) -> str | None:
+        found = _INPUT.fullmatch(inner)
+        if found is None:
+            message, help = f"`{{{{{inner}}}}}` is no placeholder", "write `{{inputs.NAME}}`"
+        elif self._declared and found[1] not in self._declared:
+            message = f"the manifest declares no input {quote(found[1])}"
+            help = did_you_mean(found[1], self._declared, {}) or "declare it under `inputs`"
+        elif found[1] not in self._values:
+            message = f"the input {quote(found[1])} has no value"
+            help = f"give it one: `--input {found[1]}=…`, `inputs=` in Python, or `default` under `inputs`"
+        else:
+            return self._values[found[1]]
+        problems.error(code="unknown-input", message=message, at=at, help=help)
+        return None

@@ -1,0 +1,203 @@
+"""The operations of an agent manifest: which a version may call, by which names, and which need a person's approval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from bylaw.model.demand import Attempt
+from bylaw.model.guard_policy import Action, ExecutionMode
+from bylaw.model.predicate import AllOf, AnyOf, CountOver, Predicate, ToolIn
+from bylaw.model.rule import Rule, Scope
+from bylaw.rules.guard.manifest_documents import Document, Inputs
+from bylaw.rules.guard.section import read_tools
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.messages import listing, quote, synonyms
+from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
+from bylaw.rules.rule_fields import Enforcement, Item
+from bylaw.rules.source import Problems
+
+SERVICE_KEYS = ("manifestKey", "type", "config", "secretsRedacted")
+OPERATION_KEYS = ("description", "configuration", "argumentsSchema", "secretsRedacted")
+
+_SYNONYMS = synonyms({"requireApproval": "require_approval requiresApproval approval"})
+
+
+class _Operation(Struct, frozen=True):
+    service: str
+    name: str
+    names: tuple[str, ...]
+    """what a model may call it"""
+    approval: Node | None
+    """where `requireApproval: true` stands"""
+
+
+class Operations:
+    """The operations of all services of the manifest."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        self._inputs = inputs
+        self._known: dict[tuple[str, str], _Operation] = {}
+
+    def read_service(self, node: MapNode, document: Document) -> None:
+        problems = document.problems
+        fields = Fields(node, problems, what="a service")
+        name_node, operations = fields.require("name"), fields.take("operations")
+        for key in SERVICE_KEYS:
+            fields.take(key)
+        fields.finish()
+        service = self._text(name_node, "name", problems) if name_node else None
+        for item in mappings(operations, "operations", problems):
+            operation = self._read_operation(item, service or "", document)
+            if service is not None and operation is not None:
+                self._known[service, operation.name] = operation
+
+    def _read_operation(self, node: MapNode, service: str, document: Document) -> _Operation | None:
+        problems = document.problems
+        fields = Fields(node, problems, what="an operation")
+        name_node, approval = fields.require("name"), fields.take("requireApproval")
+        ids = [fields.take(key) for key in ("manifestKey", "id")]
+        for key in OPERATION_KEYS:
+            fields.take(key)
+        fields.finish(synonyms=_SYNONYMS)
+        needed = approval is not None and read_flag(approval, "requireApproval", problems)
+        name = self._text(name_node, "name", problems) if name_node else None
+        names = [self._text(one, "manifestKey", problems) for one in ids if one is not None]
+        if name is None:
+            return None
+        return _Operation(service, name, tuple(one for one in names if one), approval if needed else None)
+
+    def name_all(self) -> None:
+        """A model calls an operation by its name, or by its `manifestKey`. A name that two services share says nothing
+        without the service."""
+        names = [name for _, name in self._known]
+        for key, operation in self._known.items():
+            plain_name = operation.name if names.count(operation.name) == 1 else _qualified(*key)
+            self._known[key] = _Operation(
+                operation.service, operation.name, (plain_name, *operation.names), operation.approval
+            )
+
+    def read_allowed(self, node: Node, document: Document) -> list[tuple[str, ...]]:
+        """The names of each operation on the allowlist, which holds names, or `{serviceName, operationName}`. What is
+        unusable is reported, and is not on it."""
+        problems = document.problems
+        filled = self._inputs.fill(node, problems)
+        if not isinstance(filled, ListNode) or not filled.items:
+            read_tools(filled, "allowedOperations", problems)
+            return []
+        allowed: list[tuple[str, ...] | None] = []
+        for item in filled.items:
+            if isinstance(item, MapNode) and not item.entries.keys().isdisjoint(("serviceName", "operationName")):
+                allowed.append(self._read_reference(item, problems))
+            else:
+                one = ListNode(item.source, item.start, item.end, [item])
+                allowed.append(read_tools(one, "allowedOperations", problems))
+        return [names for names in allowed if names is not None]
+
+    def _read_reference(self, node: MapNode, problems: Problems) -> tuple[str, ...] | None:
+        fields = Fields(node, problems, what="an allowed operation")
+        nodes = [fields.require(key) for key in ("serviceName", "operationName")]
+        fields.finish()
+        service, name = (read_text(one, "operationName", problems) if one else None for one in nodes)
+        if service is None or name is None:
+            return None
+        operation = self._known.get((service, name))
+        if operation is not None:
+            return operation.names
+        if self._known:
+            problems.warn(
+                code="unknown-operation",
+                message=f"the manifest has no operation {quote(name)} of a service {quote(service)}",
+                at=node.entries["operationName"].value,
+                help="whether it requires approval is not known; export the manifest with its `services`",
+            )
+        shared = any(name == other for _, other in self._known)
+        return (_qualified(service, name),) if shared else (name,)
+
+    def approvals(self, tools: tuple[str, ...] | None, mode: ExecutionMode | None) -> Iterator[Item]:
+        """A rule for each operation that a person has to approve. Nobody can be asked in request mode."""
+        then = Action.BLOCK if mode == "request" else Action.PAUSE
+        why = ", and nobody can be asked in `request` mode" if mode == "request" else ""
+        for operation in self._known.values():
+            at = operation.approval
+            if at is None or (tools is not None and set(tools).isdisjoint(operation.names)):
+                continue
+            rule = Rule(
+                id=f"requireApproval:{_qualified(operation.service, operation.name)}",
+                kind="guard",
+                demand=Attempt(ToolIn(operation.names)),
+                scope=Scope.SESSION,
+                params={"when": {"tool_name_in": list(operation.names)}, "then": then.value},
+                span=at.head,
+            )
+            yield Item(rule, Enforcement(then, at, f"`{operation.name}` requires approval{why}"))
+
+    def _text(self, node: Node, name: str, problems: Problems) -> str | None:
+        return read_text(self._inputs.fill(node, problems), name, problems)
+
+
+def tool_names(
+    allowed: Sequence[tuple[str, ...]], items: Sequence[Item], at: Node, problems: Problems
+) -> tuple[str, ...]:
+    """The allowlist. An operation that the rules name may be called by that name only: under its other name, a call
+    would pass by the rules."""
+    named = {name for item in items if isinstance(item.rule.demand, Attempt) for name in _named(item.rule.demand.when)}
+    found: dict[str, None] = {}
+    for names in allowed:
+        spoken = [name for name in names if name in named] or list(names)
+        if len(spoken) > 1 and not named.isdisjoint(spoken):
+            message = f"the rules name one operation in several ways: {listing(spoken)}"
+            problems.error(code="unlisted-tool", message=message, at=at, help="use one of the names in all rules")
+        found |= dict.fromkeys(spoken)
+    for item in items if found else ():
+        _warn_of_unlisted(item, found, problems)
+    return tuple(found)
+
+
+def _warn_of_unlisted(item: Item, tools: Mapping[str, None], problems: Problems) -> None:
+    demand = item.rule.demand
+    names = list(_named(demand.when)) if isinstance(demand, Attempt) else []
+    if item.enforcement is None or not item.enforcement.then.restricts:
+        return
+    if not names or not tools.keys().isdisjoint(names):
+        return
+    problems.warn(
+        code="unlisted-tool",
+        message=f"the rule {quote(item.rule.id)} is about {listing(names[:3])}, which this version may not call",
+        at=item.enforcement.at,
+        help="if it is the id of an operation, write it as the operation's `manifestKey` under `services`",
+    )
+
+
+def _named(predicate: Predicate) -> Iterator[str]:
+    """The tools that the predicate names, without those under `not`."""
+    match predicate:
+        case ToolIn(names=names):
+            yield from names
+        case CountOver(tool=str(tool)):
+            yield tool
+        case AllOf(of=parts) | AnyOf(of=parts):
+            for part in parts:
+                yield from _named(part)
+
+
+def mappings(node: Node | None, name: str, problems: Problems) -> list[MapNode]:
+    """The mappings of a list; null is as good as nothing."""
+    if node is None or is_null(node):
+        return []
+    if not isinstance(node, ListNode):
+        report_wrong_type(node, quote(name), "a list", problems)
+        return []
+    for item in node.items:
+        if not isinstance(item, MapNode):
+            report_wrong_type(item, f"one of {quote(name)}", "a mapping", problems)
+    return [item for item in node.items if isinstance(item, MapNode)]
+
+
+def is_null(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value is None
+
+
+def _qualified(service: str, operation: str) -> str:
+    return f"{service}.{operation}"
