@@ -1,6 +1,6 @@
 """An agent behind HTTP whose tool runs inside it, as most do: `python finance_agent.py PORT`.
 
-It asks its model at OPENAI_BASE_URL, runs the tool that the model calls, and answers what the model makes of the result.
+It asks its model at OPENAI_BASE_URL, runs the tool that the model calls, and answers what the model then says.
 """
 
 import json
@@ -20,8 +20,7 @@ def ask_model(messages):
     url = f"{os.environ['OPENAI_BASE_URL']}/chat/completions"
     body = json.dumps({"model": "m", "messages": messages, "tools": TOOLS}).encode()
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as reply:
+    with urllib.request.urlopen(request, timeout=60) as reply:
         return json.load(reply)["choices"][0]["message"]
 
 

@@ -16,6 +16,12 @@ _NOT_IN_RE2 = {
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
 # A `\\b` before a letter is a word boundary unless it follows a name: not in `C:\\backup`.
 _ESCAPED_PAIR = re.compile(r"(?<![\w:])\\\\b|\\\\(?:[dDwWsSbB](?![A-Za-z])|[.$^*+?()\[\]{}|/-])")
+_ESCAPE = re.compile(r"\\.", re.DOTALL)
+_CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
+_MULTILINE = re.compile(r"\(\?[a-zA-Z]*m")
+_ITEM = r"[^|()\[\]^$*+?{}]"
+_OPTIONAL = r"(?:[*?]|\{0[^}]*\})"
+_AFTER_END = re.compile(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
 _REASONS = (
     ("invalid perl operator", "unknown group"),
     ("invalid escape sequence", "unknown escape"),
@@ -49,7 +55,13 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
     """
     meant = _with_single_backslashes(pattern)
     if meant is None:
-        return pattern if check_pattern(pattern, at, problems) else None
+        if not check_pattern(pattern, at, problems):
+            return None
+        if _has_text_after_end(pattern):
+            message = f"a part of {quote(pattern)} can match nothing: it goes on after `$`, the end of the text"
+            problems.error(code="bad-regex", message=message, at=at, help="a dollar sign is written `\\$`")
+            return None
+        return pattern
     problems.warn(
         code="doubled-backslash",
         message=f"every backslash of {quote(pattern)} is doubled; it is read as {quote(meant)}",
@@ -65,6 +77,14 @@ def _with_single_backslashes(pattern: str) -> str | None:
         return None
     meant = _ESCAPED_PAIR.sub(_single, pattern)
     return meant if _why_refused(meant) is None else None
+
+
+def _has_text_after_end(pattern: str) -> bool:
+    """Whether a pattern requires a character right after the end of the text, as `$\\d+` does."""
+    if _MULTILINE.search(pattern):
+        return False
+    flat = _CLASS.sub("c", _ESCAPE.sub(lambda found: "" if found[0][1] in "AbBzZ" else "c", pattern))
+    return _AFTER_END.search(flat) is not None
 
 
 def _why_refused(pattern: str) -> str | None:
