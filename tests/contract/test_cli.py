@@ -273,6 +273,11 @@ def test_validate_counts_cells_and_reports_mistakes(folder: Path) -> None:
     report = json.loads(done.stdout)
     assert (report["schema"], report["exit_code"], report["applicable_cells"]) == ("bylaw.contract/1", 0, 5)
     assert "5 applicable cells" in (folder / "out.md").read_text()
+    with (folder / "bylaw.yaml").open("a") as file:
+        file.write("output: {}\n")
+    done = _bylaw(folder, "contract", "validate", "--format", "json", "--format", "markdown=out.md")
+    assert [one["code"] for one in json.loads(done.stdout)["diagnostics"]] == ["section-not-run"]
+    assert "the section \\`output\\`" in (folder / "out.md").read_text()
     (folder / "bylaw.yaml").write_text("contract: {name: x, invariants: [{id: a, type: contians, value: x}]}")
     done = _bylaw(folder, "contract", "validate", "--format", "json")
     assert done.returncode == 2

@@ -642,6 +642,13 @@ def test_a_flakestorm_file_is_found_and_may_be_named_with_or_without_a_flag(desk
     assert desk.bylaw(*COMMANDS[command], "flakestorm.yaml", "-c", "bylaw.yaml")[0] == 2, "two files are one too many"
 
 
+def test_a_flakestorm_file_beside_one_without_a_contract_is_hinted_at(desk: Desk) -> None:
+    desk.write("careful")
+    (desk.folder / "bylaw.yaml").write_text("rules: [{id: a, kind: no_call, params: {tool: x}}]\n")
+    code, _, errors = desk.bylaw("contract", "run")
+    assert (code, "or name the file `flakestorm.yaml`" in " ".join(errors.split())) == (2, True)
+
+
 def _ci(desk: Desk, *flags: str) -> tuple[int, dict[str, Any]]:
     code, printed, _ = desk.bylaw("ci", "--format", "json", *flags)
     return code, json.loads(printed)

@@ -65,15 +65,15 @@ _RUN_OPTIONS = (
         type=click.FloatRange(0, 100),
         default=100.0,
         show_default=True,
-        help="Least score that passes; with 0, only critical violations fail. A critical violation always fails.",
+        help="Minimum score to pass; with 0, only critical violations fail. A critical violation always fails.",
     ),
     click.option("--seed", type=int, help="Draw faults with this seed."),
     click.option("--runs", type=click.IntRange(1, 1000), metavar="N", help="Ask each prompt N times in each scenario."),
     click.option(
-        "--scenario", "scenarios", multiple=True, metavar="NAME", help="Run only this scenario; may be given again."
+        "--scenario", "scenarios", multiple=True, metavar="NAME", help="Run only this scenario; can be repeated."
     ),
     click.option(
-        "--invariant", "invariants", multiple=True, metavar="ID", help="Judge only this invariant; may be given again."
+        "--invariant", "invariants", multiple=True, metavar="ID", help="Judge only this invariant; can be repeated."
     ),
     click.option("--traces", metavar="DIR", help="Write a trace of each run to this folder."),
     click.option(
@@ -100,7 +100,7 @@ def run(targets: list[Target], **flags: Any) -> ExitCode:
     """Ask the agent in every scenario of the contract in FILE, and judge what it does.
 
     Exit codes: 0 passed, 1 an invariant was violated, 2 bad input, 3 nothing was shown (no cell applies, or faults that
-    never fired), 4 the agent could not be reached or failed, 130 Ctrl-C.
+    never fired), 4 the agent could not be reached or failed, 130 interrupted with Ctrl-C.
     """
     try:
         report = run_file(**flags)

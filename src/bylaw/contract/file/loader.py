@@ -62,6 +62,9 @@ SECTION = Table(
 )
 
 
+FLAKESTORM = "flakestorm.yaml"
+
+
 class _At(Struct):
     """A place in the file, of something that was read before."""
 
@@ -106,7 +109,7 @@ def parse_contract(
             contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
             if not holds_contract(documents) and not _has_errors(context):
                 if isinstance(documents[0], MapNode):
-                    _require(documents[0], CONTRACT, _missing_contract_help(documents[0]), context)
+                    _require(documents[0], CONTRACT, _missing_contract_help(documents[0], context), context)
                 else:
                     report_wrong_type(documents[0], "a contract file", "a mapping with `contract:`", problems)
     return ContractFile(contract, problems.all, file)
@@ -144,9 +147,12 @@ def _is_part_of_flakestorm(root: Node, context: Context) -> bool:
     return True
 
 
-def _missing_contract_help(root: MapNode) -> str:
+def _missing_contract_help(root: MapNode, context: Context) -> str:
     """A file of Flakestorm's first version has `invariants` at the top, and neither a contract nor scenarios."""
     if "invariants" not in root.entries:
+        beside = context.base / FLAKESTORM
+        if beside.is_file() and Path(context.problems.source.file).name != FLAKESTORM:
+            return f"list what must hold in it, under `invariants:`; or name the file `{beside}`"
         return "list what must hold in it, under `invariants:`"
     return (
         "add `contract: {name: …}`, move `invariants` under it, give each an `id`, and list the scenarios under "
