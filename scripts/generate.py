@@ -16,7 +16,7 @@ import picture
 
 from bylaw.cli import COMMANDS, cli
 from bylaw.lint import json_schema
-from bylaw.lint.pages import codes, explain
+from bylaw.lint.pages import codes, read_page
 from bylaw.rules.kinds import KINDS
 from bylaw.traces import FORMATS
 
@@ -109,7 +109,7 @@ def _codes() -> Iterator[str]:
     yield "# Codes\n"
     yield "Every problem that Bylaw finds in a file has a code. `bylaw explain CODE` prints the text below.\n"
     for code in codes():
-        page = explain(code)
+        page = read_page(code)
         assert page is not None
         yield f"#{page.rstrip()}\n"
 

@@ -31,12 +31,12 @@ COMMANDS = {
         "bylaw.diff.command:command",
         "what changed between two versions of the agent, and did the change break or fix a rule?",
     ),
-    "explain": LazyCommand("bylaw.lint.explain_command:command", "print the page for an error code or a rule kind"),
+    "explain": LazyCommand("bylaw.lint.commands:explain", "print the page for an error code or a rule kind"),
     "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
     "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
-    "lint": LazyCommand("bylaw.lint.command:command", "check rule files without running them"),
+    "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
     "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),
-    "schema": LazyCommand("bylaw.lint.schema_command:command", "print the JSON Schema of the rule file, for editors"),
+    "schema": LazyCommand("bylaw.lint.commands:schema", "print the JSON Schema of the rule file, for editors"),
 }
 
 

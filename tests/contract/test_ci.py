@@ -14,7 +14,7 @@ from bylaw.ci.file import load_ci
 from bylaw.ci.model import CiPart, combine, failed_part
 from bylaw.cli import cli
 from bylaw.errors import ExitCode
-from bylaw.lint.files import lint_files
+from bylaw.lint.report import lint_files
 
 ROOT = Path(__file__).parent.parent.parent
 REFUND = ROOT / "src" / "bylaw" / "demo" / "files"

@@ -16,7 +16,7 @@ from bylaw.check.api import check
 from bylaw.check.report.terminal import render_check
 from bylaw.errors import InputError
 from bylaw.lint.contradictions import analyse
-from bylaw.lint.files import lint_files
+from bylaw.lint.report import lint_files
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import load_rules
 from bylaw.traces import open_trace

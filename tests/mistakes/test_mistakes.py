@@ -22,7 +22,7 @@ import pytest
 
 from bylaw.contract.file.loader import load_contract
 from bylaw.errors import InputError
-from bylaw.lint.files import lint_files
+from bylaw.lint.report import lint_files
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.diagnostics import render_diagnostics
 from bylaw.rules import load_rules, parse_rules

@@ -1,19 +1,26 @@
-"""The report of `bylaw lint`."""
+"""The report of `bylaw lint`.
+
+Rule files with all their sections: rules, guards, contract, ci.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Any
 
 from msgspec import Struct
 
+from bylaw.ci.file import check_ci
+from bylaw.contract.file.loader import check_contract
 from bylaw.errors import ExitCode
 from bylaw.lint.contradictions import Analysis, analyse
-from bylaw.lint.files import read_files
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.rule import RuleSet
 from bylaw.report.json import JsonStream, diagnostic_as_json
 from bylaw.report.text import count
+from bylaw.rules.files import FilePath
+from bylaw.rules.loader import SectionReader, read_rules
 
 
 class LintReport(Struct, frozen=True):
@@ -33,7 +40,7 @@ class LintReport(Struct, frozen=True):
         return ExitCode.BAD_INPUT if self.errors else ExitCode.OK
 
 
-def lint(files: Sequence[str]) -> LintReport:
+def lint_report(files: Sequence[str]) -> LintReport:
     from bylaw.rules import source_line
 
     rules = read_files(files)
@@ -95,3 +102,16 @@ def _analysis_lines(analysis: Analysis | None) -> list[str]:
 
 def _first_few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci)
+
+
+def read_files(paths: Iterable[FilePath]) -> RuleSet:
+    """The usable rules of these files together, and every problem of every section. Never raises for what they hold."""
+    return read_rules(paths, sections=SECTIONS)
+
+
+def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:
+    """Every problem of these rule files, errors and warnings."""
+    return list(read_files(paths).diagnostics)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bylaw.errors import InputError
-from bylaw.lint.files import lint_files
+from bylaw.lint.report import lint_files
 from bylaw.rules import load_rules, parse_rules
 
 MIB = 1024**2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.lint.files import lint_files
+from bylaw.lint.report import lint_files
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules import load_rules, parse_rules, schemas
 

@@ -11,8 +11,8 @@ import pytest
 
 import bylaw
 from bylaw.lint.contradictions import analyse
-from bylaw.lint.files import SECTIONS
-from bylaw.lint.pages import codes, explain
+from bylaw.lint.pages import codes, read_page
+from bylaw.lint.report import SECTIONS
 from bylaw.rules import parse_rules
 
 PACKAGE = Path(bylaw.__file__).parent
@@ -58,7 +58,7 @@ def test_codes_are_found_in_the_sources() -> None:
 
 @pytest.mark.parametrize("code", codes())
 def test_examples_on_a_page_have_its_code(code: str) -> None:
-    page = explain(code)
+    page = read_page(code)
     assert page is not None
     assert page.startswith(f"# {code}\n")
     for label, language, text in _EXAMPLE.findall(page):
@@ -74,6 +74,6 @@ def _codes_of(text: str, language: str) -> list[str]:
 
 
 def test_unknown_codes_have_no_page() -> None:
-    assert explain("no-such-code") is None
-    assert explain("../pages/unknown-kind") is None
-    assert explain("__init__") is None
+    assert read_page("no-such-code") is None
+    assert read_page("../pages/unknown-kind") is None
+    assert read_page("__init__") is None

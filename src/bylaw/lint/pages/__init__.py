@@ -8,7 +8,7 @@ from importlib import resources
 _CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-def explain(code: str) -> str | None:
+def read_page(code: str) -> str | None:
     """The page for a code, or None where there is no such code."""
     if not _CODE.fullmatch(code):
         return None

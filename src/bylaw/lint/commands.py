@@ -1,0 +1,83 @@
+"""`bylaw lint`, `bylaw explain` and `bylaw schema`: what a rule file may hold and what is wrong with one."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import resources
+
+import click
+
+from bylaw.errors import ExitCode
+from bylaw.report.command_line import output_options
+from bylaw.report.diagnostics import print_diagnostics
+from bylaw.report.output import Renderers, Target, write_reports
+
+RENDERERS = Renderers(
+    terminal="bylaw.lint.report:render_text",
+    json="bylaw.lint.report:render_json",
+    markdown="bylaw.lint.report:render_text",
+)
+
+
+@click.command(name="lint")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@output_options(RENDERERS)
+def lint(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
+    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not count.
+
+    Rules that contradict each other, can never be kept or are never triggered are found where the kind of rule allows
+    it. The report names the rules that could not be analysed.
+    """
+    from bylaw.lint.report import lint_report
+
+    report = lint_report(files)
+    print_diagnostics(report.diagnostics)
+    write_reports(RENDERERS, targets, report)
+    return report.exit_code
+
+
+def _complete_topic(ctx: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    from bylaw.lint.pages import codes
+    from bylaw.rules.kinds import KINDS
+
+    return [topic for topic in (*codes(), *sorted(KINDS)) if topic.startswith(text)]
+
+
+def _first_sentence(page: str) -> str:
+    """The first sentence below the title, without its full stop."""
+    paragraph = page.split("\n\n")[1]
+    return " ".join(paragraph.split()).partition(". ")[0].removesuffix(".")
+
+
+@click.command(name="explain")
+@click.argument("topic", required=False, metavar="CODE", shell_complete=_complete_topic)
+def explain(topic: str | None) -> ExitCode:
+    """Print the page for an error code such as `unknown-kind`, or for a rule kind such as `no_call`.
+
+    Without CODE, list all codes and kinds, each with the first sentence of its page.
+    """
+    from bylaw.lint.pages import codes, read_page
+    from bylaw.rules.kinds import KINDS
+
+    if topic is None:
+        formatter = click.get_current_context().make_formatter()
+        with formatter.section("error codes"):
+            formatter.write_dl([(code, _first_sentence(read_page(code) or "")) for code in codes()])
+        with formatter.section("rule kinds"):
+            formatter.write_dl([(kind, _first_sentence(KINDS[kind].page())) for kind in sorted(KINDS)])
+        click.echo(formatter.getvalue().rstrip())
+        return ExitCode.OK
+    page = KINDS[topic].page() if topic in KINDS else read_page(topic)
+    if page is None:
+        near = difflib.get_close_matches(topic, [*codes(), *KINDS], n=1)
+        advice = f"; did you mean `{near[0]}`?" if near else "; `bylaw explain` lists them all"
+        raise click.UsageError(f"no error code or rule kind `{topic}`{advice}")
+    click.echo(page.rstrip())
+    return ExitCode.OK
+
+
+@click.command(name="schema")
+def schema() -> ExitCode:
+    """Print the JSON Schema of the rule file, so that an editor can complete and check it."""
+    click.echo(resources.files("bylaw.lint.schema").joinpath("rules.schema.json").read_text("utf-8").rstrip())
+    return ExitCode.OK
