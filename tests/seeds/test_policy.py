@@ -200,10 +200,11 @@ def test_an_order_whenever_both_are_present_is_only_if_both(tmp_path: Path) -> N
     assert judge(rule, tmp_path, {"calls": ["refund"]}, {"calls": ["confirm"]}) == (VIOLATED, [0])
 
 
-def test_a_file_of_that_product_has_only_if_both_by_itself(tmp_path: Path) -> None:
+def test_a_file_of_that_product_reports_a_dropped_first_call(tmp_path: Path) -> None:
+    """As its program and its own refund example do: "skipping confirmation is a critical violation"."""
     rules = "apiVersion: shadow.dev/v1alpha1" + CONFIRM.partition("    when:")[0].rstrip() + "\n"
-    assert judge(rules, tmp_path, {"calls": ["issue_refund"]}) == (VACUOUS, [])
-    assert judge(rules, tmp_path, {"calls": ["issue_refund"]}, {"calls": ["confirm_refund_amount"]}) == (VIOLATED, [0])
+    assert judge(rules, tmp_path, {"calls": ["issue_refund"]}) == (VIOLATED, [0])
+    assert judge(rules, tmp_path, {"calls": ["confirm_refund_amount"]}, {"calls": ["issue_refund"]}) == (OK, [])
 
 
 def test_a_tool_that_must_be_called_once_may_not_be_missing(tmp_path: Path) -> None:

@@ -267,6 +267,18 @@ def test_the_same_request_after_a_tool_call_continues_it() -> None:
     assert called.notes == ("no request carries earlier messages, so the file is read as one session",)
 
 
+def test_a_request_whose_parent_stopped_to_call_a_tool_continues_it() -> None:
+    blocks = [use("confirm", "c")]
+    for stop, wanted in (("tool_use", ["1", "1"]), ("end_turn", ["1", "2"])):
+        answer = record("chat_response", {"content": blocks, "stop_reason": stop}, "a1", "q1")
+        chained = request(asks("Customer confirmed."), id="q2", parent="a1")
+        assert (
+            sessions(read(request(asks("refund"), id="q1"), answer, chained, response("done", parent="q2"))) == wanted
+        )
+        alone = request(asks("Another refund"), id="q2")
+        assert sessions(read(request(asks("refund"), id="q1"), answer, alone, response("done"))) == ["1", "2"]
+
+
 def test_a_request_that_names_the_response_before_it_continues_it() -> None:
     chained = {"messages": asks("yes"), "params": {"previous_response_id": "resp_1"}}
     trace = read(request(asks("refund")), response("sure?"), record("chat_request", chained), response("done"))

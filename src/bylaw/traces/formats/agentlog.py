@@ -41,7 +41,6 @@ from bylaw.traces.formats.agentlog_records import (
     IdCheck,
     Meta,
     Metadata,
-    RequestPayload,
     ResponsePayload,
     ResultRecord,
     decode_record,
@@ -56,6 +55,7 @@ from bylaw.traces.records.problems import Place, locator
 
 _MOST_ORIGINS = 4096
 _NOBODY = (None, None, None)
+_TOOL_STOPS = ("tool_use", "tool_calls", "function_call")
 UNKNOWN = Meta(session_id="")
 """differs from the meta of any record whose session is known"""
 
@@ -74,6 +74,8 @@ class AgentlogReader(AssemblingReader):
         """the number of its messages, and its line; only where requests are compared"""
         self._has_called = False
         """whether a tool was called since that request"""
+        self._awaiting: str | None = None
+        """the latest response, if it stopped to call a tool: the request that names it as its parent continues it"""
         self._by_id = found.first_session is not None
         self._meta: Meta | None = UNKNOWN
         self._buffer = self._sessions.current
@@ -113,7 +115,7 @@ class AgentlogReader(AssemblingReader):
         if self._watch_history:
             begins = carries_history(messages, line, messages_in) is False
         else:
-            begins = self._compare_requests and not self._continues(payload, line)
+            begins = self._compare_requests and not self._continues(record, line)
         if begins:
             sessions.begin_afresh()
         buffer = self._buffer
@@ -132,17 +134,21 @@ class AgentlogReader(AssemblingReader):
         )
         assembler.request(buffer, record_id, request)
 
-    def _continues(self, payload: RequestPayload, line: bytes) -> bool:
-        """Whether a request begins with all messages of the last one, and has more, or a tool was called in between.
+    def _continues(self, record: ChatRequest, line: bytes) -> bool:
+        """Whether a request continues the last one, in a file whose requests carry no earlier messages.
 
-        One whose messages were not recorded, or that names the response it continues, does too. Most requests are told
-        apart by the number of their messages, without decoding them.
+        It does if it begins with all messages of the last one, and has more, or a tool was called in between; if it
+        follows a response that stopped to call a tool, or names the response it continues; and if its messages were
+        not recorded. Most requests are told apart by the number of their messages, without decoding them.
         """
+        payload = record.payload
         if not payload.messages:
             return True
         number, (last_number, last_line), has_called = len(payload.messages), self._last_request, self._has_called
         self._last_request, self._has_called = (number, line), False
         if not last_line or (payload.params and payload.params.get("previous_response_id")):
+            return True
+        if record.parent is not None and record.parent == self._awaiting:
             return True
         if number < last_number or (number == last_number and not has_called):
             return False
@@ -170,6 +176,7 @@ class AgentlogReader(AssemblingReader):
                 self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
             self._has_called = self._has_called or bool(calls)
+            self._awaiting = record.id if payload.stop_reason in _TOOL_STOPS else None
             for call_id in shared:
                 self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
         usage = plain_usage(payload.usage)
