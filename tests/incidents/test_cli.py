@@ -161,3 +161,49 @@ def test_the_list_can_be_narrowed(folder: Path) -> None:
     assert run(folder, "incidents", "list", "--assignee", "bob") == "no incident is open\n"
     shown = run(folder, "incidents", "list", "--limit", "1")
     assert len(shown.splitlines()) == 2 and "more than 1: --limit shows the rest" in shown
+
+
+def test_an_alert_is_acknowledged_and_solved_incidents_are_listed(folder: Path) -> None:
+    run(folder, "follow", "-p", "rules.yaml", "--once")
+    alert = json.loads(run(folder, "incidents", "alerts", "--json"))
+    assert (alert["kind"], alert["status"]) == ("anomaly_alert", "pending")
+    assert "anomaly_alert acknowledged" in run(folder, "incidents", "ack", alert["id"], "--by", "ann")
+    assert "the alert is acknowledged already" in run(folder, "incidents", "ack", alert["id"], "--by", "ann", code=2)
+    assert run(folder, "incidents", "list", "--status", "solved") == "no incident is solved\n"
+    run(folder, "incidents", "solve", alert["incident"], "--by", "ann", "--note", "x" * 300)
+    assert alert["incident"] in run(folder, "incidents", "list", "--status", "solved")
+    assert alert["incident"] not in run(folder, "incidents", "list")
+
+
+def test_the_audit_shows_incidents_whole(folder: Path) -> None:
+    run(folder, "follow", "-p", "rules.yaml", "--once")
+    incident = json.loads(run(folder, "incidents", "list", "--json").splitlines()[0])["id"]
+    note = "announced: " + "x" * 300
+    run(folder, "incidents", "solve", incident, "--by", "ann", "--note", note)
+    shown = run(folder, "audit", "show", "--rule", "burst")
+    assert f"incident  s  {incident} opened by follow-up  `burst`\n" in shown
+    assert f"incident  s  {incident} solved by ann  `burst`: {note}\n" in shown
+
+
+def test_a_session_is_terminated_from_the_command_line(folder: Path) -> None:
+    guard = bylaw.Guard(folder / "rules.yaml", store=folder / "guard.db")
+    assert guard.decide(bylaw.Attempt(tool="look", session="s")).allowed
+    said = run(folder, "terminate", "s", "--by", "ann", "--why", "it loops")
+    assert said == "session s was ended by ann: it loops\n"
+    stopped = guard.decide(bylaw.Attempt(tool="look", session="s"))
+    assert (stopped.action.value, stopped.reason) == ("terminate_session", "the session was ended by ann: it loops")
+    assert guard.decide(bylaw.Attempt(tool="look", session="t")).allowed
+    assert "ended already by ann" in run(folder, "terminate", "s", code=2)
+    run(folder, "terminate", "never-seen")
+    assert not guard.decide(bylaw.Attempt(tool="look", session="never-seen")).allowed
+    assert "every verdict follows" in run(folder, "audit", "verify", "-p", "rules.yaml")
+
+
+def test_a_review_is_a_task_of_its_kind_in_json(folder: Path) -> None:
+    text = RULES.replace("then: block", "then: pause")
+    (folder / "rules.yaml").write_text(text)
+    guard = bylaw.Guard(folder / "rules.yaml", store=folder / "guard.db")
+    guard.decide(bylaw.Attempt(tool="pay", arguments={"amount": 900}, session="p"))
+    assert json.loads(run(folder, "reviews", "--json"))["kind"] == "anomaly_review"
+    rows = [json.loads(row)["data"] for row in run(folder, "audit", "export", "--session", "p").splitlines()]
+    assert [row["task"] for row in rows if row["kind"] == "review"] == ["anomaly_review"]

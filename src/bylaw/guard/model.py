@@ -68,7 +68,7 @@ class Decision(Struct, kw_only=True):
     advice: str | None = None
     """what the model may do instead"""
     would: Action | None = None
-    """the action if the shadow rules counted, where it differs"""
+    """the action if shadow rules were enforced, if it differs"""
     blind: tuple[str, ...] = ()
     """rules that need events which the host does not feed; they never count as satisfied"""
     counters: dict[str, int] = {}

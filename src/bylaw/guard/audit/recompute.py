@@ -320,19 +320,19 @@ def recorded_event(data: Mapping[str, Any]) -> Event | None:
     row that no guard has written."""
     origin = Origin(data["session"], data["run"], data["parent_run"], data["agent"])
     common: dict[str, Any] = {"origin": origin, "at": data["at"]}
-    said = data["said"]
+    content = data["said"]
     match data["kind"]:
         case "response":
-            calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in said["tool_calls"])
-            request = Request(**common) if said.get("request") else None
-            texts = {name: said[name] for name in ("text", "stop_reason", "model")}
+            calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in content["tool_calls"])
+            request = Request(**common) if content.get("request") else None
+            texts = {name: content[name] for name in ("text", "stop_reason", "model")}
             return Response(request=request, tool_calls=calls, **texts, **common)
         case "message":
-            return Message(role=said["role"], content=said["content"], **common)
+            return Message(role=content["role"], content=content["content"], **common)
         case "request":
             return Request(**common)
         case "session_end":
-            return SessionEnd(complete=said["complete"], **common)
+            return SessionEnd(complete=content["complete"], **common)
         case "session_start":
             return SessionStart(**common)
         case "annotation":

@@ -139,7 +139,7 @@ def _lines(report: AuditReport) -> Iterator[str]:
         yield f"    {left.rows:,}: {printable(reason)} (row {seqs})"
     yield f"head: {report.head}"
     if not report.known:
-        note = "no known head was given, so a file that was replaced as a whole would not be noticed (`--head`)"
+        note = "no known head was passed, so a file that was replaced as a whole would not be noticed (`--head`)"
         yield click.style(f"note: {note}", dim=True)
 
 

@@ -79,7 +79,7 @@ def _parts(predicate: Predicate) -> Iterator[Predicate]:
 
 
 class RecordedSession:
-    """What the recording of one session has held so far, and what its replay has found."""
+    """Which values the recording of one session had so far, and the results of its replay."""
 
     __slots__ = ("_has_messages", "_has_text", "_open", "_without_status", "announced", "matched", "stopped")
 

@@ -96,7 +96,7 @@ def _terminal_examples(examples: list[Example]) -> Iterator[str]:
 def render_shadow_terminal(report: ShadowReport) -> str:
     title = "no decision is recorded"
     if report.decisions:
-        title = f"{report.changed:,} of {count(report.decisions, 'decision')} would have been another"
+        title = f"{report.changed:,} of {count(report.decisions, 'decision')} would have been different"
     lines = [click.style(title, bold=True), ""]
     for tally in sorted(report.rules.values(), key=lambda one: (-one.changes, -one.matched)):
         about = click.style(printable(_action(tally)), dim=True)
@@ -168,7 +168,7 @@ def headline(report: BacktestReport) -> str:
             return f"FAILED: {count(report.flipped, 'decision')} flipped"
         return f"FAILED: {count(report.stops, 'call')} stopped"
     if report.exit_code == 3:
-        return f"NOTHING JUDGED: {'no rule speaks of a call here' if report.calls else 'no call was recorded'}"
+        return f"NOTHING JUDGED: {'no rule applies to any call' if report.calls else 'no call was recorded'}"
     return f"{report.stops:,} of {count(report.calls, 'call')} stopped"
 
 
@@ -180,9 +180,9 @@ def _size(report: BacktestReport) -> str:
 def _coverage(report: BacktestReport) -> str:
     share = report.coverage
     if share is None:
-        return "coverage: no call that a rule speaks of"
-    of = f"{report.covered:,} of {count(report.judged, 'call')} that rules speak of"
-    return f"coverage: {percent(share)} ({of} are recorded with all that the rules need)"
+        return "coverage: no rule applies to any call"
+    of = f"{report.covered:,} of {count(report.judged, 'call')} that rules apply to"
+    return f"coverage: {percent(share)} ({of} have all the values that the rules need)"
 
 
 def _lacking(report: BacktestReport) -> Iterator[str]:
@@ -225,12 +225,12 @@ def _remarks(report: BacktestReport) -> Iterator[str]:
     if report.after_a_stop:
         yield (
             f"{count(report.after_a_stop, 'call')} came after one that would have been stopped; they are judged as "
-            "recorded, though the agent might have gone on otherwise"
+            "recorded, although the agent might have done something else"
         )
     if report.resumed:
-        yield f"{count(report.resumed, 'session')} or more went on after a long pause and were judged in two parts"
+        yield f"{count(report.resumed, 'session')} or more continued after a long pause and were judged in two parts"
     for rule in report.never_decide:
-        yield f"{rule}: a window counter decides no call without `inline: true`"
+        yield f"{rule}: a window counter stops no call without `inline: true`"
     for trace in report.traces:
         if not trace.complete:
             yield f"{trace.name}: the recording stopped early"

@@ -47,4 +47,4 @@ class GuardGroup(LazyGroup):
 
 @click.group(name="guard", cls=GuardGroup, lazy=COMMANDS)
 def command() -> None:
-    """May this tool call run, right now? Rules, decisions, reviews and switches of the guard."""
+    """Decide whether a tool call may run. Also reviews, kill switches, the audit, incidents and backtests."""

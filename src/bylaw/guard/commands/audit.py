@@ -29,8 +29,16 @@ def audit() -> None:
 
 @audit.command(name="verify")
 @STORE
-@click.option("--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules that were in force.")
-@click.option("--head", "heads", multiple=True, metavar="SEQ:HASH", help="As `audit head` printed it earlier.")
+@click.option(
+    "--policy", "-p", "policies", multiple=True, metavar="FILE", help="Guard rules that were in force; can be repeated."
+)
+@click.option(
+    "--head",
+    "heads",
+    multiple=True,
+    metavar="SEQ:HASH",
+    help="A head that `audit head` printed earlier; can be repeated.",
+)
 @TOOLS
 @INPUT
 @click.option("--allow-unrecomputed", is_flag=True, help="Exit 0 although some verdicts could not be recomputed.")
@@ -47,7 +55,7 @@ def verify(
     """Find rows that were edited, dropped, inserted, moved, cut off or copied from elsewhere; recompute each verdict.
 
     Exit 0: the chain is intact and every verdict follows. 1: a row was tampered with, or a verdict differs. 2: bad
-    input. 3: nothing to verify, or verdicts that could not be recomputed. 4: the store is out of reach.
+    input. 3: nothing to verify, or verdicts that could not be recomputed. 4: the store cannot be used.
     """
     from bylaw.guard.audit.report import render_json, render_terminal
     from bylaw.guard.audit.verify import verify as verify_store
@@ -69,7 +77,7 @@ def verify(
 @audit.command(name="head")
 @STORE
 def head(store: str) -> ExitCode:
-    """Print the head of the chain as SEQ:HASH. Note it where nobody who can write the store can write."""
+    """Print the head of the chain as SEQ:HASH. Store it where people who can change the store cannot write."""
     with open_store(store) as opened:
         click.echo(str(opened.audit_head()))
     return ExitCode.OK
@@ -77,9 +85,9 @@ def head(store: str) -> ExitCode:
 
 def _row_filters(function: Any) -> Any:
     for option in (
-        click.option("--since", metavar="TIME", help="Only from then on: seconds since 1970, or ISO 8601."),
+        click.option("--since", metavar="TIME", help="Only rows from this time on: seconds since 1970, or ISO 8601."),
         click.option("--rule", metavar="ID", help="Only rows that this rule decided or matched."),
-        click.option("--session", metavar="KEY", help="Only of this session."),
+        click.option("--session", metavar="KEY", help="Only rows of this session."),
     ):
         function = option(function)
     return function
@@ -89,7 +97,7 @@ def _row_filters(function: Any) -> Any:
 @STORE
 @_row_filters
 def show(store: str, session: str | None, rule: str | None, since: str | None) -> ExitCode:
-    """List rows for people, one a line. Exits 3 if there is none."""
+    """List rows in short form, one per line. Exits 3 if there are none."""
     from bylaw.guard.audit.report import row_line
 
     return _print_rows(store, session, rule, since, row_line)
@@ -99,7 +107,7 @@ def show(store: str, session: str | None, rule: str | None, since: str | None) -
 @STORE
 @_row_filters
 def export(store: str, session: str | None, rule: str | None, since: str | None) -> ExitCode:
-    """Print rows as JSON lines, with `seq`, `at`, `data`, `previous` and `hash`. Exits 3 if there is none."""
+    """Print rows as JSON lines, with `seq`, `at`, `data`, `previous` and `hash`. Exits 3 if there are none."""
 
     def as_json(row: AuditRow) -> str:
         return json.dumps(msgspec.structs.asdict(row), default=str)

@@ -62,9 +62,8 @@ def backtest(
 ) -> ExitCode:
     """What would these rules have done to recorded traffic?
 
-    Every recorded call is decided in shadow and runs in any case. The report says how many calls would have been
-    stopped, by which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was
-    judged.
+    The guard decides every recorded call in shadow mode. The report says how many calls would have been stopped, by
+    which rule, and for how many the recording lacks a value that a rule needs. Exits 3 if nothing was judged.
     """
     from bylaw.guard.backtest.backtest import Backtest
     from bylaw.traces import find_traces, open_trace
@@ -108,14 +107,14 @@ def _trial_guard(path: str, version: VersionChoice, inputs: dict[str, str]) -> B
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
 @click.option("--out", metavar="FILE", help="Write the rule file there, and a list to standard output.")
 @click.option(
-    "--min-support", default=10, show_default=True, type=click.IntRange(2), help="Calls that a rule is based on."
+    "--min-support", default=10, show_default=True, type=click.IntRange(2), help="Minimum number of calls for a rule."
 )
 @click.option(
     "--hold-out",
     default=0.25,
     show_default=True,
     type=click.FloatRange(0, 0.9),
-    help="Share of the sessions that is not mined, to count false stops in.",
+    help="Share of the sessions that are held out: they suggest no rules, and serve to count false stops.",
 )
 @click.option("--agent", metavar="NAME", help="Only calls of this agent.")
 @click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments: their limits are not proposed.")
@@ -133,8 +132,8 @@ def propose(
 ) -> ExitCode:
     """Which rules does clean traffic suggest?
 
-    Give it traces in which nothing went wrong. Rules that always held in them are judged by the engine on all of them
-    and printed as a rule file for a person to accept: every rule in it is in shadow. Exits 3 if nothing is proposed.
+    Pass traces in which nothing went wrong. Rules that always held in them are tested with the guard on all traces and
+    printed as a rule file for a person to review. Every rule in it is in shadow mode. Exits 3 if nothing is proposed.
     """
     from bylaw.guard.proposals.propose import ProposalOptions, mine_proposals
     from bylaw.guard.proposals.report import render_json, render_rule_file, render_terminal
@@ -165,10 +164,10 @@ def propose(
 @EXAMPLES
 @JSON
 def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCode:
-    """Which decisions would rules in shadow have changed?
+    """Which decisions would rules in shadow mode have changed?
 
-    Covers shadow rules, and guards that run in shadow as a whole, by the decisions in the store. Exits 3 if the store
-    has none.
+    Reads the decisions in the store. Covers shadow rules, and guards that run in shadow mode as a whole. Exits 3 if the
+    store has no decisions.
     """
     from bylaw.guard.backtest.report import render_shadow_json, render_shadow_terminal
     from bylaw.guard.backtest.shadow import shadow_report
@@ -181,13 +180,13 @@ def shadow(store: str, rule: str | None, examples: int, as_json: bool) -> ExitCo
 
 @click.command(name="promote")
 @click.argument("rule")
-@click.option("--policy", "-p", required=True, metavar="FILE", help="The rule file; one word of it is changed.")
+@click.option("--policy", "-p", required=True, metavar="FILE", help="The rule file to change.")
 @STORE
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
-    """Turn a shadow rule on, after showing what it would have changed.
+    """Switch a shadow rule on, after showing what it would have changed.
 
-    Only the word that puts the rule into shadow is changed; the rest of the file stays the same, byte for byte.
+    Only the rule's mode is changed. The rest of the file stays the same, byte for byte.
     """
     from bylaw.guard.backtest.report import render_shadow_terminal
     from bylaw.guard.backtest.shadow import shadow_report
@@ -208,10 +207,10 @@ def promote(rule: str, policy: str, store: str, yes: bool) -> ExitCode:
     click.echo(f"{policy}:{edit.line}: {edit.before.strip()} → {edit.after.strip()}")
     if not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError("nothing was changed: nobody can be asked here, so it needs --yes")
+            raise click.UsageError("nothing was changed: this is not a terminal, so --yes is needed")
         click.confirm(f"turn `{rule}` on?", abort=True)
     if path.read_bytes() != text.encode():
-        raise click.UsageError(f"{policy} was changed meanwhile; nothing was written")
+        raise click.UsageError(f"{policy} was changed in the meantime; nothing was written")
     _replace(path.resolve(), edit.text.encode())
     click.echo(f"`{rule}` is on")
     return ExitCode.OK

@@ -35,10 +35,10 @@ STDIN = "standard input"
 
 @click.command(name="decide")
 @click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
-@click.option("--history", metavar="FILE", help="Earlier attempts and results, one JSON object a line.")
+@click.option("--history", metavar="FILE", help="Earlier attempts and results, one JSON object per line.")
 @MODE
 @TOOLS
-@click.option("--store", metavar="FILE", help="A SQLite file for sessions and the record (default: none).")
+@click.option("--store", metavar="FILE", help="SQLite file for the state and the records (default: none).")
 @VERSION
 @INPUT
 @click.option("--review", metavar="ID", help="Resume a call that was paused and approved.")

@@ -27,19 +27,33 @@ if TYPE_CHECKING:
 @POLICY
 @VERSION
 @INPUT
-@click.option("--webhook", metavar="URL", help="Notify there, signed with $BYLAW_WEBHOOK_SECRET.")
-@click.option("--escalate-to", metavar="URL", help="Where to notify of reviews that wait too long.")
-@click.option("--escalate-after", default=1800.0, show_default=True, type=click.FloatRange(0), metavar="SECONDS")
+@click.option("--webhook", metavar="URL", help="Send notifications there, signed with $BYLAW_WEBHOOK_SECRET.")
+@click.option("--escalate-to", metavar="URL", help="Send notifications of reviews that wait too long there.")
+@click.option(
+    "--escalate-after",
+    default=1800.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="How long a review may wait before --escalate-to is notified.",
+)
 @click.option(
     "--warn-before",
     default=600.0,
     show_default=True,
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long before its expiry a review is notified again.",
+    help="How long before a review expires to send a second notification.",
 )
-@click.option("--poll", default=1.0, show_default=True, type=click.FloatRange(0.01, 3600), metavar="SECONDS")
-@click.option("--once", is_flag=True, help="Follow the events that are there, deliver what is due, and exit.")
+@click.option(
+    "--poll",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.01, 3600),
+    metavar="SECONDS",
+    help="How often to look for new events.",
+)
+@click.option("--once", is_flag=True, help="Process the events that are there, deliver notifications, and exit.")
 @JSON_LINES
 def follow(
     store: str,
@@ -56,8 +70,9 @@ def follow(
 ) -> ExitCode:
     """Follow the event log with these rules: open incidents and alerts, deliver notifications.
 
-    Continues from where the last one stopped, until SIGTERM or Ctrl-C. Each event counts once, even after a crash.
-    Window counters apply here. A failed delivery is reported on standard error; with --once, the exit code is then 4.
+    Continues where the last run stopped, until SIGTERM or Ctrl-C. Each event counts once, even after a crash.
+    Window counters are evaluated here. A failed delivery is reported on standard error; with --once, the exit code is
+    then 4.
     """
     from bylaw.guard.incidents.follow import SECRET, make_follower
     from bylaw.guard.incidents.notifications import ReminderTimes
@@ -150,7 +165,7 @@ def replay(
 ) -> ExitCode:
     """Which incidents do these rules find in the whole event log?
 
-    The log is read from its beginning, independent of what was followed live. Nothing is written without --write.
+    The log is read from its beginning, whatever `follow` has processed so far. Nothing is written without --write.
     """
     from bylaw.guard.incidents.follow import replay as replay_log
 

@@ -35,8 +35,8 @@ def incidents() -> None:
 
 @incidents.command(name="list")
 @STORE
-@click.option("--all", "everything", is_flag=True, help="Solved ones too.")
-@click.option("--status", type=click.Choice(get_args(IncidentStatus)), help="Only of this status, `solved`, say.")
+@click.option("--all", "everything", is_flag=True, help="Also list solved incidents.")
+@click.option("--status", type=click.Choice(get_args(IncidentStatus)), help="Only incidents with this status.")
 @click.option("--session", metavar="KEY", help="Only of this session.")
 @click.option("--rule", metavar="ID", help="Only of this rule.")
 @click.option("--severity", type=click.Choice([one.value for one in Severity]), help="Only of this severity.")
@@ -69,7 +69,7 @@ def list_(
 
 @incidents.command(name="alerts")
 @STORE
-@click.option("--all", "everything", is_flag=True, help="Acknowledged ones too.")
+@click.option("--all", "everything", is_flag=True, help="Also list acknowledged alerts.")
 @LIMIT
 @JSON_LINES
 def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
@@ -83,7 +83,7 @@ def alerts(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:
 
 @incidents.command(name="outbox")
 @STORE
-@click.option("--all", "everything", is_flag=True, help="Delivered ones too.")
+@click.option("--all", "everything", is_flag=True, help="Also list delivered notifications.")
 @LIMIT
 @JSON_LINES
 def outbox(store: str, everything: bool, limit: int, is_json: bool) -> ExitCode:

@@ -24,7 +24,7 @@ AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME",
 
 @click.command(name="reviews")
 @STORE
-@click.option("--all", "everything", is_flag=True, help="Answered ones too.")
+@click.option("--all", "everything", is_flag=True, help="Also list answered reviews.")
 @click.option("--session", metavar="KEY", help="Only of this session.")
 @LIMIT
 @JSON_LINES
@@ -110,7 +110,7 @@ def kill(store: str, agent: str, why: str) -> ExitCode:
 @STORE
 @AGENT
 def revive(store: str, agent: str) -> ExitCode:
-    """Undo a kill. A kill of one agent is undone by naming that agent."""
+    """Undo a kill. To undo the kill of one agent, name that agent."""
     return _switch(store, agent, None)
 
 
@@ -164,9 +164,11 @@ def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
 
 @click.command(name="prune")
 @STORE
-@click.option("--older-than", "days", type=float, required=True, metavar="DAYS", help="Delete what is older.")
+@click.option(
+    "--older-than", "days", type=float, required=True, metavar="DAYS", help="Delete records that are older than this."
+)
 def prune(store: str, days: float) -> ExitCode:
-    """Delete events, answered reviews and idle sessions that are older; the audit chain stays verifiable."""
+    """Delete old events, answered reviews and idle sessions. The audit chain can still be verified."""
     if days < 0:
         raise click.UsageError("--older-than must not be negative")
     with open_store(store) as opened:

@@ -27,7 +27,7 @@ LIMIT = click.option(
     show_default=True,
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="List at most so many.",
+    help="List at most N.",
 )
 POLICY = click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
 
@@ -37,7 +37,7 @@ def _parse_versions(context: click.Context, option: click.Parameter, texts: tupl
     if len(texts) == 1 and not pairs[0][1]:
         return texts[0]
     if not all(agent and name for agent, _, name in pairs):
-        raise click.BadParameter("give one NAME for every agent, or AGENT=NAME for each")
+        raise click.BadParameter("pass one NAME for all agents, or AGENT=NAME for each")
     return {agent: name for agent, _, name in pairs} or None
 
 
@@ -61,7 +61,7 @@ INPUT = click.option(
     multiple=True,
     callback=_parse_inputs,
     metavar="KEY=VALUE",
-    help="What {{inputs.KEY}} stands for in an agent manifest.",
+    help="Value of {{inputs.KEY}} in an agent manifest.",
 )
 
 
@@ -77,11 +77,11 @@ def _parse_mode(context: click.Context, option: click.Parameter, text: str | Non
 
 
 MODE = click.option(
-    "--mode", callback=_parse_mode, metavar="[request|hitl|sub_agent]", help="For rules that name no mode."
+    "--mode", callback=_parse_mode, metavar="[request|hitl|sub_agent]", help="Mode for rules that do not set one."
 )
 TOOLS = click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments, by tool name.")
 NOTE = click.option("--note", metavar="TEXT", help="Stored with the change.")
-JSON_LINES = click.option("--json", "is_json", is_flag=True, help="One JSON object a line.")
+JSON_LINES = click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
 
 
 class BadInput(click.ClickException):

@@ -135,16 +135,16 @@ def _size(value: Any) -> int:
     if isinstance(value, float):
         if isfinite(value):
             return 8
-        raise Refused(f"`{value}` is no JSON number")
+        raise Refused(f"`{value}` is not a JSON number")
     if isinstance(value, str):
         if _is_text(value):
             return len(value)
-        raise Refused("the arguments hold half a surrogate pair, which is no character")
+        raise Refused("the arguments hold half a surrogate pair, which is not a character")
     raise Refused(f"the arguments hold a value of type `{type(value).__name__}`, which is not JSON")
 
 
 class ToolSchemas:
-    """JSON Schemas of tools' arguments, by tool name. A call that does not fit is malformed, whatever the rules say."""
+    """JSON Schemas of tools' arguments, by tool name. A call that does not match is refused as malformed."""
 
     def __init__(self, schemas: Mapping[str, Any]) -> None:
         self._validators = {name: _validator(name, schema) for name, schema in schemas.items()}

@@ -26,7 +26,7 @@ from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import Action
 
 _ALLOW = Action.ALLOW
-_AFRESH = "the rules have changed since this session began; what they remembered starts afresh"
+_AFRESH = "the rules have changed since this session began; their state starts empty"
 
 
 class Decider:
@@ -289,5 +289,5 @@ def advice(decision: Decision) -> str:
     if decision.decided_by == "session" or decision.action is Action.TERMINATE:
         return "stop: no further call of this session will run"
     if decision.repeats:
-        return f"this very call was denied {decision.repeats + 1} times; do something else"
+        return f"the same call was denied {decision.repeats + 1} times; do something else"
     return "do not repeat this call; do something else, or tell the user why it cannot be done"

@@ -34,7 +34,7 @@ _FOR_PEOPLE = ("reason", "advice", "matches", "notes", "agent")
 """parts of a decision that may quote a value of the call"""
 
 RedactedPredicates: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
-"""the truth of the predicates on redacted arguments: `truths` by rule, and the digests of the predicates in `asked`"""
+"""predicates on redacted arguments, by rule: their results in `truths`, and their digests in `asked`"""
 
 
 def write_decision(
@@ -108,8 +108,8 @@ def _content(event: Event) -> dict[str, Any]:
     match event:
         case Response():
             calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
-            said = {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
-            return said if event.request is None else {**said, "request": True}
+            content = {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
+            return content if event.request is None else {**content, "request": True}
         case Message():
             return {"role": event.role, "content": event.content}
         case SessionEnd():
@@ -157,8 +157,8 @@ class LateDecision(Struct, frozen=True):
 def late_decision(
     attempt: Attempt, decision: Decision, now: float, predicates: RedactedPredicates | None = None
 ) -> LateDecision:
-    """A row that can be written whatever the attempt holds: one that cannot would undo each transaction it is part
-    of."""
+    """A row that can always be written, with any attempt. A row that cannot be written would make every later
+    transaction fail."""
     decision = replace(decision, call_id=text_of(decision.call_id))
     try:
         arguments = _plain(attempt.arguments, _REFUSED)

@@ -102,7 +102,7 @@ class Sessions:
 
     @contextmanager
     def review_transaction(self, transaction: Transaction | None, key: str) -> Iterator[Transaction]:
-        """The given transaction, or a new one: reviews are stored even if sessions are not."""
+        """The transaction that is passed, or a new one: reviews are stored even if sessions are not."""
         if transaction is not None:
             yield transaction
             return

@@ -120,25 +120,25 @@ def read_observation(row: EventRow, at: float) -> tuple[Event, bool]:
     Unreadable."""
     data = row.data
     try:
-        said = data.get("said") or {}
+        content = data.get("said") or {}
         origin = Origin(row.session, data.get("run"), data.get("parent_run"), data.get("agent"))
-        has_request = data.get("kind") == "request" or bool(said.get("request"))
-        return _observation(data.get("kind"), said, origin, at), has_request
+        has_request = data.get("kind") == "request" or bool(content.get("request"))
+        return _observation(data.get("kind"), content, origin, at), has_request
     except (KeyError, TypeError, AttributeError) as problem:
         raise Unreadable(f"event {row.seq}: {problem!r}") from problem
 
 
-def _observation(kind: Any, said: dict[str, Any], origin: Origin, at: float) -> Event:
+def _observation(kind: Any, content: dict[str, Any], origin: Origin, at: float) -> Event:
     match kind:
         case "response":
             calls = tuple(
                 ToolCall(origin=origin, name=str(call["name"]), call_id=str(call["call_id"]))
-                for call in said.get("tool_calls") or ()
+                for call in content.get("tool_calls") or ()
             )
-            texts = {name: said.get(name) for name in ("text", "stop_reason", "model")}
+            texts = {name: content.get(name) for name in ("text", "stop_reason", "model")}
             return Response(origin=origin, at=at, tool_calls=calls, **texts)
         case "message":
-            return Message(origin=origin, at=at, role=str(said.get("role", "user")), content=said.get("content"))
+            return Message(origin=origin, at=at, role=str(content.get("role", "user")), content=content.get("content"))
         case "request":
             return Request(origin=origin, at=at)
         case _:

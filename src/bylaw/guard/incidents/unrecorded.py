@@ -1,9 +1,9 @@
-"""Rules that look at values which are not in the log: secrets are removed, and messages to the model are not recorded.
+"""Rules that look at values which are not in the log: secrets are redacted, and messages to the model are not recorded.
 
 - The truth of predicates on redacted arguments is in the row, and is used in place of the argument.
 - For other rules, the guard's own finding is used if it had the same rules; that it found nothing counts only if it
   evaluated the whole rule.
-- Everything else is counted as not judged: it is neither kept nor broken.
+- In all other cases the rule is counted as not judged: it is neither satisfied nor broken.
 """
 
 from __future__ import annotations

@@ -52,16 +52,16 @@ def propose_orders(facts: Facts, min_support: int) -> Iterator[Proposal]:
 
 def _orders(tool: str, known: ToolFacts, facts: Facts) -> Iterator[Order]:
     assert known.signatures is not None
-    held: Counter[Earlier] = Counter()
+    support: Counter[Earlier] = Counter()
     for signature, count in known.signatures.items():
         for earlier in signature:
             if earlier.tool != tool and can_be_named(earlier.tool) and _is_usable(earlier, known):
-                held[earlier] += count
+                support[earlier] += count
     seen: set[str] = set()
-    for earlier in sorted(held, key=lambda one: (-held[one], *_preference(one))):
-        if earlier.tool in seen or held[earlier] < MAIN_SHARE * known.calls:
+    for earlier in sorted(support, key=lambda one: (-support[one], *_preference(one))):
+        if earlier.tool in seen or support[earlier] < MAIN_SHARE * known.calls:
             continue
-        after = _alternatives(earlier, known.signatures, held, known.calls)
+        after = _alternatives(earlier, known.signatures, support, known.calls)
         if after is None:
             continue
         after = _strengthened(after, known.signatures)
@@ -86,7 +86,7 @@ def _preference(earlier: Earlier) -> tuple[int, bool, str, str, str]:
 
 
 def _alternatives(
-    first: Earlier, signatures: Signatures, held: Counter[Earlier], calls: int
+    first: Earlier, signatures: Signatures, support: Counter[Earlier], calls: int
 ) -> tuple[Earlier, ...] | None:
     """The first and as few others as explain every call; None if that takes too many."""
     chosen, left = [first], {s: n for s, n in signatures.items() if first not in s}
@@ -96,7 +96,7 @@ def _alternatives(
         explains: Counter[Earlier] = Counter()
         for signature, count in left.items():
             for one in signature:
-                if one in held and one.tool != first.tool and one.path in (None, first.path):
+                if one in support and one.tool != first.tool and one.path in (None, first.path):
                     explains[one] += count
         best = min(explains, key=lambda one: (-explains[one], *_preference(one)), default=None)
         if best is None or explains[best] < max(2, LEAST_SHARE * calls):

@@ -216,17 +216,17 @@ class _Trial:
 
     def _why_not(self, one: Proposal) -> str | None:
         if self._own_stops[one.id]:
-            return "the engine sees a call that breaks it"
+            return "a call breaks it"
         if one.false_stops > MOST_FALSE_STOPS * one.held_out_calls:
             return "too many false stops in the held-out sessions"
         return None
 
 
-def wilson(held: int, total: int, z: float = 1.96) -> float:
+def wilson(successes: int, total: int, z: float = 1.96) -> float:
     """The lower end of the Wilson interval of a share."""
     if not total:
         return 0.0
-    share = held / total
+    share = successes / total
     centre = share + z * z / (2 * total)
     spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     return max(0.0, (centre - spread) / (1 + z * z / total))

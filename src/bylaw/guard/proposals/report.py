@@ -129,8 +129,8 @@ def _held_out(report: ProposalReport) -> str:
 
 def _support(one: Proposal) -> str:
     held_out = f"held out: {one.false_stops:,} of {count(one.held_out_calls, 'call')} stopped"
-    held = f"held in {count(one.calls, 'call')} of {count(one.sessions, 'session')}"
-    return f"strength {one.strength:.2f} · {held} · {held_out}"
+    support = f"held in {count(one.calls, 'call')} of {count(one.sessions, 'session')}"
+    return f"strength {one.strength:.2f} · {support} · {held_out}"
 
 
 def render_terminal(report: ProposalReport) -> str:
@@ -163,9 +163,9 @@ def _remarks(report: ProposalReport) -> Iterator[str]:
         more = f" and {len(report.too_varied) - _NAMED:,} more" if len(report.too_varied) > _NAMED else ""
         yield f"too much variety before calls of {names}{more} to look for an order"
     if report.unnamed_calls:
-        yield f"{count(report.unnamed_calls, 'call')} of further tools left out: too many tools to tell apart"
+        yield f"{count(report.unnamed_calls, 'call')} of further tools left out: too many tools"
     if report.resumed:
-        yield f"{count(report.resumed, 'session')} or more went on after a long pause and were read in two parts"
+        yield f"{count(report.resumed, 'session')} or more continued after a long pause and were read in two parts"
 
 
 _NAMED = 5

@@ -116,9 +116,9 @@ class ChainCheck:
             yield ChainProblem(self._end_seq, "last", "the chain does not end here", head, self._end_hash)
         for seq, known in sorted(self._known.items()):
             if seq > self._end_seq:
-                yield ChainProblem(self._end_seq, "truncated", "the chain once went on", str(known), self._shown_end)
+                yield ChainProblem(self._end_seq, "truncated", "the chain continued here", str(known), self._shown_end)
             elif seq:  # before the first remaining row
-                message = "the known head was pruned: note a newer one"
+                message = "the known head was pruned: store a newer one"
                 yield ChainProblem(seq, "unknown-head", message, str(known))
 
     @property
@@ -138,9 +138,9 @@ class ChainCheck:
         if first is not None and not is_anchor(first) and first.previous != head.chain:
             yield ChainProblem(first.seq, "spliced", "it begins another chain", head.chain, first.previous)
         if self._end_seq < head.seq:
-            yield ChainProblem(self._end_seq, "truncated", "the chain went on", str(head), self._shown_end)
+            yield ChainProblem(self._end_seq, "truncated", "the head is a later row", str(head), self._shown_end)
         elif self._end_seq > head.seq:
-            yield ChainProblem(self._end_seq, "inserted", "the chain ended before", str(head), self._shown_end)
+            yield ChainProblem(self._end_seq, "inserted", "the head is an earlier row", str(head), self._shown_end)
         elif self._last is not None and head.hash != self._end_hash:
             yield ChainProblem(self._end_seq, "last", "the chain does not end here", str(head), self._shown_end)
         elif self._last is None and head.hash != head.chain:

@@ -210,7 +210,7 @@ class MemoryTransaction:
 
     def put_session(self, record: SessionRecord) -> None:
         if record.version != self.session(record.session).version + 1:
-            raise StoreConflict(f"session `{record.session}` is not as it was read")
+            raise StoreConflict(f"session `{record.session}` was changed since it was read")
         self._new.sessions[record.session] = copy(record)
 
     def append_event(self, row: EventRow) -> int:
@@ -255,7 +255,7 @@ class MemoryTransaction:
     def put_review(self, record: ReviewRecord) -> ReviewRecord:
         stored = self.review(record.id)
         if record.version != (stored.version if stored else 0):
-            raise StoreConflict(f"review `{record.id}` is not as it was read")
+            raise StoreConflict(f"review `{record.id}` was changed since it was read")
         record = replace(record, version=record.version + 1)
         text = encode_review(record)
         self._new.reviews[record.id] = _Review(decode_review(text), text)
@@ -283,7 +283,7 @@ class MemoryTransaction:
     def put_followed(self, record: R) -> R:
         stored = self.followed(type(record), record.id)
         if record.version != (stored.version if stored else 0):
-            raise StoreConflict(f"`{record.id}` is not as it was read")
+            raise StoreConflict(f"`{record.id}` was changed since it was read")
         record = replace(record, version=record.version + 1)
         text, state = encode_followed(record)
         self._new.followed[type(record), record.id] = _Followed(decode_followed(type(record), text, state), text, state)

@@ -102,7 +102,7 @@ class SqliteTransaction:
         row = (self._clock(), terminated, record.state, to_column(record.session), record.version)
         if not self.execute(_UPDATE_SESSION, row).rowcount:
             if record.version != self.session(record.session).version + 1:
-                raise StoreConflict(f"session `{record.session}` is not as it was read")
+                raise StoreConflict(f"session `{record.session}` was changed since it was read")
             self.execute(_INSERT_SESSION, row)
 
     def append_event(self, row: EventRow) -> int:
@@ -158,7 +158,7 @@ class SqliteTransaction:
     def put_review(self, record: ReviewRecord) -> ReviewRecord:
         stored = self.review(record.id)
         if record.version != (stored.version if stored else 0):
-            raise StoreConflict(f"review `{record.id}` is not as it was read")
+            raise StoreConflict(f"review `{record.id}` was changed since it was read")
         record = replace(record, version=record.version + 1)
         self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, _review_columns(record))
         return record
@@ -185,7 +185,7 @@ class SqliteTransaction:
         key = (type(record).__name__, to_column(record.id))
         statement = _INSERT_FOLLOWED if record.version == 1 else _UPDATE_FOLLOWED
         if not self.execute(statement, (*about, text.decode(), state, record.version, *key)).rowcount:
-            raise StoreConflict(f"`{record.id}` is not as it was read")
+            raise StoreConflict(f"`{record.id}` was changed since it was read")
         return record
 
     def drop_followed(self, record: FollowRecord) -> None:
