@@ -41,7 +41,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 def test_the_report(folder: Path) -> None:
     code, out, _ = run(folder, "shadow")
-    assert code == 0 and "2 of 3 decisions would have been another" in out
+    assert code == 0 and "2 of 3 decisions would have been different" in out
     assert "2 decisions changed (allow → block 2)" in out and "pay(n=1)" in out
     code, out, _ = run(folder, "shadow", "--json", "--rule", "no-pay", "--examples", "1")
     report = json.loads(out)
@@ -50,7 +50,7 @@ def test_the_report(folder: Path) -> None:
 
 def test_promoting_shows_the_report_and_changes_one_word(folder: Path) -> None:
     code, out, problem = run(folder, "promote", "no-pay", "--policy", "rules.yaml")
-    assert code == 2 and "it needs --yes" in problem and "2 decisions changed" in out
+    assert code == 2 and "so --yes is needed" in problem and "2 decisions changed" in out
     assert (folder / "rules.yaml").read_text() == RULES
     code, out, _ = run(folder, "promote", "no-pay", "--policy", "rules.yaml", "--yes")
     assert code == 0 and "`no-pay` is on" in out and "rules.yaml:6: mode: shadow" in out

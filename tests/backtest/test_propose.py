@@ -225,4 +225,4 @@ def test_sessions_that_are_read_in_two_parts_are_reported(monkeypatch: pytest.Mo
     sessions = [Session("a").call("look"), Session("b").call("look"), Session("a").call("pay")]
     events = tuple(event for one in sessions for event in trace(one).events if event.kind != "session_end")
     report = bylaw.propose(Trace(name="t", events=events), hold_out=0, min_support=2)
-    assert report.resumed == 1 and "1 session or more went on after a long pause" in render_rule_file(report)
+    assert report.resumed == 1 and "1 session or more continued after a long pause" in render_rule_file(report)

@@ -38,13 +38,13 @@ _RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONT
 
 @click.command(name="ci")
 @config_option
-@click.option("--traces", multiple=True, metavar="TRACE", help="Recorded traces to check; may be given again.")
-@click.option("--baseline", metavar="TRACE", help="Recorded traces of the version before, for the diff.")
-@click.option("--candidate", metavar="TRACE", help="Recorded traces of the version that is judged.")
+@click.option("--traces", multiple=True, metavar="TRACE", help="Recorded traces to check; can be repeated.")
+@click.option("--baseline", metavar="TRACE", help="Recorded traces of the previous version, for the diff.")
+@click.option("--candidate", metavar="TRACE", help="Recorded traces of the new version, for the diff.")
 @click.option(
     "--min-score",
     type=click.FloatRange(0, 100),
-    help="Least score that passes, of the whole and of the contract (default: each part decides by itself, and a "
+    help="Minimum score to pass, for the whole run and for the contract (default: each part decides by itself, and a "
     "contract needs 100).",
 )
 @output_options(RENDERERS)
@@ -96,9 +96,9 @@ def command(
 
 def _left_out(file: CiFile) -> Iterator[str]:
     if file.check is None:
-        yield "check: no traces, neither in `ci: {check: {traces: …}}` nor by --traces"
+        yield "check: no traces; name them in `ci: {check: {traces: …}}` or with --traces"
     if file.diff is None:
-        yield "diff: no baseline and candidate, neither in `ci: {diff: …}` nor by flags"
+        yield "diff: no baseline and candidate; name them in `ci: {diff: …}` or with --baseline and --candidate"
     if not file.has_contract:
         yield "contract: the file has no section `contract`; `bylaw contract validate` says what it needs"
 

@@ -150,8 +150,8 @@ class Program:
 
 
 def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> Program:
-    """`index=False` sends every event to every monitor: slower, and by test the same. `excerpts=False` leaves out of
-    snapshots what events said: an earlier event is then pointed at by its name alone."""
+    """`index=False` sends every event to every monitor: slower, with the same results. `excerpts=False` leaves the
+    texts of events out of snapshots: evidence then names an earlier event without quoting it."""
     return Program(rules, index=index, excerpts=excerpts)
 
 

@@ -33,11 +33,11 @@ class Evaluation:
         self._outcomes = Outcomes(program)
         self._session_count = 0
         self._peeked: tuple[Event, States] | None = None
-        """the event that was looked at last, and the states it leads to, where it decided nothing"""
+        """the last event that was peeked at and the states it leads to, if it decided nothing"""
         self._written: dict[int, tuple[Any, Raw]] = {}
-        """states as they were written last, by rule; they are immutable, so one that is still there still reads so"""
+        """by rule: the state that was encoded last, and its encoding; states are immutable, so it stays valid"""
         self._snapshot: bytes | None = None
-        """the last one, where nothing has changed since"""
+        """the last snapshot, if nothing has changed since"""
 
     @property
     def turns(self) -> int:
@@ -85,7 +85,7 @@ class Evaluation:
         return decided
 
     def attempt(self, event: ToolCall) -> Sequence[Verdict]:
-        """Like `step`, and reports what is unknown or only marked as well."""
+        """Like `step`, but also returns verdicts that are unknown or only mark a call."""
         route = self._program.calls[event.name]
         if route is NOBODY:
             return NO_VERDICTS
@@ -127,7 +127,7 @@ class Evaluation:
         return session
 
     def _advance(self, route: Route, event: Event, session: ScopeState, doubts_too: bool = False) -> Sequence[Verdict]:
-        """`doubts_too` adds what is unknown or only marked."""
+        """`doubts_too`: also return verdicts that are unknown or only mark a call."""
         self._peeked = None
         if not route.trace:
             return self._advance_scope(route.session, event, session, doubts_too) if route.session else NO_VERDICTS

@@ -26,7 +26,7 @@ def ref(event: Event, excerpt: str | None = None) -> EventRef:
 
 
 def bare(place: EventRef) -> EventRef:
-    """Without what the event said."""
+    """The reference without its excerpt."""
     return place if place.excerpt is None else replace(place, excerpt=None)
 
 

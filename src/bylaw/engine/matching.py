@@ -83,7 +83,7 @@ def _next_part(glob: str, position: int) -> tuple[str, int]:
 
 
 def _class(inside: str) -> str | None:
-    """A character class, or None where it is none (a range that runs backwards): then the bracket is a bracket."""
+    """A character class, or None if it is not a valid one (a reversed range): then the bracket is a literal."""
     escaped = inside.removeprefix("!").replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace("^", "\\^")
     regex = f"[{'^' if inside.startswith('!') else ''}{escaped}]"
     try:

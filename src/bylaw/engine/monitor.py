@@ -68,7 +68,7 @@ Step = tuple[Any, tuple[Found, ...]]
 
 
 class Monitor(ABC):
-    """One operator over its probe. `step` is called for watched events, and must ignore others where it is not."""
+    """One operator over its probe. `step` is called for watched events; if others are passed, it must ignore them."""
 
     initial: Any
     state_type: Any

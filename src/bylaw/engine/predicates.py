@@ -40,7 +40,7 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
 
 
 class RedactedArguments(dict[str, Any]):
-    """Arguments of which some are redacted, with the truth of the predicates about them from before."""
+    """Partly redacted arguments, with the results of the predicates on them before redaction."""
 
     __slots__ = ("truths",)
 
@@ -51,11 +51,11 @@ class RedactedArguments(dict[str, Any]):
 
 def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
     def tested(call: ToolCall, counts: Counts) -> bool | None:
-        given = call.arguments
-        if type(given) is dict:
-            return test(given)
-        if type(given) is RedactedArguments and predicate in given.truths:
-            return given.truths[predicate]
+        recorded = call.arguments
+        if type(recorded) is dict:
+            return test(recorded)
+        if type(recorded) is RedactedArguments and predicate in recorded.truths:
+            return recorded.truths[predicate]
         return test(arguments(call))
 
     return tested
@@ -63,10 +63,10 @@ def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
 
 def arguments(call: ToolCall) -> Any:
     """The arguments as a mapping; nothing recorded is an empty one, anything else cannot be entered."""
-    given = call.arguments
-    if isinstance(given, dict):
-        return given
-    return {} if given is None and call.raw_arguments is None else UNREADABLE
+    recorded = call.arguments
+    if isinstance(recorded, dict):
+        return recorded
+    return {} if recorded is None and call.raw_arguments is None else UNREADABLE
 
 
 def _negated(test: Test) -> Test:

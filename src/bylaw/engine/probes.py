@@ -51,10 +51,10 @@ def content_words(text: str, chunks: list[str]) -> tuple[set[Any], set[Any]]:
     """
     joined = "\n".join(chunks)
     if text.isascii() and joined.isascii():
-        said: set[Any] = _ascii_words(text) - _ASCII_IGNORED
-        return said, said - _ascii_words(joined)
-    said = {word for word in _any_words(text) - STOP_WORDS if len(word) > 1}
-    return said, said - _any_words(joined)
+        words: set[Any] = _ascii_words(text) - _ASCII_IGNORED
+        return words, words - _ascii_words(joined)
+    words = {word for word in _any_words(text) - STOP_WORDS if len(word) > 1}
+    return words, words - _any_words(joined)
 
 
 def readable(words: set[Any]) -> list[str]:
@@ -188,10 +188,10 @@ def judge_grounding(probe: Grounded) -> Judge:
             return SKIP
         if response.text is None:
             return BLIND
-        said, unknown = content_words(response.text, chunks)
-        if len(said) < fewest:
+        words, unknown = content_words(response.text, chunks)
+        if len(words) < fewest:
             return SKIP if response.tool_calls or not response.text.strip() else THIN
-        found = (len(said) - len(unknown)) / len(said)
+        found = (len(words) - len(unknown)) / len(words)
         if found >= probe.min_precision:
             return HOLDS
         missing = ", ".join(readable(unknown)[:8]) + (", …" if len(unknown) > 8 else "")

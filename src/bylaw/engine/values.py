@@ -39,7 +39,7 @@ _LONGEST_NUMBER = 64
 
 
 def number(value: Any) -> int | float | None:
-    """The value as a number, or None where it is none."""
+    """The value as a number, or None if it is not one."""
     kind = type(value)
     if kind is int:
         return value  # type: ignore[no-any-return]

@@ -35,7 +35,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @click.argument("names", nargs=-1, metavar="TRACE... OUT")
 @trace_format_option
 @click.option("--to", metavar="FORMAT", help=TO_HELP)
-@click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; may be given again.")
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Only this session; can be repeated.")
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them.")
 @click.option("--force", is_flag=True, help="Replace files that exist.")
 def command(
@@ -50,7 +50,7 @@ def command(
 
     TRACE is a file, a folder, a glob or - for standard input. OUT is a file, - for standard output, or a folder
     (`out/`), which gets a file for each trace. `.jsonl` means bylaw, `.atif.json` atif, `.otlp.jsonl` otlp; `.gz` and
-    `.zst` compress. A file appears when it is complete. Nothing is lost: Bylaw reads back what it wrote.
+    `.zst` compress. The output appears only when it is complete. Nothing is lost: Bylaw reads back what it wrote.
 
     Exit codes: 0 converted, 2 bad input, 3 nothing to convert, 4 the output cannot be written.
     """

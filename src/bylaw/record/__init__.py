@@ -1,4 +1,4 @@
-"""Records an agent while it works: what it asks its models and what they answer, written turn by turn.
+"""Records an agent while it works: its calls to models and their answers, written turn by turn.
 
 `exchange` observes one call to a model, `turns` converts it into lines of Bylaw JSONL, `file` appends them so that a
 kill loses no finished turn, `recording` is one recording from start to end. `api` is `bylaw.record`, for a program in

@@ -1,4 +1,4 @@
-"""`bylaw.record`: record what an agent in this process asks its models and what they answer.
+"""`bylaw.record`: record the calls of an agent in this process to its models, with their answers.
 
 Code carries its recordings in a context variable, which tasks inherit. Threads that it starts, and work that it submits
 to a pool of threads, get them too. Of several recordings to one file only the innermost writes, so that a call is
@@ -82,7 +82,7 @@ class record:
 
     @property
     def errors(self) -> int:
-        """How often a model was asked and did not answer."""
+        """How many requests to a model got no answer."""
         return self._recording.errors if self._recording is not None else 0
 
     @property

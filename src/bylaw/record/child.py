@@ -1,12 +1,11 @@
-"""Runs a command as a child process and records what it asks its models, through a proxy.
+"""Runs a command as a child process and records its calls to models, through a proxy.
 
 The child runs as if its caller had started it: same terminal, same streams, same signals. It stays in our process
 group, so a terminal's Ctrl-C and Ctrl-Z reach it directly. A signal that is sent to us alone is passed on. Signals are
 taken from a queue and not by handlers, because only the queue says who sent them.
 
-The child's environment leads it to the proxy. An address that the user has set is still the one that is asked in the
-end, and the child keeps its path, so every client asks for the same things as before. It still trusts the certificates
-that it trusted.
+The child's environment variables name the proxy as its address. The proxy sends requests to the address that the user
+has set, with the same path. The child still trusts the certificates that it trusted before.
 """
 
 from __future__ import annotations
@@ -102,11 +101,11 @@ class Address(Struct, frozen=True):
     path: str
 
 
-def addresses(given: Mapping[str, str]) -> dict[str, Address]:
+def addresses(environment: Mapping[str, str]) -> dict[str, Address]:
     """By provider. Raises BylawError for a variable that is not an HTTP address."""
     found: dict[str, Address] = {}
     for provider, (variables, default) in _ADDRESSES.items():
-        name, url = next(((name, given[name]) for name in variables if given.get(name)), ("", default))
+        name, url = next(((name, environment[name]) for name in variables if environment.get(name)), ("", default))
         try:
             parts = urlsplit(url)
             usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -119,17 +118,17 @@ def addresses(given: Mapping[str, str]) -> dict[str, Address]:
 
 
 def child_environment(
-    given: Mapping[str, str], *, proxy: str, known: Mapping[str, Address], authority: Authority, folder: Path
+    environment: Mapping[str, str], *, proxy: str, known: Mapping[str, Address], authority: Authority, folder: Path
 ) -> dict[str, str]:
     """The environment of the child; `proxy` is the proxy's own address."""
-    env = dict(given)
+    env = dict(environment)
     for provider, (variables, _) in _ADDRESSES.items():
         env |= dict.fromkeys(variables, f"{proxy}/{provider}{known[provider].path}")
     for name in ("HTTP_PROXY", "HTTPS_PROXY"):
         env |= {name: proxy, name.lower(): proxy}
-    no_proxy = _without_loopback(given.get("NO_PROXY") or given.get("no_proxy") or "")
+    no_proxy = _without_loopback(environment.get("NO_PROXY") or environment.get("no_proxy") or "")
     env |= {"NO_PROXY": no_proxy, "no_proxy": no_proxy, "NODE_USE_ENV_PROXY": "1"}
-    return env | _trust(given, authority, folder)
+    return env | _trust(environment, authority, folder)
 
 
 def _without_loopback(no_proxy: str) -> str:
@@ -137,12 +136,12 @@ def _without_loopback(no_proxy: str) -> str:
     return ",".join(name for part in no_proxy.split(",") if (name := part.strip()) and name not in _LOOPBACK)
 
 
-def _trust(given: Mapping[str, str], authority: Authority, folder: Path) -> dict[str, str]:
+def _trust(environment: Mapping[str, str], authority: Authority, folder: Path) -> dict[str, str]:
     """Variables for a bundle of our authority and all that the child would trust without it."""
     variables = authority.environment()
     paths = ssl.get_default_verify_paths()
-    system = given.get("SSL_CERT_FILE") or paths.cafile or paths.openssl_cafile
-    trusted = [_read(system), *(_read(given[name]) for name in variables if given.get(name))]
+    system = environment.get("SSL_CERT_FILE") or paths.cafile or paths.openssl_cafile
+    trusted = [_read(system), *(_read(environment[name]) for name in variables if environment.get(name))]
     if not trusted[0]:  # a bundle that replaces the system's certificates must contain them
         variables = {"NODE_EXTRA_CA_CERTS": variables["NODE_EXTRA_CA_CERTS"]}
     bundle = folder / "trusted.pem"

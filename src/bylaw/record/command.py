@@ -1,4 +1,4 @@
-"""`bylaw record`: run a command and record what it asks its models."""
+"""`bylaw record`: run a command and record its calls to models."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def command(
     durable: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run a command and record what it asks its models, in any language and without changing its code.
+    """Run a command and record its calls to models, in any language and without changing its code.
 
-    Recorded are OpenAI's chat completions and Responses, Anthropic's messages, and any server with the same API. The
+    Records OpenAI's chat completions and Responses, Anthropic's messages, and any server with the same API. The
     exit code is that of the command; if that is 0 and nothing was recorded, it is 3. Needs the extra `record`:
     pip install 'bylaw[record]'.
     """
@@ -78,9 +78,9 @@ def command(
     return _report(recording, recorded)
 
 
-def _patterns(given: tuple[str, ...]) -> dict[str, str]:
+def _patterns(options: tuple[str, ...]) -> dict[str, str]:
     named: dict[str, str] = {}
-    for one in given:
+    for one in options:
         name, equals, pattern = one.partition("=")
         if not equals:
             raise click.UsageError(f"--pattern `{one}`: expected NAME=REGEX")

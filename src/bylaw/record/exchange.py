@@ -23,12 +23,12 @@ class RecordedExchange(Exchange):
     """Wraps another exchange, which decides what happens."""
 
     def __init__(
-        self, inner: Exchange, wire: WireFormat, asked: Json, over: Callable[[RecordedExchange, str | None], None]
+        self, inner: Exchange, wire: WireFormat, request: Json, over: Callable[[RecordedExchange, str | None], None]
     ) -> None:
         # INVARIANT: the attributes of Exchange are read from `inner`, so they are not set here
         self._inner = inner
         self._wire = wire
-        self._asked = asked
+        self._request = request
         self._over = deque([over])
         """whoever pops it reports the end; no lock, because a fork might leave it locked"""
         self._began = time.time()
@@ -93,7 +93,7 @@ class RecordedExchange(Exchange):
         retries = self._inner.request.headers.get(_RETRIES, "")
         return ModelCall(
             wire=self._wire,
-            asked=self._asked,
+            request=self._request,
             reply=reply,
             began=self._began,
             ended=time.time(),

@@ -25,7 +25,7 @@ from bylaw.traces.formats.bylaw.lines import VERSION, Header
 _HEADER = msgspec.json.encode(Header(VERSION, complete="marked")) + b"\n"
 _BLOCK = 64 * 1024
 _PRIVATE = 0o600
-"""only the owner may read what an agent was told"""
+"""only the owner may read a recording"""
 _TRIES = 1000
 """attempts to begin a file, a millisecond apart"""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK

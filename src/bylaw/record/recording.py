@@ -91,14 +91,14 @@ class Recording:
     def listen(self, exchange: Exchange, *, session: str | None = None) -> Exchange:
         """The exchange, which is recorded if it asks a model. `session`: if it is not that of the recording."""
         try:
-            asked = model_call(exchange.request)
+            model_request = model_call(exchange.request)
         except Exception as error:  # a body that no provider would accept either
             self._failed(error)
             return exchange
-        if asked is None:
+        if model_request is None:
             return exchange
         recorded = RecordedExchange(
-            exchange, *asked, lambda one, error: self._finish(one, error, session or self.session)
+            exchange, *model_request, lambda one, error: self._finish(one, error, session or self.session)
         )
         self._unfinished.add(recorded)
         if not self._is_closing:  # checked after it was added: either `close` sees it, or this sees `close`

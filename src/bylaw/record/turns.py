@@ -26,7 +26,7 @@ class ModelCall(Struct, frozen=True):
     """One attempt to ask a model, as it was observed."""
 
     wire: WireFormat
-    asked: Json
+    request: Json
     reply: Json | None
     """the answer, or as much of it as was read; None: no answer that can be read"""
     began: float
@@ -78,10 +78,10 @@ def lines_of(call: ModelCall, known: set[str]) -> list[Line]:
 
 def _messages(call: ModelCall) -> list[Any]:
     if call.wire.name != _RESPONSES:
-        return call.wire.messages(call.asked)
-    system = call.asked.get("instructions")
+        return call.wire.messages(call.request)
+    system = call.request.get("instructions")
     first = [{"role": "system", "content": system}] if isinstance(system, str) else []
-    return [*first, *(messages_of(call.asked["input"]) or ())]
+    return [*first, *(messages_of(call.request["input"]) or ())]
 
 
 def _new_results(messages: list[Any], known: set[str]) -> Iterator[Result]:
@@ -100,12 +100,12 @@ def _role(message: Any) -> Any:
 
 
 def _request_line(call: ModelCall, messages: list[Any]) -> RequestLine:
-    asked, tools = call.asked, call.asked.get("tools")
-    params = {key: asked[key] for key in (*PARAMS, "max_output_tokens", "stream", "text") if key in asked}
-    own = asked.get("metadata")
+    request, tools = call.request, call.request.get("tools")
+    params = {key: request[key] for key in (*PARAMS, "max_output_tokens", "stream", "text") if key in request}
+    own = request.get("metadata")
     metadata = {"provider": call.wire.name, **(own if isinstance(own, dict) else {})}
-    metadata |= {key: asked[key] for key in _LINKS if asked.get(key) is not None}
-    line = RequestLine(model=text_field(asked, "model"), params=params or None, metadata=metadata)
+    metadata |= {key: request[key] for key in _LINKS if request.get(key) is not None}
+    line = RequestLine(model=text_field(request, "model"), params=params or None, metadata=metadata)
     line.at = _time(call.began)
     line.messages = Raw(json.encode(messages))
     if isinstance(tools, list) and tools:
@@ -183,7 +183,7 @@ def _of_items(reply: Json) -> Answer:
 def _note(label: str, call: ModelCall, more: dict[str, Any]) -> AnnotationLine:
     data = {
         "provider": call.wire.name,
-        "model": text_field(call.asked, "model"),
+        "model": text_field(call.request, "model"),
         "status": call.status,
         "attempt": call.attempt,
         "latency_ms": round(call.latency_ms, 3),

@@ -135,7 +135,7 @@ def output_options(
             multiple=True,
             metavar="FORMAT[=FILE]",
             shell_complete=lambda ctx, parameter, text: [name for name in known if name.startswith(text)],
-            help=f"{', '.join(known)} (default terminal); may be given several times, as FORMAT=FILE.",
+            help=f"{', '.join(known)} (default terminal); can be repeated, as FORMAT=FILE.",
         )
         output_option = click.option(
             "--output", "-o", metavar="FILE", help="Write the report to FILE instead of standard output."

@@ -58,7 +58,7 @@ class _Post(threading.Thread):
         kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=seconds)
         self._socket: socket.socket | None = None
-        """kept because the connection drops its own reference while a reply is still being read"""
+        """stored because the connection drops its own reference while a reply is still being read"""
         self._gave_up = False
         self._reply: tuple[int, bytes] | None = None
         self._problem: Exception | None = None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 MOST_KEPT = 10 * 1024 * 1024
-"""bytes of a body that are kept for the record"""
+"""bytes of a body that are recorded at most"""
 
 
 class Outgoing(Struct, frozen=True):

@@ -50,7 +50,7 @@ class Run(Protocol):
 
 class Listener(Protocol):
     def __call__(self, exchange: Exchange, /) -> Exchange:
-        """An exchange that behaves like the given one and is observed."""
+        """An exchange that behaves like `exchange` and is observed."""
         ...
 
 
@@ -133,7 +133,7 @@ def unobserved() -> Iterator[None]:
 FindListeners: TypeAlias = Callable[[], Sequence[Listener]]
 """the listeners of the calling code"""
 Wrap: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""the same function, with the listeners of the calling code in whatever thread it will run"""
+"""the same function, with the listeners of the calling code, in any thread"""
 
 _find_listeners: FindListeners | None = None
 _wrap: Wrap | None = None

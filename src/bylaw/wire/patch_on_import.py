@@ -25,7 +25,7 @@ _ABSENT = object()
 
 
 class Patches:
-    """Replaced attributes, with what is needed to restore them."""
+    """Replaced attributes, with the data to restore them."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []
@@ -91,7 +91,7 @@ class PatchOnImport:
                 self._patches.undo()
 
     def refresh(self) -> None:
-        """Patch what is new: modules, and classes that users of a framework have defined."""
+        """Patch new modules, and new classes that users of a framework have defined."""
         for name in self.modules:
             module = sys.modules.get(name)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):

@@ -1,8 +1,8 @@
 """The operators that look at each event by itself.
 
-`Never`     the probe is true of no event; each event of which it is true is a violation
-`Always`    the probe is true of every response it can judge; each response of which it is false is a violation
-`Sometime`  the probe is true of at least one response; only the end shows that it was not
+`Never`     each event for which the probe is true is a violation
+`Always`    each response for which the probe is false is a violation
+`Sometime`  the probe must be true for at least one response; a violation is known only at the end
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class NeverText(Monitor):
 class AlwaysState(Struct, frozen=True, array_like=True):
     judged: bool = False
     blind: int = 0
-    """responses of which something was not recorded"""
+    """responses that lack a value because it was not recorded"""
     thin: int = 0
     """responses that say too little to be judged"""
 

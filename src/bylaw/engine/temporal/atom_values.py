@@ -44,8 +44,8 @@ class AtomReader:
     def _of(self, *types: type[Any]) -> Iterator[tuple[int, Any]]:
         return ((i, atom) for i, atom in enumerate(self.atoms) if isinstance(atom, types))
 
-    def at(self, event: Event, said: tuple[int, ...] = ()) -> AtomValues:
-        """`said`: user atoms that messages since the last response made true."""
+    def at(self, event: Event, user: tuple[int, ...] = ()) -> AtomValues:
+        """`user`: user atoms that messages since the last response made true."""
         if type(event) is ToolCall and event.name in self._ready:
             return self._ready[event.name]
         found: list[AtomValue] = list(self.all_false)
@@ -55,13 +55,13 @@ class AtomReader:
         elif type(event) is ToolResult:
             self._read_result(event, found)
         elif type(event) is Response:
-            self._read_response(event, said, found)
+            self._read_response(event, user, found)
         self._read_agent(event, found)
         return tuple(found)
 
-    def of_turn(self, response: Response, said: tuple[int, ...]) -> AtomValues:
+    def of_turn(self, response: Response, user: tuple[int, ...]) -> AtomValues:
         """The atom_values of a whole turn, without results."""
-        found: list[AtomValue] = list(self.at(response, said))
+        found: list[AtomValue] = list(self.at(response, user))
         for call in response.tool_calls:
             for i, read in self._route(call.name):
                 found[i] = either(found[i], read(call))
@@ -77,8 +77,8 @@ class AtomReader:
         growing = {i for i, _, _ in self._results}
         return tuple(None if i in growing and value is False else value for i, value in enumerate(atom_values))
 
-    def said(self, message: Message, before: tuple[int, ...]) -> tuple[int, ...]:
-        """The user atoms that are true once this was said."""
+    def after_message(self, message: Message, before: tuple[int, ...]) -> tuple[int, ...]:
+        """The user atoms that are true after this message."""
         text = text_of(message.content)
         if text is None:
             return before
@@ -103,15 +103,15 @@ class AtomReader:
             elif matches(name):
                 found[i] = read(result)
 
-    def _read_response(self, response: Response, said: tuple[int, ...], found: list[AtomValue]) -> None:
+    def _read_response(self, response: Response, user: tuple[int, ...], found: list[AtomValue]) -> None:
         for i, read in self._responses:
             found[i] = read(response)
         if self.user_atoms:
             texts = user_texts(response)
             for i, find in self.user_atoms:
-                if i in said or any(find(text) is not None for text in texts or ()):
+                if i in user or any(find(text) is not None for text in texts or ()):
                     found[i] = True
-                elif texts is None and not said:
+                elif texts is None and not user:
                     found[i] = None
 
     def _read_agent(self, event: Event, found: list[AtomValue]) -> None:
@@ -185,7 +185,7 @@ def arguments_of(call: ToolCall) -> Any:
 
 
 def content_of(content: Any) -> Any:
-    """What a tool returned: JSON where it is JSON, in text or not."""
+    """What a tool returned: decoded if it is JSON text."""
     if isinstance(content, list) and content and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
         content = text_of(content)
     if not isinstance(content, str) or len(content) > LONGEST_JSON or content.lstrip()[:1] not in ("{", "["):
@@ -208,7 +208,7 @@ def _response(atom: StopsFor | Says) -> Read:
 
 
 def user_texts(response: Response) -> list[str] | None:
-    """What the user said since the model's last answer; None where that is not recorded."""
+    """The user's messages since the model's last answer; None if they are not recorded."""
     messages = response.request.messages if response.request is not None else None
     if messages is None:
         return None

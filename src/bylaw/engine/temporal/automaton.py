@@ -53,7 +53,7 @@ def why_not(demand: Temporal) -> str | None:
 
 
 class Automaton:
-    """One rule. A state holds what the operators remember and what is still owed."""
+    """The automaton of one rule. A state holds the operators' memory and the open obligations."""
 
     def __init__(self, formula: Formula) -> None:
         self.atoms = atoms(formula)

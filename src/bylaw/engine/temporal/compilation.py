@@ -20,7 +20,7 @@ Settled: TypeAlias = Callable[[Frame], bool | None]
 Matches: TypeAlias = Callable[[Frame, Sigma], list[Found]]
 """every way in which a formula is not false here: the variables it fixes, its truth, and what remains to compare"""
 Update: TypeAlias = Callable[[Frame, Any], Any]
-"""(frame, what was remembered before) → what is remembered now"""
+"""(frame, old memory of the operator) → new memory"""
 
 
 class Slot(Struct, frozen=True):

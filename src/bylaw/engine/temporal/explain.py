@@ -36,7 +36,7 @@ def explain_unmet(part: Part, origin: EventRef, late: str) -> str:
 
 
 def _wanted(body: Formula, frame: Frame, builder: Builder) -> tuple[Formula, Sigma]:
-    """What should have held: the right side of an implication, and there the first conjunct that fails."""
+    """The part that should be true: the right side of an implication, and in it the first conjunct that fails."""
     sigma = builder.unset
     while isinstance(body, Implies | And):
         matches, value = builder.matchers.get(body.left), builder.values.get(body.left)

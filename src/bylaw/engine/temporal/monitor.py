@@ -95,8 +95,8 @@ class TemporalMonitor(Monitor):
         if message.role != "user" or not self._atoms.user_atoms or len(state.said) >= _MOST_SPEAKERS:
             return state
         session = message.origin.session
-        said = self._atoms.said(message, state.said.get(session, ()))
-        return replace(state, said=state.said.set(session, said))
+        user = self._atoms.after_message(message, state.said.get(session, ()))
+        return replace(state, said=state.said.set(session, user))
 
     def _step_turn(self, state: State, event: Event, applies: bool) -> Step:
         open_turn = state.turn.turn if state.turn is not None else None

@@ -83,12 +83,12 @@ def _since(
     builder: Compilation, formula: Formula, left: Formula, right: Formula, window: Window | None, outer: list[str]
 ) -> Value:
     """`left S right`, remembered per value of the outer variables."""
-    said = fixes(right)
-    key_of = _key(builder, [name for name in outer if name in said])
+    fixed = fixes(right)
+    key_of = _key(builder, [name for name in outer if name in fixed])
     matches = builder.matches(right, frozenset())
     clears = _clearing(builder, left, outer, key_of)
     trim = tables.keep_latest
-    if set(outer) - said or _defers(right):
+    if set(outer) - fixed or _defers(right):
         trim = tables.keep_better if window else tables.keep_best
 
     def update(frame: Frame, table: Table) -> Table:
@@ -174,8 +174,8 @@ def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
 
 
 def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
-    said = fixes(formula.of)
-    variables_key, window = _key(builder, [name for name in outer if name in said]), formula.window
+    fixed = fixes(formula.of)
+    variables_key, window = _key(builder, [name for name in outer if name in fixed]), formula.window
     matches = builder.matches(formula.of, frozenset())
     trim = tables.keep_better if window or _defers(formula.of) else tables.keep_first
 

@@ -1,7 +1,7 @@
-"""Positions whose verdict is still open, each with what has to hold from here on.
+"""Positions whose verdict is still open, each with the formula that has to hold from here on.
 
 An entry is looked at only when an event can change it: when an atom that it waits for is not false, when a window
-closes, or always where it does not just wait (`X`, or something inside that looks back). Entries with variables are
+closes, or at every event if it contains `X` or a past operator. Entries with variables are
 found by the values they wait for. So the cost of an event does not grow with the number of open entries.
 """
 

@@ -38,7 +38,7 @@ class State(Struct, frozen=True, array_like=True):
     frame: Frame | None = None
     clocks: Clocks = START
     begun: bool = False
-    """what is judged once has been begun"""
+    """a formula that is judged only once has been started"""
     triggered: bool = False
     undecided: int = 0
     """positions whose verdict is unknown for good"""

@@ -1,8 +1,8 @@
 """Truth that may still be open: true, false, unknown, or a residual that later positions decide.
 
 `True`, `False` and `None` (unknown for good) are Kleene's three values. A residual is a positive combination of
-`Wait`s: an operator that looks ahead, together with the values of its variables and where it began. It is stored as
-alternatives of things that must all come true, without those that another one makes superfluous. That form is unique,
+`Wait`s: a future operator, together with the values of its variables and where it began. It is stored as
+alternatives of things that must all come true, without redundant alternatives. That form is unique,
 so residuals do not grow with the trace, and it has the same Kleene value, so a residual becomes false at the very
 position that decides it.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 MOST_ALTERNATIVES = 64
-"""a residual with more of them is given up as unknown"""
+"""a residual with more alternatives becomes unknown"""
 
 Key: TypeAlias = Any
 """a JSON value in a form that can be hashed, see `keys`"""

@@ -197,9 +197,16 @@ class _Manifest:
             message = "the version has no rules"
             problems.warn(code="no-rules", message=message, at=node.entries["anomalyControl"].key)
         operations = None
-        if tools is not None and not is_null(tools.value):
+        if tools is not None:
             allowed = self._operations.read_allowed(tools.value, document)
             operations = tool_names(allowed, items, tools.value, problems)
+        elif "agentManifestKey" in node.entries:
+            problems.warn(
+                code="no-tools",
+                message="the version has no `allowedOperations`, so every tool may be called",
+                at=node.entries["agentManifestKey"].key,
+                help="list the operations that it may call",
+            )
         return Guard(
             items=items,
             agent=agent,

@@ -174,7 +174,7 @@ class Values:
             self.report.stop(token, message=f"{quote(text)} is no JSON value", help=f"write `{_PYTHON_WORDS[text]}`")
         if _ALMOST_NUMBER.fullmatch(text):
             self.report.stop(
-                token, message=f"{quote(text)} is no JSON number", help=f"if text is meant, write {as_json(text)}"
+                token, message=f"{quote(text)} is not a JSON number", help=f"if text is meant, write {as_json(text)}"
             )
         return text
 

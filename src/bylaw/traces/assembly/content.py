@@ -19,7 +19,7 @@ KNOWN_BLOCKS = frozenset(
      "input_text", "input_audio", "audio", "document", "file", "compaction")
 )  # fmt: skip
 """block types whose meaning is known; the result of a tool that the provider ran ends in `tool_result`"""
-UNREAD_BLOCK = "a block of type `{}` is kept, and no rule looks into it"
+UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
 _TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
 """blocks that are text under another name, by their type; a block without a type that has text is text"""
 _PLAIN_FIELDS = 4
@@ -94,8 +94,8 @@ class AssistantContent(Struct, eq=False):
 
     def add_call(self, id: Any, name: str, recorded: Any, type: str = "tool_use", **more: Any) -> None:
         arguments, raw = read_arguments(recorded)
-        given = raw if arguments is None else arguments
-        block = {"type": type, "id": id, "name": name, "input": given, **more}
+        input = raw if arguments is None else arguments
+        block = {"type": type, "id": id, "name": name, "input": input, **more}
         if self.blocks is None:
             self.blocks = []
         self.blocks.append(block)

@@ -19,7 +19,7 @@ MOST_CALLS = 256
 
 
 class KnownCall(Struct, eq=False):
-    """A call of the session, and what later records said about it."""
+    """A call of the session, with data from later records about it."""
 
     call: ToolCall
     claimed: bool = False

@@ -1,8 +1,8 @@
 """Which session a record belongs to: by session ids, else one session after the other.
 
-A quick first pass over the whole file decides by what its sessions are told apart. In order of trust: ids; two or more
-markers; history; requests. Only the fields that decide this are decoded, and only where a stretch of the file can hold
-them.
+A quick first pass over the whole file decides how its sessions are separated. The first of these that the file has is
+used: ids; two or more markers; history; requests. Only the fields that decide this are decoded, and only in parts of
+the file that can contain them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.records.jsontext import REFUSED
 
 IDS_WITHIN = 4 << 20
-"""bytes in which the first session id is searched for; a later one takes effect from where it stands"""
+"""bytes in which the first session id is searched for; a later one takes effect from its position on"""
 UNNAMED = "unnamed"
 """the session of turns before the first record that names one"""
 _MOST_RECORDS = 1 << 10

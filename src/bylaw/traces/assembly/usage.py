@@ -180,7 +180,7 @@ def usage_from_counts(
 
 
 def count_of(value: Any) -> int | None:
-    """A whole number of tokens, also where it was recorded as text."""
+    """A whole number of tokens, even if it was recorded as text."""
     if value is None or (type(value) is int and value >= 0):
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:

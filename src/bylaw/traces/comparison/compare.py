@@ -2,7 +2,7 @@
 
 Sessions are paired by id, else by task, the rest in order. Trials of one task are pooled. Ids that a reader made up
 (`1`, `2`, `3`, …) match nothing in another file and are ignored. Sessions with equal ids are compared only with each
-other, whatever their task: "Hi" starts many conversations.
+other, even if tasks of other sessions are equal: "Hi" starts many conversations.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _Split = tuple[list[Group], list[Recording], list[Recording]]
 def _match(
     baseline: Sequence[Recording], candidate: Sequence[Recording], key_of: Callable[[Recording], str | None]
 ) -> _Split:
-    """Groups of equal keys, and what is left on each side."""
+    """Groups of equal keys, and the remaining recordings on each side."""
     groups: dict[str, Group] = {}
     for recording in baseline:
         key = key_of(recording)
@@ -126,8 +126,8 @@ def _unfenced(text: str) -> str:
 
 
 def _call_shape(call: Any) -> tuple[str, Any]:
-    given = arguments(call)
-    return call.name, frozenset(given) if isinstance(given, dict) else json_type(given)
+    found = arguments(call)
+    return call.name, frozenset(found) if isinstance(found, dict) else json_type(found)
 
 
 Sides: TypeAlias = tuple[Step | None, Step | None]
@@ -154,7 +154,7 @@ class Comparison:
             )
 
     def semantic(self, texts: TextSimilarity | None = None) -> list[float]:
-        """How much each turn's text changed, by its words unless `texts` is given: 0 the same, 1 nothing in common,
+        """How much each turn's text changed, by its words unless `texts` is passed: 0 the same, 1 nothing in common,
         or no counterpart.
         """
         texts = texts or self._lexicon

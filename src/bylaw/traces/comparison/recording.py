@@ -52,8 +52,8 @@ def arguments(call: ToolCall) -> Any:
 
 
 def _shape(call: ToolCall) -> str:
-    given = arguments(call)
-    keys = ",".join(sorted(given)) if isinstance(given, dict) else type(given).__name__
+    found = arguments(call)
+    keys = ",".join(sorted(found)) if isinstance(found, dict) else type(found).__name__
     return f"{call.name}({keys})"
 
 

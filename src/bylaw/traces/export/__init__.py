@@ -28,10 +28,10 @@ class Writer(Protocol):
 
     def write(self, event: Event) -> None: ...
     def finish(self, end: TraceEndLine) -> None:
-        """Write what has waited, and what is known only at the end."""
+        """Write pending lines, and values that are known only at the end."""
 
     def remarks(self) -> list[str]:
-        """What the user should know about what was written."""
+        """Notes for the user about the output."""
 
 
 def export_trace(

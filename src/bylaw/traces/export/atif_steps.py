@@ -86,8 +86,8 @@ def agent_step(response: Response) -> Step:
 
 def call_of(call: ToolCall) -> Call:
     """ATIF allows only objects as arguments: anything else is put into one, as its `value`."""
-    given = given_arguments(call)
-    arguments = given if isinstance(call.arguments, dict) else {} if given is None else {"value": given}
+    recorded = given_arguments(call)
+    arguments = recorded if isinstance(call.arguments, dict) else {} if recorded is None else {"value": recorded}
     return Call(tool_call_id=call.call_id, function_name=call.name, arguments=arguments)
 
 
@@ -211,7 +211,7 @@ def _calls(fields: dict[str, Any]) -> Iterator[Call]:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             found.append((call.get("id"), function.get("name"), read_arguments(function.get("arguments"))[0]))
-    for call_id, name, given in found:
+    for call_id, name, input in found:
         if isinstance(name, str):
             id = call_id if isinstance(call_id, str) else ""
-            yield Call(tool_call_id=id, function_name=name, arguments=given if isinstance(given, dict) else {})
+            yield Call(tool_call_id=id, function_name=name, arguments=input if isinstance(input, dict) else {})

@@ -66,7 +66,7 @@ class TraceWriter:
         self.finish(TraceEndLine(complete=complete))
 
     def finish(self, end: TraceEndLine) -> None:
-        """Close the file, with what is known only at the end. Closing it again does nothing."""
+        """Close the file, after writing values that are known only at the end. Closing it again does nothing."""
         if self._closed:
             return
         self._closed = True

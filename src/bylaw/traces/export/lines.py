@@ -83,22 +83,22 @@ def _values(found: msgspec.Struct) -> tuple[Any, ...]:
     return msgspec.structs.astuple(found)
 
 
-def _raw(held: list[Any] | Deferred | None) -> Raw | UnsetType:
+def _raw(value: list[Any] | Deferred | None) -> Raw | UnsetType:
     """Messages or tools as JSON."""
-    if isinstance(held, Deferred) and held.decode is decode_list:
-        undecoded = held.held
+    if isinstance(value, Deferred) and value.decode is decode_list:
+        undecoded = value.held
         if isinstance(undecoded, Raw) and b"\n" not in bytes(undecoded):
             return undecoded
-    found = undeferred(held)
+    found = undeferred(value)
     return UNSET if found is None else Raw(msgspec.json.encode(found))
 
 
-def undeferred(held: list[Any] | Deferred | None) -> list[Any] | None:
-    """Messages or tools. If they are not decoded yet, the decoded form is not kept in the event."""
-    if isinstance(held, Deferred) and held.decode is not None:
-        found: list[Any] | None = held.decode() if held.held is UNSET else held.decode(held.held)
+def undeferred(value: list[Any] | Deferred | None) -> list[Any] | None:
+    """Messages or tools. If they are not decoded yet, the decoded form is not stored in the event."""
+    if isinstance(value, Deferred) and value.decode is not None:
+        found: list[Any] | None = value.decode() if value.held is UNSET else value.decode(value.held)
         return found
-    return held.get() if isinstance(held, Deferred) else held
+    return value.get() if isinstance(value, Deferred) else value
 
 
 def same(left: Any, right: Any) -> bool:
@@ -133,11 +133,11 @@ class LineBuilder:
         """the calls that have been written"""
 
     def write(self, event: Event) -> None:
-        held = self._held
-        if held is not None:
-            if isinstance(event, ToolCall) and _same_call(event, held.tool_calls[len(self._calls)]):
-                self._calls.append(held.tool_calls[len(self._calls)])
-                if len(self._calls) == len(held.tool_calls):
+        response = self._held
+        if response is not None:
+            if isinstance(event, ToolCall) and _same_call(event, response.tool_calls[len(self._calls)]):
+                self._calls.append(response.tool_calls[len(self._calls)])
+                if len(self._calls) == len(response.tool_calls):
                     self.release()
                 return
             self.release()
@@ -148,16 +148,16 @@ class LineBuilder:
 
     def release(self) -> None:
         """Write the held response, then the calls that followed it; its other calls are part of its line."""
-        held, calls = self._held, self._calls
-        if held is None:
+        response, calls = self._held, self._calls
+        if response is None:
             return
         self._held, self._calls = None, []
         here = self._here
-        line = cast(ResponseLine, line_of(held, here))
-        line.request = self._link(held)
-        inline = [cast(ToolCallLine, line_of(call, here)) for call in held.tool_calls[len(calls) :]]
+        line = cast(ResponseLine, line_of(response, here))
+        line.request = self._link(response)
+        inline = [cast(ToolCallLine, line_of(call, here)) for call in response.tool_calls[len(calls) :]]
         line.calls = [*(call.call_id for call in calls), *inline]
-        self._put_next(line, held)
+        self._put_next(line, response)
         for call in calls:
             self._write(call)
 

@@ -27,9 +27,9 @@ _UNDECODED: Undecoded = {"span_data": frozenset(("input",))}
 
 
 def claims(value: Any) -> bool:
-    held = value.get("data") if isinstance(value, dict) else value
-    if isinstance(held, list):
-        return bool(held) and _is_part(held[0])
+    parts = value.get("data") if isinstance(value, dict) else value
+    if isinstance(parts, list):
+        return bool(parts) and _is_part(parts[0])
     return _is_part(value)
 
 
@@ -45,9 +45,9 @@ class AgentsSdkReader(SpanReader):
     def read_block(self, block: Block) -> None:
         for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
-            held = value.get("data") if isinstance(value, dict) and "object" not in value else value
-            for part in held if isinstance(held, list) else [held]:
-                self._part(record, part, len(record.raw) // (len(held) if isinstance(held, list) and held else 1))
+            parts = value.get("data") if isinstance(value, dict) and "object" not in value else value
+            for part in parts if isinstance(parts, list) else [parts]:
+                self._part(record, part, len(record.raw) // (len(parts) if isinstance(parts, list) and parts else 1))
 
     def interpret(self, span: Span) -> None:
         span.session = self._groups.get(span.trace)
@@ -140,15 +140,15 @@ def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(items: list[Any]) -> dict[str, Any]:
-    given = AssistantContent()
+    answer = AssistantContent()
     for item in items:
         try:
             kind = kind_of(item)
             if is_output(item, kind):
-                add_output(item, kind, given)
+                add_output(item, kind, answer)
         except MalformedRecord:
             continue
-    return {"role": "assistant", "content": given.blocks}
+    return {"role": "assistant", "content": answer.blocks}
 
 
 def _usage(usage: Any) -> Usage | None:

@@ -21,7 +21,7 @@ class Format(Struct, frozen=True):
     reader: str
     """`module:name`, below this package: a class or function that takes `Opened` and returns a reader"""
     has_claims: bool = True
-    """whether the module has `claims`; the other formats are told apart in `detect`"""
+    """whether the module has `claims`; the other formats are distinguished in `detect`"""
 
     def _load(self, name: str) -> Any:
         return getattr(import_module(f"bylaw.traces.formats.{self.reader.partition(':')[0]}"), name)

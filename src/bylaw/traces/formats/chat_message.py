@@ -93,9 +93,9 @@ def _add_blocks(found: AssistantContent, blocks: list[Any], content: list[Any]) 
             elif type(kind) is str and kind in CALL_BLOCKS:
                 if type(block.get("name")) is not str:
                     raise MalformedRecord("this call has no `name`", ("content", len(blocks)))
-                given = block.get("input")
+                input = block.get("input")
                 found.uses.append(block)
-                found.arguments.append((given, None) if type(given) is dict else read_arguments(given))
+                found.arguments.append((input, None) if type(input) is dict else read_arguments(input))
         blocks.append(block)
 
 

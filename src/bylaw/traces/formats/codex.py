@@ -1,8 +1,8 @@
 """Codex's rollouts: each line holds an item of OpenAI's Responses API and a time, or an event of the program.
 
-Two logs are interleaved. `response_item` is what the model was given and gave; `event_msg` repeats most of that for the
-screen, and only its token counts, errors and marks are used. A response ends where its tokens are counted, or where an
-input follows. Counts are repeated and cumulative: an equal sum does not mean another response.
+Two logs are interleaved. `response_item` holds the input and the output of the model; `event_msg` repeats most of
+that for the screen, and only its token counts, errors and marks are used. A response ends at its
+token count or at the next input. Counts are repeated and cumulative: an equal sum does not mean another response.
 """
 
 from __future__ import annotations

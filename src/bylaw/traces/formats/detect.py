@@ -25,7 +25,7 @@ _OPENAI_ROLES = ("system", "developer", "tool", "function")
 
 
 def detect(samples: Iterable[Any]) -> str | None:
-    """The format of a file, by the first record that shows one; chats are told apart by all records."""
+    """The format of a file, by the first record that shows one; chat formats are distinguished by all records."""
     values = list(samples)
     found = next((found for value in values if (found := _format_of(value)) is not None), None)
     if found in _CERTAIN:

@@ -42,7 +42,7 @@ class Attachments:
         self._warned = False
 
     def insert(self, value: Any, level: int = 0) -> Any:
-        """A value with its attachments inserted; what is nested too deeply is left as it is."""
+        """A value with its attachments inserted; values that are nested too deeply are not changed."""
         if not self._texts or level > _MOST_LEVELS:
             return value
         if isinstance(value, str):
@@ -114,12 +114,12 @@ class Sample:
 
     def recorded_input(self, event: dict[str, Any]) -> RecordedInput | None:
         """The input of a model, from the event or from the pool."""
-        given, refs = event.get("input"), event.get("input_refs")
-        if given:
+        recorded, refs = event.get("input"), event.get("input_refs")
+        if recorded:
             return (
-                RecordedInput(given, each=self._repeated)
-                if isinstance(given, list)
-                else RecordedInput(given, read=self._input)
+                RecordedInput(recorded, each=self._repeated)
+                if isinstance(recorded, list)
+                else RecordedInput(recorded, read=self._input)
             )
         return RecordedInput(refs, read=self._named if isinstance(refs, list) else self._input) if refs else None
 

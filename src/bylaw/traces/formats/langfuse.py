@@ -157,16 +157,16 @@ _SCORE = frozenset(("id", "trace_id", "timestamp", "value", "data_type"))
 
 
 def claims(value: Any) -> bool:
-    held = _held(value) if isinstance(value, dict) else value
-    if isinstance(held, list):
-        return bool(held) and (_is_observation(held[0]) or _is_row(held[0], _TRACE))
+    observations = _observations(value) if isinstance(value, dict) else value
+    if isinstance(observations, list):
+        return bool(observations) and (_is_observation(observations[0]) or _is_row(observations[0], _TRACE))
     return _is_observation(value) or _is_row(value, _TRACE) or _is_row(value, _SCORE)
 
 
-def _held(row: dict[str, Any]) -> Any:
+def _observations(row: dict[str, Any]) -> Any:
     """The observations of an API page or a trace. A trace in a list has only the ids of its observations."""
-    held = row.get("data", row.get("observations"))
-    return None if isinstance(held, list) and held and all(isinstance(one, str) for one in held) else held
+    rows = row.get("data", row.get("observations"))
+    return None if isinstance(rows, list) and rows and all(isinstance(one, str) for one in rows) else rows
 
 
 def _is_observation(value: Any) -> bool:
@@ -245,13 +245,13 @@ class LangfuseReader(SpanReader):
     def _row(self, record: Record, value: dict[str, Any]) -> None:
         """Read an API page, a trace with or without its observations, or a score."""
         row = snake(value)
-        held = _held(row)
+        observations = _observations(row)
         if _is_row(row, _SCORE):
             self._forest.add(score_of(row, record), len(record.raw))
             return
         self._add_trace(row)
-        if isinstance(held, list):
-            self._all(record, held)
+        if isinstance(observations, list):
+            self._all(record, observations)
         elif text_field(row, "id") is None:
             record.bad("wrong-type", "this is no observation and no trace")
 

@@ -49,8 +49,8 @@ def holds_observations(value: Any) -> bool:
     rows = value.get("data", [value]) if isinstance(value, dict) else value
     return any(
         isinstance(row, dict)
-        and isinstance(held := row.get("observations"), list)
-        and any(isinstance(one, dict) for one in held)
+        and isinstance(observations := row.get("observations"), list)
+        and any(isinstance(one, dict) for one in observations)
         for row in (rows if isinstance(rows, list) else ())
     )
 

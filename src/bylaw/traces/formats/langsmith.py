@@ -1,7 +1,7 @@
 """LangSmith's runs, one a line, in a list, or nested in `child_runs`.
 
-`dotted_order` says what is below what: a time and an id for each level. `session_id` is the project; the conversation
-is named in the metadata. Messages are usually LangChain's own objects, serialised.
+`dotted_order` is the path of a run in the tree: a time and an id for each level. `session_id` is the project; the
+conversation is named in the metadata. Messages are usually LangChain's own objects, serialised.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ def _model(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any],
     answer = first_answer(chat_messages(output, "assistant")) if output is not None else None
     info = generation.get("generation_info")
     response_metadata = (answer or {}).get("response_metadata")
-    held = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
-    reasons = (text_field(part, "finish_reason", "stop_reason") for part in held)
-    models = (text_field(part, "model_name", "model") for part in held)
+    parts = [part for part in (info, response_metadata, generation) if isinstance(part, dict)]
+    reasons = (text_field(part, "finish_reason", "stop_reason") for part in parts)
+    models = (text_field(part, "model_name", "model") for part in parts)
     extra = parsed(run.get("extra"))
     params = extra.get("invocation_params") if isinstance(extra, dict) else None
     tools = params.get("tools") if isinstance(params, dict) else None

@@ -44,9 +44,9 @@ def _message_in(value: Any) -> dict[str, Any] | None:
     if "jsonrpc" in value:
         return value
     for key in _WRAPPERS:
-        held = value.get(key)
-        if isinstance(held, dict) and "jsonrpc" in held:
-            return held
+        wrapped = value.get(key)
+        if isinstance(wrapped, dict) and "jsonrpc" in wrapped:
+            return wrapped
     return None
 
 
@@ -243,8 +243,10 @@ class McpReader(AssemblingReader):
         if "serverInfo" not in result and "_meta" not in result:
             return
         meta = result.get("_meta")
-        held = (result.get("serverInfo"), meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None)
-        name = next((one["name"] for one in held if isinstance(one, dict) and isinstance(one.get("name"), str)), None)
+        candidates = (result.get("serverInfo"), meta.get(f"{_META}serverInfo") if isinstance(meta, dict) else None)
+        name = next(
+            (one["name"] for one in candidates if isinstance(one, dict) and isinstance(one.get("name"), str)), None
+        )
         if name is not None:
             self._servers[session] = name
 

@@ -28,8 +28,8 @@ def claims(value: Any) -> bool:
         return bool(value) and all(map(_is_span, value[:_MOST_SAMPLED]))
     if not isinstance(value, dict):
         return False
-    held = value.get("spans")
-    return _is_span(value) or (isinstance(held, list) and bool(held) and all(map(_is_span, held[:_MOST_SAMPLED])))
+    spans = value.get("spans")
+    return _is_span(value) or (isinstance(spans, list) and bool(spans) and all(map(_is_span, spans[:_MOST_SAMPLED])))
 
 
 def _is_span(value: Any) -> bool:
@@ -112,9 +112,9 @@ def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _error(value: dict[str, Any], attributes: dict[str, Any]) -> str | None:
     status = value.get("status")
-    held = status if isinstance(status, dict) else value
-    code = held.get("status_code", status)
+    fields = status if isinstance(status, dict) else value
+    code = fields.get("status_code", status)
     if isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR":
-        message = text(held, "description", "status_message", "message")
+        message = text(fields, "description", "status_message", "message")
         return message or text(attributes, "exception.message", "error.type") or "error"
     return text(attributes, "error.type")

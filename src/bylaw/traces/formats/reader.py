@@ -67,7 +67,7 @@ class Opened(Struct, frozen=True):
         return (raw for block in Records(self.source, self.layout, ignored).blocks() for raw, _ in block)
 
     def survey(self, summarize: Summarize, hints: Hints) -> Survey:
-        """How the file's sessions are told apart, by a first pass over it."""
+        """How the file's sessions are separated, by a first pass over it."""
         with suppress(BrokenCompression):  # reported when the file is read
             if self.layout is Layout.LINES:
                 runs = (run for run in line_runs(self.source.chunks()) if run is not None)
@@ -198,7 +198,7 @@ def add_answer(
     latency_ms: float | None = None,
     usage: Usage | None = None,
 ) -> tuple[list[Any] | None, str | None]:
-    """Add an answer to a conversation, and report what is odd about it. Returns its content and its text.
+    """Add an answer to a conversation, and report its problems. Returns its content and its text.
 
     `places`: the source of each call, if it is not `source`.
     """

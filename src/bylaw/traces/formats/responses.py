@@ -54,13 +54,13 @@ def claims(value: Any) -> bool:
 def _response_in(value: dict[str, Any]) -> tuple[dict[str, Any], Any, Path] | None:
     """The response, its input, and its path, if the record holds or wraps one."""
     for path in ((), ("response",), ("body",), ("response", "body")):
-        held: Any = value
+        found: Any = value
         for step in path:
-            held = held.get(step) if isinstance(held, dict) else None
-        if isinstance(held, dict) and held.get("object") == "response" and isinstance(held.get("output"), list):
-            given = value.get("request")
-            given = given if isinstance(given, dict) else value
-            return held, given.get("input", held.get("input")), path
+            found = found.get(step) if isinstance(found, dict) else None
+        if isinstance(found, dict) and found.get("object") == "response" and isinstance(found.get("output"), list):
+            request = value.get("request")
+            request = request if isinstance(request, dict) else value
+            return found, request.get("input", found.get("input")), path
     return None
 
 
@@ -134,7 +134,7 @@ class ResponsesReader(ConversationReader):
 
     # Whole responses
 
-    def _read_response(self, record: Record, response: dict[str, Any], given: Any, path: Path) -> None:
+    def _read_response(self, record: Record, response: dict[str, Any], input: Any, path: Path) -> None:
         self._close()
         buffer = self._assembler.session(self._session(response))
         source = record.locator(item_of(path))
@@ -143,15 +143,15 @@ class ResponsesReader(ConversationReader):
         settings = Settings(params=params or None, tools=tools if isinstance(tools, list) and tools else None)
         conversation = Conversation(self._assembler, buffer, settings, bounded=True)
         if any(not known.answered for known in buffer.calls.values()):
-            given = decode_whole(given)
-            for item in given if isinstance(given, list) else ():
+            input = decode_whole(input)
+            for item in input if isinstance(input, list) else ():
                 if isinstance(item, dict) and text_field(item, "type") in RESULTS:
                     known = buffer.calls.get(output_of(item).call_id or "")
                     if known is not None and not known.answered:
                         _add_result(conversation, output_of(item), time_of(item), source)
         instructions = text_field(response, "instructions")
-        has_input = given is not None or instructions is not None
-        conversation.set_input(Deferred(_messages, (instructions, given)) if has_input else None, source)
+        has_input = input is not None or instructions is not None
+        conversation.set_input(Deferred(_messages, (instructions, input)) if has_input else None, source)
         pending = _PendingResponse(record, path, AssistantContent())
         for index, item in enumerate(response["output"]):
             try:
@@ -198,10 +198,10 @@ class ResponsesReader(ConversationReader):
             _add_result(conversation, result, at, source)
 
 
-def _messages(held: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
+def _messages(recorded: tuple[str | None, Any]) -> list[dict[str, Any]] | None:
     """The input of a response: its instructions, and its input as it was recorded."""
-    instructions, given = held
-    messages = messages_of(decode_whole(given))
+    instructions, input = recorded
+    messages = messages_of(decode_whole(input))
     return messages if instructions is None else [{"role": "system", "content": instructions}, *(messages or ())]
 
 

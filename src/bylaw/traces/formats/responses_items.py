@@ -1,4 +1,4 @@
-"""One item of OpenAI's Responses API: a part of what the model gave, or of what it was given."""
+"""One item of OpenAI's Responses API: a part of the model's output or of its input."""
 
 from __future__ import annotations
 

@@ -157,8 +157,8 @@ class OwnAtifReader(RoundTripReader):
             deferred["messages"] = Prefix(None, (before, 0, len(before)))
         if "tools" in slot.held and definitions is not None:
             deferred["tools"] = Deferred(_recorded_definitions, definitions)
-        for field, held in deferred.items():
-            setattr(line, field, held)  # the field's type is that of a line in a file of its own
+        for field, value in deferred.items():
+            setattr(line, field, value)  # the field's type is that of a line in a file of its own
         return before
 
 

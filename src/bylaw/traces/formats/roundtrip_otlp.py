@@ -1,7 +1,7 @@
 """Reads spans that Bylaw exported: the events are in slots, and their long parts in the attributes that others read.
 
-Most messages, parts and tools are given back by their own shape: a single text is a message with text, the answer of a
-tool is a message of that tool. What that would change is carried along as `bylaw.recorded`.
+Most messages, parts and tools are restored from their OpenTelemetry form: a single text is a message with text, the
+answer of a tool is a message of that tool. If this would change a value, its recorded form is in `bylaw.recorded`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _texts(found: _Attributed | None) -> dict[str, str]:
 
 
 def _line(slot: Slot, attributes: dict[str, str]) -> Line:
-    """The line of a slot, with the fields that stand in attributes."""
+    """The line of a slot, with the fields that are in attributes."""
     line = slot.decoded()
     for field, form in slot.held.items():
         restore = _FIELDS.get((type(line), field))
@@ -153,18 +153,18 @@ def _line(slot: Slot, attributes: dict[str, str]) -> Line:
 
 
 def _messages(attributes: dict[str, str], form: Any) -> Deferred:
-    held = (_raw(attributes.get(SYSTEM, "[]")), _raw(attributes.get(INPUT, "[]")))
-    return Deferred(_decode_messages, held)
+    recorded = (_raw(attributes.get(SYSTEM, "[]")), _raw(attributes.get(INPUT, "[]")))
+    return Deferred(_decode_messages, recorded)
 
 
-def _decode_messages(held: tuple[Raw, Raw]) -> list[Any]:
-    instructions, found = map(decode_deferred, held)
+def _decode_messages(recorded: tuple[Raw, Raw]) -> list[Any]:
+    instructions, found = map(decode_deferred, recorded)
     system = [recorded_message({"role": "system", "parts": instructions})] if instructions else []
     return [*system, *(recorded_message(one) for one in (found if isinstance(found, list) else ()))]
 
 
-def _decode_tools(held: Raw) -> list[Any]:
-    found = decode_deferred(held)
+def _decode_tools(recorded: Raw) -> list[Any]:
+    found = decode_deferred(recorded)
     return [recorded_tool(one) for one in (found if isinstance(found, list) else ())]
 
 

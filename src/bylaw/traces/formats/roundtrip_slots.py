@@ -39,13 +39,13 @@ R = TypeVar("R")
 
 
 class Slot(Struct, omit_defaults=True, gc=False):
-    """An event's line, and which of its fields stand elsewhere."""
+    """An event's line, without the fields that the format itself holds."""
 
     n: int
     """the line's number: 2 is the first event"""
     line: Raw
     held: dict[str, Any] = {}
-    """fields of the line that stand elsewhere, and in which form"""
+    """fields of the line that the format itself holds, and in which form"""
 
     def decoded(self) -> Line:
         """The line, as far as the slot holds it. Raises what decoders do."""
@@ -57,7 +57,7 @@ decode_slots = msgspec.json.Decoder(list[Slot]).decode
 
 
 def slot_of(number: int, line: Line, held: dict[str, Any]) -> Slot:
-    """`held`: the fields that stand elsewhere, and in which form."""
+    """`held`: the fields that the format itself holds, and in which form."""
     for field in held:
         setattr(line, field, UNSET if field in ("messages", "tools") else None)
     return Slot(number, Raw(msgspec.json.encode(line)), held)
@@ -67,7 +67,7 @@ class OrderedLines:
     """Emits lines in the order of their numbers.
 
     They may come in another order: spans end later than others that began after them, and sessions that interleaved are
-    written one after the other. INVARIANT: at most `most` lines, if given, wait for one that may never come.
+    written one after the other. INVARIANT: at most `most` lines, unless it is None, wait for one that may never come.
     """
 
     def __init__(self, problems: Problems, header: Header, *, most: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Divide a zip archive into its JSON entries, one at a time, in bounded memory. Zip bombs are refused.
 
-Limits apply to what is unpacked, not to what the archive claims. Entries may not overlap, or a small file could name
-the same data a million times.
+Limits apply to the unpacked data, not to the sizes that the archive claims. Entries may not overlap, or a small file
+could name the same data a million times.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def archive_blocks(file: IO[bytes], size: int, problems: Problems, *, most: int 
 
 def _unpack(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, problems: Problems) -> bytes | None:
     parts: list[bytes] = []
-    held = 0
+    unpacked = 0
     try:
         with _open(archive, entry) as stream:
             while part := stream.read(_CHUNK):
                 parts.append(part)
-                held += len(part)
-                if held > MAX_ENTRY:
+                unpacked += len(part)
+                if unpacked > MAX_ENTRY:
                     limit = MAX_ENTRY >> 20
                     problems.report_file("too-long", f"entry `{entry.filename}` is longer than {limit} MiB")
                     return None
-                if held > _SUSPECT and held > _MOST_TIMES * max(1, entry.compress_size):
+                if unpacked > _SUSPECT and unpacked > _MOST_TIMES * max(1, entry.compress_size):
                     message = f"entry `{entry.filename}` unpacks to far more than a log does"
                     problems.report_file("bad-compression", message)
                     return None

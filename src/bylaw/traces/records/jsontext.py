@@ -156,11 +156,11 @@ def decode_deferred(raw: Any) -> Any:
         return _decode_anyhow(raw)
     except RecursionError:
         # The caller's stack is deep. The reader's was not when it skipped this, so a new thread's stack suffices.
-        held: list[Any] = []
-        thread = threading.Thread(target=lambda: held.append(_decode_anyhow(raw)))
+        results: list[Any] = []
+        thread = threading.Thread(target=lambda: results.append(_decode_anyhow(raw)))
         thread.start()
         thread.join()
-        return held[0]
+        return results[0]
 
 
 def _decode_anyhow(raw: Any) -> Any:

@@ -97,11 +97,11 @@ def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iter
 
 def _one_value(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
     parts: list[bytes] = []
-    held = 0
+    size = 0
     for chunk in without_bom(chunks):
         parts.append(chunk)
-        held += len(chunk)
-        if held > MAX_RECORD:
+        size += len(chunk)
+        if size > MAX_RECORD:
             report_too_long(problems, 1, "file is one JSON value, and it")
             return
     raw = b"".join(parts)
@@ -131,7 +131,7 @@ def sniff(source: Input) -> Layout:
         return Layout.LINES
     if _whole_decodes(source):
         return Layout.VALUE
-    # Neither is complete: choose what more of it looks like, so that what is broken is reported once.
+    # Neither is complete: choose the layout that more of the file has, so that the error is reported once.
     return Layout.LINES if any(isinstance(_decoded(line), dict) for line in lines) else Layout.VALUE
 
 

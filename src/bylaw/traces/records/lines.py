@@ -50,27 +50,27 @@ def line_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
 def line_runs(chunks: Iterator[bytes]) -> Iterator[bytes | None]:
     """Runs of whole lines; None stands for a line that is too long."""
     parts: list[bytes | memoryview] = []
-    held = 0
+    buffered = 0
     for chunk in without_bom(chunks):
         end = chunk.rfind(b"\n") + 1
         if not end:
-            held += len(chunk)
-            if held <= MAX_RECORD:
+            buffered += len(chunk)
+            if buffered <= MAX_RECORD:
                 parts.append(chunk)
             else:
                 parts.clear()
             continue
         start = 0
-        if held > MAX_RECORD:
+        if buffered > MAX_RECORD:
             yield None
             start = chunk.find(b"\n") + 1
         parts.append(memoryview(chunk)[start:end])
         yield b"".join(parts)
         parts = [chunk[end:]]
-        held = len(chunk) - end
-    if held > MAX_RECORD:
+        buffered = len(chunk) - end
+    if buffered > MAX_RECORD:
         yield None
-    elif held:
+    elif buffered:
         yield b"".join(parts)
 
 
@@ -151,18 +151,18 @@ def table_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]
 def _rows(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[bytes, int]]:
     numbers = count(1)
     parts: list[bytes] = []
-    started = held = quotes = 0
+    started = buffered = quotes = 0
     for run in line_runs(chunks):
         for line in io.BytesIO(run) if run is not None else ():
             number = next(numbers)
             started = started if parts else number
             parts.append(line)
-            held += len(line)
+            buffered += len(line)
             quotes += line.count(b'"')
             if quotes % 2 == 0:
                 yield b"".join(parts), started
-                parts, held, quotes = [], 0, 0
-        if run is None or held > MAX_RECORD:
+                parts, buffered, quotes = [], 0, 0
+        if run is None or buffered > MAX_RECORD:
             report_too_long(problems, started or next(numbers), "row")
             return  # a quote is never closed, so the next row cannot be found
     if parts:

@@ -124,11 +124,11 @@ class _Cursor:
 
 def _take(chunks: Iterator[bytes], size: int) -> bytes:
     parts: list[bytes] = []
-    held = 0
+    taken = 0
     for chunk in chunks:
         parts.append(chunk)
-        held += len(chunk)
-        if held >= size:
+        taken += len(chunk)
+        if taken >= size:
             break
     return b"".join(parts)
 

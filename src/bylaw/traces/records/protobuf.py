@@ -1,8 +1,8 @@
 """Divide a file of length-prefixed OTLP messages, and convert each from protobuf to OTLP's JSON.
 
 A file holds messages, each after its length in 4 bytes, highest byte first. Only the fields that are read are
-converted. There are few message types, so no library is needed. Traces and logs look the same on the outside, and are
-told apart by their innermost messages.
+converted. There are few message types, so no library is needed. The outer messages of traces and logs look the
+same, so the innermost messages distinguish them.
 """
 
 from __future__ import annotations
@@ -191,21 +191,21 @@ def looks_framed(head: bytes) -> bool:
 
 def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
     """One message per block, as JSON. Reading stops at a broken length, because what follows cannot be divided."""
-    held = b""
+    buffer = b""
     number = 0
     for chunk in chunks:
-        held += chunk
-        while len(held) >= _LENGTH:
-            size = int.from_bytes(held[:_LENGTH], "big")
+        buffer += chunk
+        while len(buffer) >= _LENGTH:
+            size = int.from_bytes(buffer[:_LENGTH], "big")
             if size > MAX_RECORD:
                 problems.report_file("too-long", f"message {number + 1} is longer than {MAX_RECORD >> 20} MiB")
                 return
-            if len(held) < _LENGTH + size:
+            if len(buffer) < _LENGTH + size:
                 break
             number += 1
-            yield from _decoded(held[_LENGTH : _LENGTH + size], number, problems)
-            held = held[_LENGTH + size :]
-    if held:
+            yield from _decoded(buffer[_LENGTH : _LENGTH + size], number, problems)
+            buffer = buffer[_LENGTH + size :]
+    if buffer:
         problems.report_file("bad-protobuf", f"message {number + 1} ends before its length says")
 
 

@@ -105,8 +105,8 @@ class AnthropicMessages:
         return json_reply(status, body, {"request-id": "req_bylaw", **retry_headers(status)})
 
     def answer(self, reply: Json) -> Json:
-        kept = ("content", "stop_reason", "model", "usage")
-        return {"role": "assistant", **{key: reply[key] for key in kept if reply.get(key) is not None}}
+        keys = ("content", "stop_reason", "model", "usage")
+        return {"role": "assistant", **{key: reply[key] for key in keys if reply.get(key) is not None}}
 
     # Requests
 

@@ -258,8 +258,8 @@ def _call_after_headers(protocol: Any, then: Any) -> None:
 
 def _read_timeout(session: Any, timeout: Any) -> float | None:
     """The shorter of the limit for a read and the limit for the whole request."""
-    given = timeout if hasattr(timeout, "total") else session.timeout
-    times = [time for time in (given.sock_read, given.total) if isinstance(time, int | float) and time > 0]
+    limits = timeout if hasattr(timeout, "total") else session.timeout
+    times = [time for time in (limits.sock_read, limits.total) if isinstance(time, int | float) and time > 0]
     if isinstance(timeout, int | float) and timeout > 0:
         times = [timeout]
     return min(times, default=None)

@@ -126,8 +126,8 @@ def _outgoing(connection: Any, method: str, url: str, body: bytes | None, header
 def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes | None, Any]:
     if request.body == (body or b""):
         return body, headers
-    kept = {name: value for name, value in headers.items() if str(name).lower() != "content-length"}
-    return request.body, {**kept, "Content-Length": str(len(request.body))}
+    others = {name: value for name, value in headers.items() if str(name).lower() != "content-length"}
+    return request.body, {**others, "Content-Length": str(len(request.body))}
 
 
 class _Source:

@@ -190,10 +190,10 @@ def raw_head(status: int, headers: list[tuple[str, str]], length: int | None) ->
 
     Without a length the body follows in chunks.
     """
-    kept = [(name, value) for name, value in headers if name.lower() not in BODY_HEADERS]
-    kept.append(("content-length", str(length)) if length is not None else ("transfer-encoding", "chunked"))
+    sent = [(name, value) for name, value in headers if name.lower() not in BODY_HEADERS]
+    sent.append(("content-length", str(length)) if length is not None else ("transfer-encoding", "chunked"))
     lines = [f"HTTP/1.1 {status} {responses.get(status, '')}"]
-    lines += [f"{name}: {' '.join(value.splitlines())}" for name, value in kept]
+    lines += [f"{name}: {' '.join(value.splitlines())}" for name, value in sent]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 

@@ -61,8 +61,8 @@ class _Urllib3:
     def send(self, request: Outgoing) -> Any:
         if request.body != (self._call["body"] or b""):
             self._call["body"] = request.body
-            kept = {k: v for k, v in (self._call["headers"] or {}).items() if _text(k).lower() not in BODY_HEADERS}
-            self._call["headers"] = {**kept, "Content-Length": str(len(request.body))}
+            others = {k: v for k, v in (self._call["headers"] or {}).items() if _text(k).lower() not in BODY_HEADERS}
+            self._call["headers"] = {**others, "Content-Length": str(len(request.body))}
         return self._original()
 
     def read(self, reply: Any) -> Incoming:

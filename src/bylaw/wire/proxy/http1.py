@@ -30,7 +30,7 @@ from bylaw.wire.exchange import Incoming, json_reply
 MOST_HEADERS = 64 * 1024
 MOST_BODY = 64 * 1024 * 1024
 PATIENCE = 30.0
-"""seconds for a request that has begun to end, and for a client to read what is sent"""
+"""seconds in which a request must be complete, and in which a client must read the reply"""
 IDLE = 300.0
 """seconds that a connection may stay open between requests"""
 _CHUNK = 64 * 1024
@@ -133,8 +133,8 @@ class Connection:
 
     async def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
         """Send the head of a reply. Without a length its body is chunked."""
-        kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
-        await self._send(h11.Response(status_code=status, headers=kept, reason=responses.get(status, "").encode()))
+        sent = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
+        await self._send(h11.Response(status_code=status, headers=sent, reason=responses.get(status, "").encode()))
 
     async def data(self, data: bytes) -> None:
         if data and not self._is_head:

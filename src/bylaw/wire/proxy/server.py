@@ -99,7 +99,7 @@ class Proxy:
             return None
         base, path = self._upstreams[route.name].rstrip("/"), route.rest
         if urlsplit(base).path.endswith("/v1"):
-            path = path.removeprefix("/v1")  # an upstream may be given with its version, as SDKs do
+            path = path.removeprefix("/v1")  # the address of an upstream may include the version, as in SDKs
         return base + path
 
     # Connections
@@ -258,10 +258,10 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
         await connection.reply(Incoming(answer.status, headers, answer.body), repeated=cookies)
         return True
     # A reply that is cut announces what the whole one would: a length, or chunks.
-    kept = [(name, value) for name, value in headers.items() if name not in _BODY_HEADERS]
+    sent = [(name, value) for name, value in headers.items() if name not in _BODY_HEADERS]
     if any(name == "content-length" for name, _ in reply.headers):
-        kept.append(("content-length", str(len(answer.body))))
-    await connection.begin(answer.status, [*kept, *cookies])
+        sent.append(("content-length", str(len(answer.body))))
+    await connection.begin(answer.status, [*sent, *cookies])
     await connection.data(answer.body[: exchange.cut_after])
     return False
 

@@ -123,7 +123,7 @@ def _events(request: Outgoing, host: str) -> list[h11.Event]:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """Raise whatever goes wrong on the way to a server as UpstreamFailure."""
+    """Convert any error on the way to a server to UpstreamFailure."""
     try:
         yield
     except TimeoutError:

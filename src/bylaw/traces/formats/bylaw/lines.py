@@ -50,7 +50,7 @@ class Header(Struct, omit_defaults=True, forbid_unknown_fields=True):
     bylaw: str
     name: str | None = None
     format: str | UnsetType | None = UNSET
-    """the format the trace was read from; null where it was read from none"""
+    """the format the trace was read from; null if it was not read from a file"""
     complete: bool | Literal["marked"] = True
     """`marked`: complete only if a last line says so"""
     resolved: bool = False

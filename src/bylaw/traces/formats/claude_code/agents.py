@@ -166,9 +166,9 @@ class Agents:
         return [f"only the part of a subagent is here: session `{session}` has a file of its own"]
 
     def add_call(self, block: dict[str, Any], origin: Origin) -> None:
-        given = block.get("input")
-        kind = given.get("subagent_type") if isinstance(given, dict) else None
-        prompt = given.get("prompt") if isinstance(given, dict) else None
+        input = block.get("input")
+        kind = input.get("subagent_type") if isinstance(input, dict) else None
+        prompt = input.get("prompt") if isinstance(input, dict) else None
         for key in (prompt, block.get("id")):
             if isinstance(key, str) and isinstance(prompt, str):
                 self._calls[key] = _AgentCall(origin, kind if isinstance(kind, str) else None)

@@ -51,8 +51,8 @@ def listed(value: Any) -> list[Any] | None:
     """The recorded messages, not converted."""
     value = parsed(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
-        held = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
-        value = value if held is None else held
+        messages = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
+        value = value if messages is None else messages
     if value is None:
         return None
     if not isinstance(value, list):
@@ -153,8 +153,8 @@ def _call(call: Any) -> Any:
     if isinstance(function, dict):
         return call
     name = function if isinstance(function, str) else call.get("name")
-    given = call["args"] if "args" in call else call.get("arguments", call.get("input"))
-    return {"id": call.get("id"), "function": {"name": name, "arguments": given}}
+    arguments = call["args"] if "args" in call else call.get("arguments", call.get("input"))
+    return {"id": call.get("id"), "function": {"name": name, "arguments": arguments}}
 
 
 # OpenTelemetry's parts
@@ -194,8 +194,8 @@ def _block(part: Any, kind: Any) -> Any:
     if kind == "tool_call":
         return {"type": "tool_use", "id": part.get("id"), "name": part.get("name"), "input": part.get("arguments")}
     if kind == "server_tool_call":
-        given = part.get("arguments", part.get("server_tool_call"))
-        return {"type": "server_tool_use", "id": part.get("id"), "name": part.get("name"), "input": given}
+        arguments = part.get("arguments", part.get("server_tool_call"))
+        return {"type": "server_tool_use", "id": part.get("id"), "name": part.get("name"), "input": arguments}
     return part
 
 

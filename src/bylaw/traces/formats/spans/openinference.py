@@ -113,8 +113,8 @@ def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _schema(tool: Any) -> Any:
-    held = tool.get("tool") if isinstance(tool, dict) else None
-    return parsed(held.get("json_schema") if isinstance(held, dict) else tool)
+    wrapped = tool.get("tool") if isinstance(tool, dict) else None
+    return parsed(wrapped.get("json_schema") if isinstance(wrapped, dict) else tool)
 
 
 def _usage(attributes: dict[str, Any]) -> Any:
@@ -132,8 +132,8 @@ def _usage(attributes: dict[str, Any]) -> Any:
 
 def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
     # `tool.parameters` is the tool's schema with some recorders and the arguments with others.
-    given = first(attributes, "tool_call.function.arguments", "input.value", "tool.parameters")
-    arguments, raw = read_arguments(given)
+    recorded = first(attributes, "tool_call.function.arguments", "input.value", "tool.parameters")
+    arguments, raw = read_arguments(recorded)
     arguments = _smolagents(arguments)
     result = attributes.get("output.value")
     return ToolRun(

@@ -51,7 +51,7 @@ class Forest:
         trace.spans[span.id] = span
 
     def add_event(self, part: Span, size: int) -> None:
-        """Add a span of which only an event is known so far."""
+        """Add an event of a span that was not read yet."""
         trace = self._trace(part.trace, size)
         known = trace.spans.get(part.id) if part.id else None
         if known is not None:

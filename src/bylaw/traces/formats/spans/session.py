@@ -95,13 +95,13 @@ class _IssuedCalls:
         if not use.get("id"):
             use["id"] = tool.call_id or run.span.id
         tool.call_id = str(use["id"])
-        given, raw = answer.arguments[number]
-        if given is None and raw is None:
+        arguments, raw = answer.arguments[number]
+        if arguments is None and raw is None:
             answer.arguments[number] = (tool.arguments, tool.raw_arguments)
             use["input"] = tool.arguments
             return True
-        both = isinstance(given, dict) and isinstance(tool.arguments, dict)
-        return not both or same_value(given, tool.arguments)
+        both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
+        return not both or same_value(arguments, tool.arguments)
 
     def _find(self, run: _Run) -> _IssuedCall | None:
         tool = run.tool

@@ -69,8 +69,8 @@ def _answer(attributes: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _use(call: dict[str, Any]) -> dict[str, Any]:
-    given = first(call, "input", "args")
-    return {"type": "tool_use", "id": call.get("toolCallId"), "name": call.get("toolName"), "input": given}
+    input = first(call, "input", "args")
+    return {"type": "tool_use", "id": call.get("toolCallId"), "name": call.get("toolName"), "input": input}
 
 
 def _usage(attributes: dict[str, Any]) -> Any:
