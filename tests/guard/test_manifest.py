@@ -204,6 +204,19 @@ def test_an_agent_without_a_version_may_call_nothing() -> None:
     assert found == [True, False, False]
 
 
+@pytest.mark.parametrize("allowed", [None, "send", {"serviceName": "Mail"}, 5])
+def test_an_allowlist_that_is_no_list_does_not_allow_everything(allowed: Any) -> None:
+    version = {"agentManifestKey": "a", "versionLabel": "v1", "allowedOperations": allowed, "rules": []}
+    with pytest.raises(bylaw.InputError, match="`allowedOperations` takes a list"):
+        bylaw.Guard({"kind": "phrony.manifest", "version": 1, "versions": [version]})
+
+
+def test_a_version_without_an_allowlist_is_warned_about() -> None:
+    version = {"agentManifestKey": "a", "versionLabel": "v1", "rules": []}
+    found = bylaw.load_guard({"kind": "phrony.manifest", "version": 1, "versions": [version]})
+    assert "every tool may be called" in "".join(one.message for one in found.diagnostics if one.code == "no-tools")
+
+
 def test_one_version_alone_is_for_every_agent_unless_it_names_one() -> None:
     rules = [{"id": "r", "when": {"tool_name_in": ["x"]}, "then": "block"}]
     alone = bylaw.Guard({"anomalyControl": True, "rules": rules})
