@@ -144,7 +144,7 @@ def prepare(what: str, scope: str, file: str) -> Any:
         return lambda: sum(1 for _ in open_trace(file))
     from rules import rule_set
 
-    from bylaw.check.job import Check
+    from bylaw.check.api import Check
     from bylaw.rules import load_rules
 
     job = Check(load_rules(rule_set(what, scope)).rules)

@@ -36,11 +36,11 @@ def main() -> None:
 
 
 def measure(turns: int) -> dict[str, float]:
-    from bylaw.diff.job import diff
+    from bylaw.diff.api import compare_versions
 
     baseline, candidate = pair(turns)
     started = time.process_time()
-    report = diff([baseline], [candidate])
+    report = compare_versions([baseline], [candidate])
     spent = time.process_time() - started
     assert report.divergence_count > 0
     return {"cpu": spent, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}

@@ -27,7 +27,7 @@ from bylaw.model.events import (
 )
 from bylaw.model.source import Locator, Span
 from bylaw.model.trace import Trace
-from bylaw.traces.assembly.links import Links
+from bylaw.traces.assembly.session_buffer import CallLinks
 
 words = st.sampled_from(["a", "b", "", "tool_use", "é\n\u2028", '"\\', "\U0001f600", "x" * 200])
 names = st.sampled_from(["look_up", "refund", "send", "größe"])
@@ -133,7 +133,7 @@ def events(draw: st.DrawFn) -> tuple[Event, ...]:
 
 def linked(found: Iterable[Event]) -> tuple[Event, ...]:
     """Results with the calls they answer, as readers link them."""
-    return tuple(map(Links().linked, found))
+    return tuple(map(CallLinks().linked, found))
 
 
 problems = st.builds(

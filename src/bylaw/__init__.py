@@ -32,8 +32,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise _missing(name)
     value = getattr(importlib.import_module(_HOMES[name]), name)
-    if name not in _PACKAGES:
-        globals()[name] = value
+    globals()[name] = value
     return value
 
 
@@ -63,16 +62,11 @@ _PACKAGES = ("check", "diff", "record")
 
 
 class _Door(ModuleType):
-    """Keeps `bylaw.check` the function: importing `bylaw.check.command` would otherwise set it to the package.
+    """Keeps `bylaw.check` the function: the import system sets it to the package when it imports that."""
 
-    A property takes precedence over the module's own dictionary, so what the import system sets is ignored.
-    """
-
-
-def _function(name: str) -> property:
-    return property(lambda door: __getattr__(name), lambda door, value: None)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _PACKAGES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
 
 
-for _name in _PACKAGES:
-    setattr(_Door, _name, _function(_name))
 sys.modules[__name__].__class__ = _Door

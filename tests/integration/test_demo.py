@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from bylaw.demo.command import STEPS
+from tests.support.command import run_bylaw
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "demo.py"
 
@@ -18,3 +19,13 @@ def test_every_step_of_the_demo_exits_as_it_says() -> None:
     assert [line for line in done.stdout.splitlines() if line.startswith("(exit")] == [
         f"(exit code {step.exit_code})" for step in STEPS
     ]
+
+
+def test_an_empty_name_is_no_folder(tmp_path: Path) -> None:
+    """`bylaw demo "$UNSET"` must not fill the current folder."""
+    done = run_bylaw(["demo", ""], cwd=tmp_path)
+    assert (done.returncode, list(tmp_path.iterdir())) == (2, [])
+
+
+def test_a_folder_with_a_leading_dash_can_be_entered(tmp_path: Path) -> None:
+    assert "cd ./-x" in run_bylaw(["demo", "--", "-x"], cwd=tmp_path).stdout

@@ -184,7 +184,7 @@ def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Re
             blind += 1
             continue
         said = [word for word in _words(turn.text) if word not in STOP_WORDS]
-        if len(said) < max(1, params["min_content_words"]):
+        if len(said) < max(1, params.get("min_content_words", 2)):
             is_answer = turn.text.strip() and not turn.tool_calls
             blind += bool(is_answer)
             continue

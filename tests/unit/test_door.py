@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
+from unittest import mock
 
 import pytest
 
@@ -44,3 +46,26 @@ def test_help_imports_nothing_heavy_but_the_error_types() -> None:
 
 def test_check_does_without_what_only_diff_needs() -> None:
     assert loaded_by("import bylaw\nbylaw.check") & {"numpy", "rapidfuzz"} == set()
+
+
+def test_functions_keep_their_names_when_the_packages_of_their_jobs_are_imported() -> None:
+    script = (
+        "import bylaw.check.command, bylaw.diff.api, bylaw.record.api, bylaw\n"
+        "assert callable(bylaw.check) and callable(bylaw.diff) and callable(bylaw.record)\n"
+        "from bylaw import check\n"
+        "assert check is bylaw.check"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("name", ["check", "load_rules"])
+def test_a_name_can_be_replaced_for_a_test(name: str) -> None:
+    original = getattr(bylaw, name)
+    with mock.patch(f"bylaw.{name}", lambda: "replaced"):
+        assert getattr(bylaw, name)() == "replaced"
+    assert getattr(bylaw, name) is original
+
+
+@pytest.mark.parametrize("name", ["check", "diff"])
+def test_type_hints_of_functions_can_be_resolved(name: str) -> None:
+    assert "return" in typing.get_type_hints(getattr(bylaw, name))

@@ -64,7 +64,7 @@ def command(
     if not policies and not os.path.isfile(DEFAULT_POLICY):
         raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
     try:
-        rules = load_rules(list(policies) or [DEFAULT_POLICY])
+        rules = load_rules(list(dict.fromkeys(policies)) or [DEFAULT_POLICY])
         names = find_traces(traces)
     except InputError as problem:
         return report_bad_input("check", problem.diagnostics, targets)

@@ -46,14 +46,22 @@ STEPS = (
 )
 
 
+def _as_path(folder: Path) -> str:
+    """As an argument of `cd`: a leading dash would be read as an option."""
+    return f"./{folder}" if str(folder).startswith("-") else str(folder)
+
+
 @click.command(name="demo")
-@click.argument("folder", default="bylaw-demo", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("name", default="bylaw-demo", metavar="[DIR]", type=click.Path(file_okay=False))
 @click.option("--force", is_flag=True, help="Overwrite files of the example that exist.")
-def command(folder: Path, force: bool) -> ExitCode:
+def command(name: str, force: bool) -> ExitCode:
     """Write an example into DIR (default: bylaw-demo), and show what to try on it.
 
     The example is a refund agent: rules, recordings of two versions, a prompt, and a contract with an agent to run.
     """
+    if not name:
+        raise click.UsageError("DIR is empty")
+    folder = Path(name)
     sources = sorted(path for path in FILES.iterdir() if path.is_file())
     existing = [source.name for source in sources if (folder / source.name).exists()]
     if existing and not force:
@@ -61,7 +69,7 @@ def command(folder: Path, force: bool) -> ExitCode:
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         (folder / source.name).write_bytes(source.read_bytes())
-    click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(str(folder))}")
+    click.echo(f"wrote {len(sources)} files to `{folder}`\n\n  cd {shlex.quote(_as_path(folder))}")
     for step in STEPS:
         click.echo(f"\n  # {step.story}\n  {step.command_line}")
     return ExitCode.OK

@@ -51,8 +51,12 @@ def parse_targets(formats: tuple[str, ...], output: str | None, known: Collectio
         targets = [Target(t.format, output) if t.file is None else t for t in targets]
     elif len(screen) > 1:
         raise click.UsageError("only one --format can go to standard output; write the others as FORMAT=FILE")
+    seen: set[str] = set()
     for target in targets:
         _check_file(target.file)
+        if target.file is not None and os.path.abspath(target.file) in seen:
+            raise click.UsageError(f"`{target.file}` is named for two formats")
+        seen.add(os.path.abspath(target.file or "-"))
     return targets
 
 
@@ -135,6 +139,6 @@ def colour_from_environment(environment: Mapping[str, str] = os.environ) -> bool
     """What the environment says about colours; None where it says nothing."""
     if environment.get("NO_COLOR"):
         return False
-    if environment.get("FORCE_COLOR", "0") not in ("", "0"):
-        return True
+    if forced := environment.get("FORCE_COLOR"):
+        return forced.lower() not in ("0", "false")
     return False if environment.get("TERM") == "dumb" else None

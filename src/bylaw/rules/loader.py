@@ -42,7 +42,7 @@ from bylaw.rules.source import Problems, Source, Unreadable
 SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Context], None]
 """reads a section beside the rules and reports its problems: documents, the rules that can be used, all ids, context"""
 
-Rules: TypeAlias = "str | os.PathLike[str] | RuleSet | Sequence[Rule]"
+Rules: TypeAlias = str | os.PathLike[str] | RuleSet | Sequence[Rule]
 """what a caller may pass as rules: the path of a rule file, what `load_rules` returned, or the rules themselves"""
 
 _Input: TypeAlias = FilePath | Sequence[FilePath] | Mapping[str, Any] | Sequence[Mapping[str, Any]]

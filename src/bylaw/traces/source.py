@@ -23,7 +23,7 @@ from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
 from bylaw.traces.records.problems import Problems, problem_at
 
-Traces: TypeAlias = "str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]"
+Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
 
 

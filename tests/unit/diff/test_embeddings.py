@@ -24,7 +24,7 @@ from bylaw.diff.report import json as diff_json
 from bylaw.diff.report import markdown as diff_markdown
 from bylaw.diff.report import terminal as diff_terminal
 from bylaw.errors import InputError
-from bylaw.lint.pages import explain
+from bylaw.lint.pages import read_page
 from bylaw.model.ports import Embedder
 from bylaw.text import similarity as wordllama
 from bylaw.text.similarity import EmbeddedTexts, load_embedder
@@ -137,7 +137,7 @@ def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = caught.value.diagnostics
     assert problem.code == "missing-extra"
     assert problem.help == "pip install 'bylaw[embeddings]'"
-    assert explain(problem.code)
+    assert read_page(problem.code)
 
 
 @lacks_extra

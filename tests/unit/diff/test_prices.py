@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bylaw.errors import InputError
-from bylaw.lint.pages import explain
+from bylaw.lint.pages import read_page
 from bylaw.model.events import Origin, Request, Response, Usage
 from bylaw.text.price_file import SCHEMA, UNIT, load_prices
 from bylaw.text.prices import Price, Prices, cost_of, price_of, shipped
@@ -260,7 +260,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_a_list_that_works(tmp_path: Path) -> None:
-    page = explain("bad-prices")
+    page = read_page("bad-prices")
     assert page is not None
     wrong, right = page.split("```text\n")[1:]
     with pytest.raises(InputError):

@@ -58,6 +58,7 @@ def test_renderers_are_imported_only_when_they_are_used() -> None:
     [
         (["--format", "xml"], "unknown format `xml` (choose from terminal, shout, json)"),
         (["--format", "json="], "names no file"),
+        (["--format", "json=a.out", "--format", "shout=./a.out"], "`./a.out` is named for two formats"),
         (["--format", "json", "--format", "shout"], "only one --format can go to standard output"),
         (["--format", "json=a.json", "--output", "b.json"], "--output needs exactly one --format"),
         (["--output", "no/such/folder/a.txt"], "does not exist"),

@@ -374,3 +374,12 @@ TYPOS = [
 def test_the_schema_refuses_what_the_reader_refuses(document: Any) -> None:
     assert not parse_guard(json.dumps(document), format="json").ok
     assert not jsonschema_rs.validator_for(rule_file_schema()).is_valid(document)
+
+
+def test_a_parameter_that_is_not_written_is_not_part_of_the_hash() -> None:
+    """A new parameter must not change the hash of old rules: sessions, reviews and audit are stored under it."""
+    written = {"retrieval_path": "request.metadata.chunks", "min_unigram_precision": 0.5}
+    (policy,) = parse_guard(
+        json.dumps([{"id": "g", "kind": "must_be_grounded", "params": written, "then": "block"}]), format="json"
+    ).policies
+    assert policy.rules[0].rule.params == written

@@ -39,8 +39,11 @@ class ComplyGroup(LazyGroup):
         return [name for name in super().list_commands(ctx) if name != _DEFAULT]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named else [_DEFAULT, *args])
+        colours = ("--color", "--no-color")
+        first = next((argument for argument in args if argument not in colours), None)
+        if first in self.list_commands(ctx) or first in ctx.help_option_names:
+            return super().parse_args(ctx, args)
+        return super().parse_args(ctx, [_DEFAULT, *args])
 
     def get_help(self, ctx: click.Context) -> str:
         """The help of the default command, followed by the names of the others."""

@@ -8,7 +8,7 @@ import click
 
 from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, State
 from bylaw.comply.report import wording
-from bylaw.report.text import printable
+from bylaw.report.text import printable, wrap
 
 SHOWN = 5
 """violations shown for one rule"""
@@ -41,12 +41,12 @@ def _lines(report: ComplyReport) -> Iterator[str]:
 
 def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
     yield _rule_line(report, rule, "✗", "red", "violated")
-    yield f"    {click.style(wording.one_line(rule.description), dim=True)}"
+    yield from _description(rule)
     found = wording.violations_of(report, rule)
     for trace, where, violation in found[:SHOWN]:
         yield f"    {printable(f'{trace} · {where}')} · confidence {violation.confidence:.2f}"
-        yield f"      {printable(violation.explanation)}"
-        yield f"      → {printable(violation.evidence)}"
+        yield from wrap(violation.explanation, indent="      ")
+        yield from wrap(violation.evidence, indent="      → ", hanging="        ")
     if len(found) > SHOWN:
         yield f"    … and {len(found) - SHOWN:,} more (`--format json` has every one)"
     yield ""
@@ -55,9 +55,14 @@ def _violated(report: ComplyReport, rule: BehavioralRule) -> Iterator[str]:
 def _undecided(report: ComplyReport) -> Iterator[str]:
     for rule, reasons in wording.undecided(report):
         yield _rule_line(report, rule, "?", "yellow", "undecided")
-        yield f"    {click.style(wording.one_line(rule.description), dim=True)}"
-        yield from (f"    {printable(reason)}" for reason in reasons[:SHOWN])
+        yield from _description(rule)
+        for reason in reasons[:SHOWN]:
+            yield from wrap(reason, indent="    ")
         yield ""
+
+
+def _description(rule: BehavioralRule) -> Iterator[str]:
+    return (click.style(line, dim=True) for line in wrap(wording.one_line(rule.description), indent="    "))
 
 
 def _rule_line(report: ComplyReport, rule: BehavioralRule, mark: str, colour: str, state: str) -> str:
@@ -81,9 +86,9 @@ def _rules(rules: Sequence[PromptRule], file: str, text: str) -> Iterator[str]:
         tier = f"{rule.tier} · " if rule.items else ""
         about = click.style(printable(f"{tier}{rule.severity} · {kinds} · {place}"), dim=True)
         yield f"{click.style(printable(rule.rule_id), bold=True)}  {about}"
-        yield f"    {wording.one_line(rule.description)}"
+        yield from wrap(wording.one_line(rule.description), indent="    ")
         if rule.undecided:
-            yield f"    undecided: {printable(rule.undecided)}"
+            yield from wrap(f"undecided: {rule.undecided}", indent="    ")
     decidable = sum(bool(rule.items) for rule in rules)
     yield f"{len(rules)} rules, {decidable} of them checkable" if rules else "no rule could be read from the prompt"
 

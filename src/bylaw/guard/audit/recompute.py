@@ -46,7 +46,7 @@ OBSERVED = frozenset(
 _PRUNED = "rows of its session were pruned"
 _STRANGE = "the row is not one that a guard writes"
 _OTHER_PREDICATES = "the recorded predicates on redacted arguments are not those of its rules"
-_UNWRITTEN = "the attempt could not be recorded in full"
+_UNWRITTEN = "the attempt could not be written down in full"  # a key of the JSON document
 _NO_SCHEMAS = "the tool's schema refused it, and the schema was not given or cannot be applied again"
 _DIFFERS = "an earlier verdict of its session differs"
 

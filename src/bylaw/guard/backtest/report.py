@@ -11,7 +11,7 @@ import msgspec
 from bylaw.guard.backtest.model import LACKS, OUTCOMES, BacktestReport, Example, RuleTally
 from bylaw.guard.backtest.shadow import ShadowReport, ShadowTally
 from bylaw.report.json import diagnostic_as_json
-from bylaw.report.text import count, escape_markdown, inline_code, printable
+from bylaw.report.text import count, escape_markdown, inline_code, printable, wrap
 
 MOST_RULES = 50
 """rules in the table of a Markdown report"""
@@ -60,8 +60,9 @@ def _terminal_lines(report: BacktestReport) -> Iterator[str]:
     exit_code = report.exit_code
     title = click.style(f"{_MARKS[exit_code]} {headline(report)}", fg=_COLOURS[exit_code], bold=True)
     yield f"{title}  ({_size(report)})"
-    yield click.style(_coverage(report), bold=True)
-    yield from (f"    {printable(line)}" for line in _lacking(report))
+    yield from (click.style(line, bold=True) for line in wrap(_coverage(report)))
+    for line in _lacking(report):
+        yield from wrap(line, indent="    ")
     yield ""
     yield f"decisions: {_actions(report.actions)}"
     if report.has_shadow:

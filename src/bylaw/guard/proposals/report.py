@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from bylaw.guard.backtest.model import Example
 from bylaw.guard.backtest.report import json_document, percent
-from bylaw.report.text import count, printable
+from bylaw.report.text import count, printable, wrap
 
 ProposalKind: TypeAlias = Literal["order", "range", "values", "ceiling"]
 
@@ -146,8 +146,8 @@ def _lines(report: ProposalReport) -> Iterator[str]:
         yield f"{_held_out(report)[:-1]} ({share})"
     yield ""
     for number, one in enumerate(report.proposals, 1):
-        yield f"{number:3}. {printable(one.says)}"
-        yield click.style(f"     {printable(one.id)} · {_support(one)}", dim=True)
+        yield from wrap(one.says, indent=f"{number:3}. ", hanging="     ")
+        yield from (click.style(line, dim=True) for line in wrap(f"{one.id} · {_support(one)}", indent="     "))
     remarks = (*_remarks(report), *map(printable, report.notes))
     yield from (click.style(f"note: {remark}", dim=True) for remark in remarks)
 

@@ -27,8 +27,11 @@ from bylaw.rules.params import COUNT, PATH, SHARE, Param, Values
 PARAMS = (
     Param("retrieval_path", PATH, "the path of the chunks, such as `request.metadata.chunks`", required=True),
     Param("min_unigram_precision", SHARE, "the share of content words that must be found, from 0 to 1", default=0.5),
-    Param("min_content_words", COUNT, "the fewest distinct content words that a response is judged by", default=2),
+    Param("min_content_words", COUNT, "the fewest distinct content words that a response is judged by (default 2)"),
 )
+
+_FEWEST_WORDS = 2
+"""not a declared default: `params` of a rule are part of a guard's hash, and a new default would change that"""
 
 SYNONYMS = "grounded grounding"
 
@@ -42,5 +45,5 @@ EXAMPLE = """\
 
 
 def lower(params: Values) -> Always:
-    path, share, words = (params[name] for name in ("retrieval_path", "min_unigram_precision", "min_content_words"))
-    return Always(Grounded(path=path, min_precision=share, min_words=words))
+    path, share = params["retrieval_path"], params["min_unigram_precision"]
+    return Always(Grounded(path=path, min_precision=share, min_words=params.get("min_content_words", _FEWEST_WORDS)))

@@ -149,7 +149,9 @@ _SCOPE_WORDS = {
 
 def write_pattern_sentence(pattern: str, scope: str, events: Mapping[str, Event], *, count: int = 0) -> str:
     """The pattern as a sentence, for messages."""
-    return (_SENTENCES[pattern] + _SCOPE_WORDS[scope]).format(n=count, **events)
+    is_one = pattern == "bounded_count" and count == 1
+    sentence = "at most one {p.words} is allowed" if is_one else _SENTENCES[pattern]
+    return (sentence + _SCOPE_WORDS[scope]).format(n=count, **events)
 
 
 def _more_than(count: int) -> str:

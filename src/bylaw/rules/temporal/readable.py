@@ -183,7 +183,8 @@ def write_sentence(form: Form, values: Values) -> str:
     within = f" within {values['within'].given}" if "within" in values else ""
     same = f" with the same {listing(values['same'])}" if "same" in values else ""
     seen = " whose result the model had seen" if values.get("seen") else ""
-    return _SENTENCES[form.needs].format(n=values.get("at_most"), **events) + seen + within + same
+    sentence = "at most one {of.words} is allowed" if values.get("at_most") == 1 else _SENTENCES[form.needs]
+    return sentence.format(n=values.get("at_most"), **events) + seen + within + same
 
 
 _SENTENCES = {
