@@ -343,7 +343,7 @@ def test_an_attempt_that_could_not_be_written_is_named() -> None:
     steps = [("call", "a", "pay", {"amount": float("nan")}, None), ("call", "a", "verify", {}, None)]
     report = verified(_written(steps, RULES), RULES)
     assert (report.findings, report.recomputed) == ([], 1)
-    assert list(report.unrecomputed) == ["the attempt could not be recorded in full"]
+    assert list(report.unrecomputed) == ["the attempt could not be written down in full"]
 
 
 def test_text_that_looks_redacted_is_not_taken_for_it() -> None:
