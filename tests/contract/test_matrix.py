@@ -7,6 +7,7 @@ from itertools import cycle
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bylaw.contract import model as checks
 from bylaw.contract.faults.model import Injection, ToolFault
@@ -359,6 +360,28 @@ def test_a_later_prompt_that_is_answered_in_two_ways_is_warned_of() -> None:
     count = iter(range(100))
     agent = ScriptedAgent(lambda prompt, injection: f"{next(count)}" if prompt == "b" else "same")
     assert run_contract(contract(prompts=["a", "b"], runs=2), agent).warnings == (STATEFUL_WARNING,)
+
+
+@pytest.mark.parametrize("differing", ["a", "b"])
+def test_answers_that_differ_between_two_calm_scenarios_are_warned_of(differing: str) -> None:
+    count = iter(range(100))
+    asked: set[str] = set()
+
+    def answer(prompt: str, injection: Injection) -> str:
+        is_other = injection.run.startswith("also-calm")
+        asked.add(injection.run.split("/")[0])
+        return f"{next(count)}" if prompt == differing and is_other else "same"
+
+    report = run_contract(
+        contract(scenarios=[CALM, replace(CALM, name="also calm")], prompts=["a", "b"]), ScriptedAgent(answer)
+    )
+    assert asked == {"calm", "also-calm"}
+    assert (report.warnings, report.agent_runs) == ((STATEFUL_WARNING,), 5)
+
+
+def test_answers_that_differ_only_under_faults_are_not_warned_of() -> None:
+    agent = ScriptedAgent(lambda prompt, injection: "down" if injection.faults else "same")
+    assert STATEFUL_WARNING not in run_contract(contract(scenarios=[CALM, TOOLS]), agent).warnings
 
 
 def test_an_agent_that_is_declared_stateless_is_not_asked_twice() -> None:

@@ -110,9 +110,9 @@ async def ask_first_prompt_twice(matrix: Matrix, runner: Runner) -> None:
 
 
 def answers_differ(matrix: Matrix, runner: Runner) -> bool:
-    """Whether the agent answered any prompt in two ways while nothing went wrong."""
+    """Whether the agent answered any prompt in two ways while nothing went wrong, in any calm scenarios."""
     answers: defaultdict[str, set[str]] = defaultdict(set)
     for key, made in runner.made.items():
-        if key.scenario == matrix.calm.name and made.run.answer is not None:
+        if not matrix.scenario(key).faults and made.run.answer is not None:
             answers[key.prompt].add(made.run.answer.strip())
     return any(len(different) > 1 for different in answers.values())
