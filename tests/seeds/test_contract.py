@@ -649,6 +649,15 @@ def test_a_flakestorm_file_beside_one_without_a_contract_is_hinted_at(desk: Desk
     assert (code, "or name the file `flakestorm.yaml`" in " ".join(errors.split())) == (2, True)
 
 
+def test_a_flakestorm_file_with_the_short_suffix_is_found_and_hinted_at(desk: Desk) -> None:
+    desk.write("careful")
+    (desk.folder / "flakestorm.yaml").rename(desk.folder / "flakestorm.yml")
+    assert [desk.bylaw(*command)[0] for command in COMMANDS.values()] == [0] * len(COMMANDS)
+    (desk.folder / "bylaw.yaml").write_text("rules: [{id: a, kind: no_call, params: {tool: x}}]\n")
+    code, _, errors = desk.bylaw("contract", "run")
+    assert (code, "or name the file `flakestorm.yml`" in " ".join(errors.split())) == (2, True)
+
+
 def _ci(desk: Desk, *flags: str) -> tuple[int, dict[str, Any]]:
     code, printed, _ = desk.bylaw("ci", "--format", "json", *flags)
     return code, json.loads(printed)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bylaw.contract.results import ContractReport
     from bylaw.model.ports import Embedder
 
-DEFAULT_FILES = ("bylaw.yaml", "flakestorm.yaml")
+DEFAULT_FILES = ("bylaw.yaml", "flakestorm.yaml", "flakestorm.yml")
 """the files that are looked for where none is named, the first first"""
 FC = TypeVar("FC", bound=Callable[..., Any])
 

@@ -62,7 +62,7 @@ SECTION = Table(
 )
 
 
-FLAKESTORM = "flakestorm.yaml"
+FLAKESTORM = ("flakestorm.yaml", "flakestorm.yml")
 
 
 class _At(Struct):
@@ -150,8 +150,8 @@ def _is_part_of_flakestorm(root: Node, context: Context) -> bool:
 def _missing_contract_help(root: MapNode, context: Context) -> str:
     """A file of Flakestorm's first version has `invariants` at the top, and neither a contract nor scenarios."""
     if "invariants" not in root.entries:
-        beside = context.base / FLAKESTORM
-        if beside.is_file() and Path(context.problems.source.file).name != FLAKESTORM:
+        beside = next((context.base / name for name in FLAKESTORM if (context.base / name).is_file()), None)
+        if beside and Path(context.problems.source.file).name not in FLAKESTORM:
             return f"list what must hold in it, under `invariants:`; or name the file `{beside}`"
         return "list what must hold in it, under `invariants:`"
     return (
