@@ -55,12 +55,20 @@ class CheckType:
     params: tuple[Param, ...] = ()
 
 
+_BOOLEAN_WORDS = frozenset({"true", "yes", "on", "false", "no", "off"})
+
+
 def _read_dangerous_prompts(node: Node, name: str, context: Context) -> Literal[True] | tuple[str, ...] | None:
     """The prompts, or True where the file leaves the choice to us."""
     if isinstance(node, ScalarNode) and isinstance(node.value, bool):
         if node.value:
             return True
         help = "list the prompts that must be refused, or write `true` for those marked `dangerous`"
+        report_wrong_type(node, quote(name), "prompts, or `true`", context.problems, help=help)
+        return None
+    if isinstance(node, ScalarNode) and isinstance(node.value, str) and node.value.lower() in _BOOLEAN_WORDS:
+        is_quoted_true = node.value.lower() == "true" and node.legacy is None
+        help = "write it without quotes: `true`" if is_quoted_true else "write `true` for those marked `dangerous`"
         report_wrong_type(node, quote(name), "prompts, or `true`", context.problems, help=help)
         return None
     prompts: tuple[str, ...] | None = NAMES.read(node, name, context)
