@@ -229,11 +229,74 @@ def test_an_unreachable_judge_keeps_the_answers_that_were_paid_for(stated: Calla
     assert raised.value.cost_usd > 0
 
 
-def test_a_mistake_in_a_custom_judge_is_raised_as_it_is(stated: Callable[..., None]) -> None:
-    stated(*open_rules(1))
+@pytest.mark.parametrize(
+    "problem",
+    [ConnectionError("the line is dead"), ConnectionResetError("the line is dead"), OSError("the line is dead")],
+    ids=lambda problem: type(problem).__name__,
+)
+def test_a_connection_error_of_a_custom_judge_is_unreachable(problem: Exception, stated: Callable[..., None]) -> None:
+    stated(never_drop(), *open_rules(1))
 
     def answer(rule_id: str) -> None:
-        raise ZeroDivisionError
+        raise problem
 
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(bylaw.JudgeUnreachable, match="the line is dead") as raised:
         check(OwnJudge(answer))
+    assert states(raised.value.result) == {"never-drop-table": "violated", "kind-0": "undecided"}
+    assert (raised.value.tokens_used, raised.value.cost_usd) == (0, 0.0)
+
+
+# -- a custom judge with a mistake -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("problem", "note"),
+    [
+        (RuntimeError("out of luck"), "the judge raised RuntimeError: out of luck"),
+        (ValueError("no such model"), "the judge raised ValueError: no such model"),
+        (ZeroDivisionError(), "the judge raised ZeroDivisionError"),
+    ],
+)
+def test_any_other_exception_of_a_custom_judge_degrades_only_its_own_question(
+    problem: Exception, note: str, stated: Callable[..., None]
+) -> None:
+    stated(never_drop(), *open_rules(20))
+
+    def answer(rule_id: str) -> None:
+        if rule_id == "kind-0":
+            raise problem
+
+    result = check(OwnJudge(answer))
+    assert states(result) == {
+        "never-drop-table": "violated",
+        "kind-0": "undecided",
+        **{f"kind-{index}": "violated" for index in range(1, 20)},
+    }
+    assert note in result.degraded
+    assert result.confidence == 1.0, "of the certain violation"
+
+
+@pytest.mark.parametrize(
+    ("reply", "note"),
+    [
+        ('{"verdicts": []}', "the judge returned str, not JudgeReply"),
+        (None, "the judge returned NoneType, not JudgeReply"),
+        ({"text": "{}"}, "the judge returned dict, not JudgeReply"),
+        (JudgeReply(text=None), "the judge's reply holds no text"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_reply_of_another_type_degrades_and_keeps_the_certain_violation(
+    reply: Any, note: str, stated: Callable[..., None]
+) -> None:
+    stated(never_drop(), *open_rules(1))
+
+    class Own:
+        model = name = "own"
+
+        def ask(self, instructions: str, question: str, *, seconds: float) -> Any:
+            return reply
+
+    result = bylaw.check_compliance_sync(PROMPT, EVENTS, judge=Own())
+    assert states(result) == {"never-drop-table": "violated", "kind-0": "undecided"}
+    assert note in result.degraded
+    assert result.detected

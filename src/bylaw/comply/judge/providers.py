@@ -52,7 +52,8 @@ class Judge(Protocol):
     def ask(self, instructions: str, question: str, *, seconds: float) -> JudgeReply:
         """Called from several threads at once.
 
-        Raises JudgeUnreachable, BadReply, and TimeoutError after so many seconds, however slowly bytes arrive.
+        Raises JudgeUnreachable or another OSError, BadReply, and TimeoutError after so many seconds, however slowly
+        bytes arrive. After any other exception the rules of this question stay undecided.
         """
 
 

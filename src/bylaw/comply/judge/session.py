@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from bylaw.comply.judge.exchange import (
     read_answer,
     transcript_of,
 )
-from bylaw.comply.judge.providers import BadReply, Judge
+from bylaw.comply.judge.providers import BadReply, Judge, JudgeReply
 from bylaw.comply.judge.threads import run_side_by_side
 from bylaw.comply.model import (
     BehavioralRule,
@@ -43,6 +44,7 @@ from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Usage
 from bylaw.model.trace import Trace
 from bylaw.text.prices import price_of
+from bylaw.text.redaction.secrets import redacted
 
 CONFIDENCE = 0.5
 """of a violation that only the judge found"""
@@ -50,6 +52,8 @@ MOST_AT_ONCE = 8
 """questions that are asked side by side"""
 _MOST_ANSWERS = 1_000
 _LONGEST_ANSWER = 1 << 20
+_LONGEST_MESSAGE = 200
+"""characters of an exception that a judge raised"""
 _NO_ID = re.compile(r"[^a-z0-9]+")
 
 
@@ -124,7 +128,7 @@ class JudgeSession:
         self._notes: dict[str, None] = {}
 
     def review(self, result: ComplianceResult) -> ComplianceResult:
-        """Raises JudgeTimeout and JudgeUnreachable, with the result so far; a bad answer only degrades the result."""
+        """Raises JudgeTimeout and JudgeUnreachable, with the result so far; anything else only degrades it."""
         if not self._prompt.strip() or not result.turns:
             return result
         why_not = None
@@ -168,8 +172,6 @@ class JudgeSession:
                 answers[uncached[place]] = reply.answer
             elif isinstance(reply, JudgeUnreachable):
                 problem = problem or reply
-            elif isinstance(reply, URLError):  # of a judge that is not one of ours
-                problem = problem or JudgeUnreachable(str(reply.reason))
             elif not isinstance(reply, TimeoutError):
                 raise reply
         if problem is None and len(answers) < len(questions):
@@ -189,11 +191,23 @@ class JudgeSession:
         return hashlib.sha256(canonical_json(whole)).hexdigest()
 
     def _ask(self, rules: Sequence[BehavioralRule], key: str, *, propose: bool) -> _Reply:
+        asked = question(self._prompt, rules, self._transcript)
         try:
-            asked = question(self._prompt, rules, self._transcript)
-            reply = self._judge.ask(instructions(propose=propose), asked, seconds=self._deadline - time.monotonic())
+            left = self._deadline - time.monotonic()
+            reply: Any = self._judge.ask(instructions(propose=propose), asked, seconds=left)
         except BadReply as problem:
             return _Reply(Answer(refused=[str(problem)]), problem.usage)
+        except (JudgeUnreachable, TimeoutError):
+            raise
+        except OSError as problem:  # of a judge that is not one of ours, like every exception below
+            reason = problem.reason if isinstance(problem, URLError) else problem
+            raise JudgeUnreachable(str(reason) or type(problem).__name__) from problem
+        except Exception as problem:
+            return _Reply(Answer(refused=[f"the judge raised {_name_and_message(problem)}"]), None)
+        if not isinstance(reply, JudgeReply):
+            return _Reply(Answer(refused=[f"the judge returned {type(reply).__name__}, not JudgeReply"]), None)
+        if not isinstance(reply.text, str):
+            return _Reply(Answer(refused=["the judge's reply holds no text"]), reply.usage)
         answer = self._read(reply.text, rules, propose=propose)
         if not answer.refused:
             self._cache.put(key, reply.text)
@@ -299,6 +313,11 @@ class JudgeSession:
             event_indexes=judged.event_indexes,
             tier=Tier.JUDGED,
         )
+
+
+def _name_and_message(problem: Exception) -> str:
+    message = " ".join(str(redacted(str(problem))).split())[:_LONGEST_MESSAGE]
+    return f"{type(problem).__name__}: {message}" if message else type(problem).__name__
 
 
 def _free_id(quote: str, taken: set[str]) -> str:
