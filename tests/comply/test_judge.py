@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import bylaw
 from bylaw.comply import api as comply
+from bylaw.comply.judge.providers import BadReply
 from bylaw.comply.judge.session import AnswerCache
 from bylaw.comply.model import PromptRule
 from tests.comply.support import (
@@ -259,6 +261,53 @@ def test_a_fenced_answer_is_read() -> None:
     text = "```json\n" + json.dumps({"verdicts": [verdict()]}) + "\n```"
     with judge_that(openai_says(text)) as (url, _):
         assert states(ask(url))["be-kind"] == "violated"
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"verdicts": [verdict(explanation="an insult \ud800")]},
+        {"verdicts": [verdict(state="undecided", explanation="\udfff perhaps")]},
+        {"verdicts": [verdict(rule_id="be-\ud800")]},
+        {"verdicts": [verdict(state="\ud800")]},
+        {"verdicts": [verdict()], "proposed": [{**verdict(), "quote": "Be \ud800"}]},
+        {"verdicts": [verdict()], "proposed": [{**verdict(), "quote": "Look up", "explanation": "\ud800"}]},
+    ],
+    ids=["explanation", "undecided", "rule_id", "state", "quote", "explanation of a proposal"],
+)
+def test_half_of_a_surrogate_pair_in_an_answer_can_be_written(answer: dict[str, Any]) -> None:
+    with judge_that(openai_says(answer)) as (url, _):
+        result = ask(url)
+    assert states(result)["never-drop-table"] == "violated"
+    json.dumps(result.to_dict(), ensure_ascii=False).encode("utf-8")
+    msgspec.json.encode(result)
+
+
+@pytest.mark.usefixtures("judge_on")
+def test_half_of_a_surrogate_pair_is_read_as_the_replacement_character() -> None:
+    with judge_that(openai_says({"verdicts": [verdict(explanation="an insult \ud800")]})) as (url, _):
+        result = ask(url)
+    assert result.violations[-1].explanation == "an insult \ufffd"
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize("problem", [ValueError("\ud800"), BadReply("\ud800"), OSError("\ud800")])
+def test_half_of_a_surrogate_pair_in_an_exception_can_be_written(problem: Exception) -> None:
+    class Own:
+        model = name = "own"
+
+        def ask(self, instructions: str, question: str, *, seconds: float) -> Any:
+            raise problem
+
+    try:
+        result = bylaw.check_compliance_sync(PROMPT, EVENTS, judge=Own())
+    except bylaw.JudgeUnreachable as unreachable:
+        assert unreachable.result is not None
+        str(unreachable).encode("utf-8")
+        result = unreachable.result
+    msgspec.json.encode(result)
+    assert any("\ufffd" in note for note in result.degraded)
 
 
 @pytest.mark.usefixtures("judge_on")

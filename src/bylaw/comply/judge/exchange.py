@@ -154,6 +154,7 @@ def question(prompt: str, rules: Sequence[BehavioralRule], transcript: Transcrip
 
 MOST_PROPOSED = 50
 _LONGEST_EXPLANATION = 2_000
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
@@ -237,12 +238,13 @@ def _read(entry: Any, key: str, indexes: Collection[int]) -> Judged | str:
     cited = _cited(entry.get("event_indexes"), indexes)
     if isinstance(cited, str) and state != State.UNDECIDED:
         return cited
+    name = encodable(name)
     return Judged(
         rule_id=name if named == "rule_id" else "",
         quote=name if named == "quote" else "",
         state=State(state),
         event_indexes=() if isinstance(cited, str) else cited,
-        explanation=" ".join(explanation.split())[:_LONGEST_EXPLANATION],
+        explanation=" ".join(encodable(explanation).split())[:_LONGEST_EXPLANATION],
     )
 
 
@@ -256,6 +258,11 @@ def _cited(cited: Any, indexes: Collection[int]) -> tuple[int, ...] | str:
     if unknown is not None:
         return f"it cites event {_short(str(unknown))}, which does not exist"
     return tuple(sorted(set(cited)))
+
+
+def encodable(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which JSON can escape but no encoding has."""
+    return _LONE_SURROGATE.sub("\ufffd", text)
 
 
 def _short(text: str) -> str:

@@ -24,6 +24,7 @@ from bylaw.comply.judge.exchange import (
     LONGEST_PROMPT,
     LONGEST_TRACE,
     Answer,
+    encodable,
     instructions,
     question,
     read_answer,
@@ -147,7 +148,7 @@ class JudgeSession:
             result = self._with_answer(result, answers[number])
         result = self._with_cost(result)
         if problem is not None:
-            problem.result = replace(result, degraded=[*result.degraded, str(problem)])
+            problem.result = replace(result, degraded=[*result.degraded, encodable(str(problem))])
             raise problem
         return result
 
@@ -196,12 +197,12 @@ class JudgeSession:
             left = self._deadline - time.monotonic()
             reply: Any = self._judge.ask(instructions(propose=propose), asked, seconds=left)
         except BadReply as problem:
-            return _Reply(Answer(refused=[str(problem)]), problem.usage)
+            return _Reply(Answer(refused=[encodable(str(problem))]), problem.usage)
         except (JudgeUnreachable, TimeoutError):
             raise
         except OSError as problem:  # of a judge that is not one of ours, like every exception below
             reason = problem.reason if isinstance(problem, URLError) else problem
-            raise JudgeUnreachable(str(reason) or type(problem).__name__) from problem
+            raise JudgeUnreachable(encodable(str(reason)) or type(problem).__name__) from problem
         except Exception as problem:
             return _Reply(Answer(refused=[f"the judge raised {_name_and_message(problem)}"]), None)
         if not isinstance(reply, JudgeReply):
@@ -316,7 +317,7 @@ class JudgeSession:
 
 
 def _name_and_message(problem: Exception) -> str:
-    message = " ".join(str(redacted(str(problem))).split())[:_LONGEST_MESSAGE]
+    message = " ".join(str(redacted(encodable(str(problem)))).split())[:_LONGEST_MESSAGE]
     return f"{type(problem).__name__}: {message}" if message else type(problem).__name__
 
 
