@@ -161,6 +161,47 @@ def test_a_trace_of_several_sessions_is_not_sent() -> None:
 # -- one call a rule, or one for all -----------------------------------------------------------------------------------
 
 
+LONG = [*EVENTS[:3], {"type": "agent_message", "content": "x" * 25_000 + " you fool"}]
+SHORTENED = "events were shortened for the judge"
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize(
+    ("state", "taken"),
+    [("satisfied", "undecided"), ("not_triggered", "undecided"), ("violated", "violated"), ("undecided", "undecided")],
+)
+def test_a_judge_that_saw_shortened_events_cannot_clear_a_rule(state: str, taken: str) -> None:
+    """The violation may be in the part that the judge was not shown."""
+    proposed = {**verdict(state=state), "quote": "Look up the order"}
+    with judge_that(openai_says({"verdicts": [verdict(state=state)], "proposed": [proposed]})) as (url, asked):
+        job = bylaw.Compliance(PROMPT, judge="openai:gpt-4o-mini", judge_url=url)
+        result = job.check(LONG)
+        again = job.check(LONG)
+    assert len(asked) == 1, "the second answer is cached"
+    assert result.extracted_rules == again.extracted_rules
+    assert states(result) == {
+        "never-drop-table": "violated",
+        "be-kind": taken,
+        "judged-look-up-the-order": taken,
+    }
+    assert result.degraded == [SHORTENED]
+    assert again.degraded == [SHORTENED]
+    if taken != state:
+        reason = result.extracted_rules[1].reason or ""
+        assert f"it says `{state}`, but {SHORTENED}" in reason
+        assert result.extracted_rules[1].decided_by != "judge"
+
+
+@pytest.mark.usefixtures("judge_on")
+def test_an_event_of_20_000_characters_is_shown_whole() -> None:
+    whole = [*EVENTS[:3], {"type": "agent_message", "content": "x" * 20_000}]
+    with judge_that(openai_says({"verdicts": [verdict(state="satisfied")]})) as (url, asked):
+        result = bylaw.Compliance(PROMPT, judge="openai:gpt-4o-mini", judge_url=url).check(whole)
+    assert "x" * 20_000 in json.dumps(asked[0]["body"])
+    assert states(result)["be-kind"] == "satisfied"
+    assert result.degraded == []
+
+
 def two_open_rules() -> tuple[PromptRule, PromptRule]:
     return be_kind(), rule("Look up the order before you refund it.", "look-up-first")
 

@@ -22,7 +22,7 @@ from bylaw.model.trace import Trace
 from bylaw.model.values import json_type
 from bylaw.text.redaction.secrets import redacted
 
-LONGEST_EVENT = 2_000
+LONGEST_EVENT = 20_000
 """characters of one event that are shown"""
 LONGEST_TRACE = 400_000
 """characters of a whole trace; a longer one is not sent"""
@@ -37,6 +37,7 @@ class Line(Struct, frozen=True):
     index: int
     what: str
     text: str
+    shortened: bool = False
 
 
 class Transcript(Struct, frozen=True):
@@ -55,6 +56,10 @@ class Transcript(Struct, frozen=True):
     def too_long(self) -> bool:
         return sum(len(line.text) for line in self.lines) > LONGEST_TRACE
 
+    @property
+    def shortened(self) -> bool:
+        return any(line.shortened for line in self.lines)
+
     def shown(self) -> list[dict[str, Any]]:
         return [{"index": line.index, "event": line.what, "content": line.text} for line in self.lines]
 
@@ -66,7 +71,7 @@ class Transcript(Struct, frozen=True):
 
 def transcript_of(trace: Trace) -> Transcript:
     lines = [
-        Line(index_of(event, position, trace.format), what, _shown(content))
+        Line(index_of(event, position, trace.format), what, *_shown(content))
         for position, event in enumerate(trace.events)
         for what, content in _contents(event)
     ]
@@ -105,13 +110,16 @@ def _new_messages(messages: list[Any] | None) -> Iterator[Any]:
     yield from (content for content in reversed(new) if content)
 
 
-def _shown(content: Any) -> str:
+def _shown(content: Any) -> tuple[str, bool]:
+    """The text for the judge, and whether a part of the content is missing in it."""
     try:
         content = redacted(content)
         text = content if isinstance(content, str) else canonical_json(content).decode("utf-8", "replace")
     except RecursionError:
-        return "[nested too deep to be shown]"
-    return text if len(text) <= LONGEST_EVENT else text[: LONGEST_EVENT - 1] + "…"
+        return "[nested too deep to be shown]", True
+    if len(text) <= LONGEST_EVENT:
+        return text, False
+    return text[: LONGEST_EVENT - 1] + "…", True
 
 
 # -- the question ------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from bylaw.comply.judge.exchange import (
     LONGEST_PROMPT,
     LONGEST_TRACE,
     Answer,
+    Judged,
     encodable,
     instructions,
     question,
@@ -55,6 +56,7 @@ _MOST_ANSWERS = 1_000
 _LONGEST_ANSWER = 1 << 20
 _LONGEST_MESSAGE = 200
 """characters of an exception that a judge raised"""
+_SHORTENED = "events were shortened for the judge"
 _NO_ID = re.compile(r"[^a-z0-9]+")
 
 
@@ -217,6 +219,9 @@ class JudgeSession:
     def _read(self, text: str, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
         asked = [rule.rule_id for rule in rules]
         answer = read_answer(text, asked, self._transcript.indexes, proposals=propose)
+        if self._transcript.shortened:
+            answer.verdicts = {rule: _not_cleared(judged) for rule, judged in answer.verdicts.items()}
+            answer.proposed = [_not_cleared(judged) for judged in answer.proposed]
         missing = [f"`{rule}`" for rule in asked if rule not in answer.verdicts]
         if missing and not answer.refused:
             answer.refused.append(f"the judge gave no verdict on {', '.join(missing)}")
@@ -239,6 +244,8 @@ class JudgeSession:
         notes = list(self._notes)
         if len(self._prompt) > LONGEST_PROMPT:
             notes.append(f"the judge was shown the first {LONGEST_PROMPT:,} characters of the prompt")
+        if self._transcript.shortened:
+            notes.append(_SHORTENED)
         degraded = list(dict.fromkeys((*result.degraded, *notes)))
         return replace(result, tokens_used=self._tokens, cost_usd=self._dollars, degraded=degraded)
 
@@ -314,6 +321,14 @@ class JudgeSession:
             event_indexes=judged.event_indexes,
             tier=Tier.JUDGED,
         )
+
+
+def _not_cleared(judged: Judged) -> Judged:
+    """The verdict on shortened events: a violation may be in the part that the judge was not shown."""
+    if judged.state in (State.VIOLATED, State.UNDECIDED):
+        return judged
+    explanation = f"it says `{judged.state}`, but {_SHORTENED}: {judged.explanation}"
+    return replace(judged, state=State.UNDECIDED, explanation=explanation)
 
 
 def _name_and_message(problem: Exception) -> str:
