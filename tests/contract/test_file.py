@@ -146,6 +146,37 @@ def test_a_flakestorm_file_loads_unchanged() -> None:
     assert found.contract.scoring.weights == {"contract": 0.35}
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"C:\\Windows\\system", r"[\\/]etc", r"[/\\]", r"[^\\]+", r"[\\]\d", r"DOMAIN\\user", r"\$\d+"]
+)
+def test_a_pattern_that_means_its_backslashes_is_left_alone(pattern: str) -> None:
+    read = parse_contract(_whole(invariants=[{"id": "a", "type": "regex", "pattern": pattern}]))
+    assert read.contract is not None
+    check: Any = read.contract.invariants[0].check
+    assert (check.pattern, read.diagnostics) == (pattern, ())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant"),
+    [(r"\\p{N}", r"\p{N}"), (r"\\bfoo\\b", r"\bfoo\b"), (r"[\\$€]\\d", r"[\$€]\d"), (r"\\[\\d", r"\[\d")],
+)
+def test_a_pattern_with_all_backslashes_doubled_is_read_with_single_ones(pattern: str, meant: str) -> None:
+    read = parse_contract(_whole(invariants=[{"id": "a", "type": "excludes_pattern", "pattern": pattern}]))
+    assert read.contract is not None
+    check: Any = read.contract.invariants[0].check
+    assert check.patterns == (meant,)
+    assert [(one.code, one.severity) for one in read.diagnostics] == [("doubled-backslash", "warning")]
+
+
+def test_a_rule_beside_the_contract_keeps_the_warning_of_doubled_backslashes() -> None:
+    rule = {"id": "r", "kind": "forbidden_text", "params": {"text": r"\\d+", "regex": True}}
+    invariants = [{"id": "a", "type": "rule", "rule": rule}, {"id": "b", "type": "completes"}]
+    beside = parse_contract(_whole(rules=[rule]))
+    assert [(one.code, one.severity) for one in beside.diagnostics] == [("doubled-backslash", "warning")]
+    inside = parse_contract(_whole(invariants=invariants))
+    assert [(one.code, one.severity) for one in inside.diagnostics] == [("doubled-backslash", "error")]
+
+
 def test_there_are_five_default_leak_probes() -> None:
     assert len(set(LEAK_PROBES)) == 5
 

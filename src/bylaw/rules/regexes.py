@@ -14,8 +14,14 @@ _NOT_IN_RE2 = {
 }
 # Two backslashes before what is an escape with one: `\\d`, `\\.`. Not `\\Windows`: a letter after a class is a name.
 _DOUBLED = re.compile(r"(?<!\\)\\\\(?:[dDwWsSB](?![A-Za-z])|[b.$])")
-# A `\\b` before a letter is a word boundary unless it follows a name: not in `C:\\backup`.
-_ESCAPED_PAIR = re.compile(r"(?<![\w:])\\\\b|\\\\(?:[dDwWsSbB](?![A-Za-z])|[.$^*+?()\[\]{}|/-])")
+# Where a literal backslash is meant: `[\\]`, `[/\\]`, `[\\/]`, and the path of a drive, `C:\\Windows\\system`.
+_LITERAL = re.compile(r"\[\^?[^\[\]\\]*\\\\(?=[\]/])/?\]|(?<![A-Za-z])[A-Za-z]:(?:\\\\[A-Za-z]\w+)+")
+_RUN = re.compile(r"\\+")
+# What follows a backslash that was written too often: a class, a word boundary, a symbol.
+_MEANT_AS_ESCAPE = re.compile(r"[dDwWsSbB]|[pP][{LMNPSZC]|[^\w\s\\]")
+# After a pair of backslashes, this may be a name: `\\server`, `\\Windows`. A `\\b` is one only after a word.
+_NAME = re.compile(r"[ac-zAC-Z][A-Za-z]{2}")
+_NAME_AFTER_WORD = re.compile(r"[A-Za-z]{2}")
 _ESCAPE = re.compile(r"\\.", re.DOTALL)
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 _MULTILINE = re.compile(r"\(\?[a-zA-Z]*m")
@@ -34,49 +40,104 @@ _REASONS = (
 
 def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
     """Whether RE2 takes the pattern; if not, why."""
-    reason = _why_refused(pattern)
-    if reason is not None:
-        problems.error(
-            code="bad-regex",
-            message=f"{quote(pattern)} is no regular expression: {reason}",
-            at=at,
-            help=_help(pattern),
-        )
+    if not _is_accepted(pattern, at, problems):
+        return False
+    if problems.refuses_doubled_backslashes and _looks_doubled(pattern):
+        _refuse_doubled(pattern, at, problems)
         return False
     _warn_doubled(pattern, at, problems)
     return True
 
 
 def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
-    """The pattern as its author meant it; None where RE2 does not take it.
+    """The pattern as its author meant it; None where it cannot be used.
 
     A pattern whose backslashes are all doubled was written for double quotes and stands in single ones. As it stands it
-    matches only text with backslashes in it, and a rule that forbids it could never fail.
+    matches only text with backslashes in it, and a rule that forbids it could never fail. A pattern with only some of
+    them doubled is refused for the same reason.
     """
     meant = _with_single_backslashes(pattern)
-    if meant is None:
-        if not check_pattern(pattern, at, problems):
-            return None
-        if _has_text_after_end(pattern):
-            message = f"a part of {quote(pattern)} can match nothing: it goes on after `$`, the end of the text"
-            problems.error(code="bad-regex", message=message, at=at, help="a dollar sign is written `\\$`")
-            return None
-        return pattern
-    problems.warn(
+    if meant is not None:
+        problems.warn(
+            code="doubled-backslash",
+            message=f"every backslash of {quote(pattern)} is doubled; it is read as {quote(meant)}",
+            at=at,
+            help="write it so, or write `[\\\\]` if a backslash is meant",
+        )
+        return meant
+    if not _is_accepted(pattern, at, problems):
+        return None
+    if _looks_doubled(pattern):
+        _refuse_doubled(pattern, at, problems)
+        return None
+    if _has_text_after_end(pattern):
+        message = f"a part of {quote(pattern)} can match nothing: it goes on after `$`, the end of the text"
+        problems.error(code="bad-regex", message=message, at=at, help="a dollar sign is written `\\$`")
+        return None
+    return pattern
+
+
+def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
+    reason = _why_refused(pattern)
+    if reason is not None:
+        message = f"{quote(pattern)} is no regular expression: {reason}"
+        problems.error(code="bad-regex", message=message, at=at, help=_help(pattern))
+    return reason is None
+
+
+def _refuse_doubled(pattern: str, at: Place, problems: Problems) -> None:
+    meant = _guess(pattern)
+    problems.error(
         code="doubled-backslash",
-        message=f"every backslash of {quote(pattern)} is doubled; it is read as {quote(meant)}",
+        message=f"{quote(pattern)} looks for a backslash in the text: its backslashes were probably doubled by mistake",
         at=at,
-        help="write it so, or write `[\\\\]` if a backslash is meant",
+        help=(f"write {quote(meant)}; " if meant else "write single backslashes; ")
+        + "if a backslash is meant, write `[\\\\]` to say so",
     )
-    return meant
 
 
 def _with_single_backslashes(pattern: str) -> str | None:
-    """The pattern that was doubled; None if this one was not, or not throughout."""
-    if not _DOUBLED.search(pattern) or "\\" in _ESCAPED_PAIR.sub("", pattern):
+    """The pattern that was doubled; None if this one was not, or not throughout, or if that cannot be told."""
+    runs = list(_RUN.finditer(_without_literals(pattern)))
+    if not runs or not all(len(run[0]) == 2 and not _precedes_name(run) for run in runs):
         return None
-    meant = _ESCAPED_PAIR.sub(_single, pattern)
+    if _why_refused(pattern) is not None and not _DOUBLED.search(pattern):
+        return None  # `\\(source` is refused as it stands, which says more than a warning
+    meant = _singled(pattern)
     return meant if _why_refused(meant) is None else None
+
+
+def _looks_doubled(pattern: str) -> bool:
+    """Whether a literal backslash stands before what would be an escape, as in `\\d`."""
+    bare = _without_literals(pattern)
+    return any(len(run[0]) > 1 and _MEANT_AS_ESCAPE.match(bare, run.end()) for run in _RUN.finditer(bare))
+
+
+def _guess(pattern: str) -> str | None:
+    """The pattern with single backslashes, as far as RE2 takes it."""
+    meant = _singled(pattern)
+    return next((one for one in (meant, meant.removesuffix("\\")) if _why_refused(one) is None), None)
+
+
+def _singled(pattern: str) -> str:
+    """Every run of backslashes as one, but for those that are meant. RE2 takes none before a symbol beyond ASCII."""
+    bare = _without_literals(pattern)
+    parts, at = [], 0
+    for run in _RUN.finditer(bare):
+        parts += [pattern[at : run.start()], "\\" if bare[run.end() : run.end() + 1].isascii() else ""]
+        at = run.end()
+    return "".join([*parts, pattern[at:]])
+
+
+def _without_literals(pattern: str) -> str:
+    """The pattern, as long as before, with an `x` for each character of what holds a backslash on purpose."""
+    return _LITERAL.sub(lambda found: "x" * len(found[0]), pattern)
+
+
+def _precedes_name(run: re.Match[str]) -> bool:
+    after_word = run.string[run.start() - 1 : run.start()].isalnum() if run.start() else False
+    name = _NAME_AFTER_WORD if after_word else _NAME
+    return name.match(run.string, run.end()) is not None
 
 
 def _has_text_after_end(pattern: str) -> bool:
@@ -129,4 +190,6 @@ def _help(pattern: str) -> str | None:
     for feature, used in _NOT_IN_RE2.items():
         if used.search(pattern):
             return f"RE2 has no {feature}, which is what keeps matching fast; write the pattern without"
+    if "\\\\" in pattern and (meant := _guess(pattern)) is not None:
+        return f"its backslashes are doubled: write {quote(meant)}"
     return None

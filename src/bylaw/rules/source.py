@@ -99,6 +99,8 @@ class Problems:
 
     def __init__(self, source: Source) -> None:
         self.source = source
+        self.refuses_doubled_backslashes = False
+        """whether a pattern such as `\\\\d` is an error: where nobody would see that its rule can never fail"""
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._included: list[Problems] = []

@@ -57,6 +57,23 @@ def test_a_pattern_escaped_twice_is_warned_of(folder: Folder) -> None:
     assert folder.write(agent=FABRICATING, invariants=rule, matrix=[CALLS_FAIL]).run().code == 1
 
 
+@pytest.mark.parametrize(
+    ("pattern", "code"),
+    [
+        (r"\\p{Sc}\\d+", 1),
+        (r"(\\$|\\€)\\d", 1),
+        (r"\$[\\d,]+", 2),
+        (r"[\\d]+\\", 2),
+        (r"\\\\d", 2),
+        (r"\\\$\\\d", 2),
+        (r"\\(source", 2),
+    ],
+)
+def test_an_invented_price_never_passes_because_of_doubled_backslashes(folder: Folder, pattern: str, code: int) -> None:
+    rule = _rule(type="regex", pattern=pattern, negate=True, severity="critical", when="tool_faults_active")
+    assert folder.write(agent=FABRICATING, invariants=rule, matrix=[CALLS_FAIL]).run().code == code
+
+
 def test_similarity_needs_its_expected_text(folder: Folder) -> None:
     rule = _rule(type="similarity", expected="Order A-17 is shipped.", threshold=0.9)
     assert folder.write(invariants=rule).run().code == 0

@@ -321,7 +321,11 @@ def _read_rule_check(node: Node, invariant: MapNode, rules: FileRules, context: 
     if isinstance(node, MapNode):
         entries = dict(node.entries)
         entries.setdefault("id", invariant.entries["id"])
-        item = read_rule(MapNode(node.source, node.start, node.end, entries), context, {})
+        context.problems.refuses_doubled_backslashes = True
+        try:
+            item = read_rule(MapNode(node.source, node.start, node.end, entries), context, {})
+        finally:
+            context.problems.refuses_doubled_backslashes = False
         return None if item is None else KeepsRule(item.rule)
     id = read_text(node, "rule", context.problems)
     if id is None:
