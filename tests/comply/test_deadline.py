@@ -181,6 +181,23 @@ def test_the_asynchronous_call_raises_the_same(stated: Callable[..., None]) -> N
     assert raised.value.result.detected
 
 
+def test_after_a_cancellation_no_further_question_is_asked(stated: Callable[..., None]) -> None:
+    stated(*open_rules(20))
+    judge, release = hanging()
+
+    async def cancel() -> None:
+        checked = asyncio.create_task(bylaw.check_compliance(PROMPT, EVENTS, judge=judge))
+        while len(judge.asked) < 8:
+            await asyncio.sleep(0.01)
+        checked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await checked
+        release.set()
+
+    asyncio.run(cancel())  # which waits for the thread that asks
+    assert len(judge.asked) == 8
+
+
 def test_without_time_nothing_is_asked_and_cached_answers_still_count(stated: Callable[..., None]) -> None:
     stated(*open_rules(1))
     judge = OwnJudge(lambda rule_id: None)

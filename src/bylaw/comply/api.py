@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -62,6 +63,9 @@ class Compliance:
         TypeError, ValueError, and with a judge JudgeUnreachable (a URLError) and JudgeTimeout (a TimeoutError), both
         with what is known as `result`.
         """
+        return self._check(trace_events, timeout_ms, None)
+
+    def _check(self, trace_events: Any, timeout_ms: float, stop: threading.Event | None) -> ComplianceResult:
         start = time.monotonic()
         check_timeout(timeout_ms)
         trace = as_trace(trace_events)
@@ -69,7 +73,14 @@ class Compliance:
         if self._judge is None:
             return result
         session = JudgeSession(
-            self._judge, self._cache, self._prompt, trace, batch=self._batch, timeout_ms=timeout_ms, start=start
+            self._judge,
+            self._cache,
+            self._prompt,
+            trace,
+            batch=self._batch,
+            timeout_ms=timeout_ms,
+            start=start,
+            stop=stop,
         )
         return session.review(result)
 
@@ -96,9 +107,14 @@ async def check_compliance(
     """Did the agent keep the rules that its own system prompt states? See `Compliance` for what each argument takes.
 
     Offline and deterministic without a `judge`. The work is done in a thread, so that the event loop is not blocked.
+    After a cancellation the judge is asked no further question.
     """
     job = Compliance(system_prompt, tools=tools, aliases=aliases, judge=judge)
-    return await asyncio.to_thread(job.check, trace_events, timeout_ms=timeout_ms)
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(job._check, trace_events, timeout_ms, stop)
+    finally:
+        stop.set()  # a thread cannot be cancelled
 
 
 def check_compliance_sync(

@@ -105,7 +105,10 @@ class _Reply(Struct, frozen=True):
 
 
 class JudgeSession:
-    """The questions about one trace, asked within `timeout_ms` from `start` on the clock of `time.monotonic`."""
+    """The questions about one trace, asked within `timeout_ms` from `start` on the clock of `time.monotonic`.
+
+    Once `stop` is set, no further question is asked.
+    """
 
     def __init__(
         self,
@@ -117,6 +120,7 @@ class JudgeSession:
         batch: bool,
         timeout_ms: float,
         start: float | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
         self._judge = judge
         self._cache = cache
@@ -126,6 +130,7 @@ class JudgeSession:
         self._batch = batch
         self._timeout_ms = timeout_ms
         self._deadline = (time.monotonic() if start is None else start) + timeout_ms / 1000
+        self._stop = stop
         self._tokens = 0
         self._dollars = 0.0
         self._notes: dict[str, None] = {}
@@ -168,7 +173,7 @@ class JudgeSession:
         uncached = [number for number in range(len(questions)) if number not in answers]
         jobs = [partial(self._ask, questions[number], keys[number], propose=number == 0) for number in uncached]
         problem: JudgeUnreachable | None = None
-        ended = run_side_by_side(jobs, most=MOST_AT_ONCE, deadline=self._deadline)
+        ended = run_side_by_side(jobs, most=MOST_AT_ONCE, deadline=self._deadline, stop=self._stop)
         for place, reply in sorted(ended.items()):
             if isinstance(reply, _Reply):
                 self._add_cost(reply.usage)

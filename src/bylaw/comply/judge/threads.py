@@ -17,15 +17,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def run_side_by_side(jobs: Sequence[Callable[[], T]], *, most: int, deadline: float) -> dict[int, T | Exception]:
+def run_side_by_side(
+    jobs: Sequence[Callable[[], T]], *, most: int, deadline: float, stop: threading.Event | None = None
+) -> dict[int, T | Exception]:
     """The index of each job that ended in time → its result or its exception.
 
-    At most `most` jobs run at once. After an exception no further job starts, and those that run are waited for.
-    `deadline` is on the clock of `time.monotonic`.
+    At most `most` jobs run at once. After an exception, or once `stop` is set, no further job starts, and those that
+    run are waited for. `deadline` is on the clock of `time.monotonic`.
     """
     waiting = deque(enumerate(jobs))
     ended: queue.SimpleQueue[tuple[int, T | Exception] | None] = queue.SimpleQueue()
-    stop = threading.Event()
+    stop = threading.Event() if stop is None else stop
 
     def work() -> None:
         try:
