@@ -161,6 +161,33 @@ def test_a_trace_of_several_sessions_is_not_sent() -> None:
 # -- one call a rule, or one for all -----------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("judge_on")
+def test_a_list_of_events_is_shown_in_its_own_order_and_under_its_own_indexes() -> None:
+    events: list[dict[str, Any]] = [
+        {"type": "user_message", "content": "Hello."},
+        {"type": "user_message", "content": "Clean up."},
+        {"type": "agent_message", "content": "At once."},
+        {"type": "tool_call", "name": "drop_table", "args": {}},
+        {"type": "agent_message", "text": "All gone, you fool."},
+        {"type": "tool_result", "name": "drop_table", "content": "True"},
+        {"type": "agent_message", "content": [{"type": "text", "text": "Bye."}]},
+        {"type": "user_message", "content": "Thanks."},
+    ]
+    with judge_that(openai_says({"verdicts": [verdict(event_indexes=[4])]})) as (url, asked):
+        result = bylaw.Compliance(PROMPT, judge="openai:gpt-4o-mini", judge_url=url).check(events)
+    shown = json.loads(asked[0]["body"]["messages"][1]["content"])["events"]
+    assert [(event["index"], event["event"]) for event in shown] == [
+        (index, event["type"]) for index, event in enumerate(events)
+    ]
+    assert [event["content"] for event in shown if event["event"] == "agent_message"] == [
+        "At once.",
+        "All gone, you fool.",
+        "Bye.",
+    ]
+    assert result.violations[-1].event_index == 4
+    assert result.violations[-1].evidence == "event 4: All gone, you fool."
+
+
 LONG = [*EVENTS[:3], {"type": "agent_message", "content": "x" * 25_000 + " you fool"}]
 SHORTENED = "events were shortened for the judge"
 

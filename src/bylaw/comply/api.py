@@ -77,6 +77,7 @@ class Compliance:
             self._cache,
             self._prompt,
             trace,
+            given=trace_events,
             batch=self._batch,
             timeout_ms=timeout_ms,
             start=start,

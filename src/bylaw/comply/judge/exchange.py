@@ -21,6 +21,7 @@ from bylaw.model.events import Event, Message, Request, Response, ToolCall, Tool
 from bylaw.model.trace import Trace
 from bylaw.model.values import json_type
 from bylaw.text.redaction.secrets import redacted
+from bylaw.traces.formats.eventlist import CONTENT_KEYS, KINDS
 
 LONGEST_EVENT = 20_000
 """characters of one event that are shown"""
@@ -69,13 +70,56 @@ class Transcript(Struct, frozen=True):
         return "; ".join(found[:5])
 
 
-def transcript_of(trace: Trace) -> Transcript:
+_MESSAGES = ("user_message", "agent_message")
+
+
+def transcript_of(trace: Trace, given: Any = None) -> Transcript:
+    """`given` is what the trace was read from.
+
+    A trace joins the agent's messages between two inputs, and loses their places among the calls. If `given` is a list
+    of events, messages are therefore taken from there.
+    """
+    messages = _listed_messages(given) if trace.format == "events" else None
     lines = [
         Line(index_of(event, position, trace.format), what, *_shown(content))
         for position, event in enumerate(trace.events)
         for what, content in _contents(event)
+        if messages is None or what not in _MESSAGES
     ]
+    if messages is not None:
+        lines = sorted((*lines, *messages), key=lambda line: line.index)
     return Transcript(tuple(lines))
+
+
+def _listed_messages(given: Any) -> list[Line] | None:
+    """The messages of a list of events; None if it is no such list, or a message is not text."""
+    if not isinstance(given, list | tuple):
+        return None
+    lines = []
+    for index, event in enumerate(given):
+        if not isinstance(event, dict) or event.get("type") not in KINDS:
+            return None
+        if event["type"] in _MESSAGES:
+            text = _text(next((event[key] for key in CONTENT_KEYS if key in event), ""))
+            if text is None:
+                return None
+            if text:
+                lines.append(Line(index, event["type"], *_shown(text)))
+    return lines
+
+
+def _text(content: Any) -> str | None:
+    """Text, or the text of a list of blocks that hold nothing else."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    texts = []
+    for block in content:
+        match block:
+            case {"type": "text", "text": str(text)}:
+                texts.append(text)
+            case _:
+                return None
+    return "".join(texts)
 
 
 def _contents(event: Event) -> Iterator[tuple[str, Any]]:

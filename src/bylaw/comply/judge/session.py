@@ -107,7 +107,7 @@ class _Reply(Struct, frozen=True):
 class JudgeSession:
     """The questions about one trace, asked within `timeout_ms` from `start` on the clock of `time.monotonic`.
 
-    Once `stop` is set, no further question is asked.
+    `given` is what the trace was read from. Once `stop` is set, no further question is asked.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class JudgeSession:
         prompt: str,
         trace: Trace,
         *,
+        given: Any = None,
         batch: bool,
         timeout_ms: float,
         start: float | None = None,
@@ -126,7 +127,7 @@ class JudgeSession:
         self._cache = cache
         self._prompt = prompt
         self._sessions = len(trace.sessions)
-        self._transcript = transcript_of(trace)
+        self._transcript = transcript_of(trace, given)
         self._batch = batch
         self._timeout_ms = timeout_ms
         self._deadline = (time.monotonic() if start is None else start) + timeout_ms / 1000

@@ -19,7 +19,7 @@ from bylaw.traces.formats.record import MalformedRecord, Path, Record, suggest, 
 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")
 LISTS = ("events", "trace_events")
-_CONTENT = ("content", "text", "message")
+CONTENT_KEYS = ("content", "text", "message")
 _RESULT = ("content", "result", "output", "text")
 _NAME = ("name", "tool")
 _ARGUMENTS = ("args", "arguments")
@@ -67,14 +67,14 @@ class EventListReader(ConversationReader):
                 self.end_answer(conversation)
                 source = record.locator(item_of(path))
                 if kind == "user_message":
-                    conversation.add_input({"role": "user", "content": _first(event, _CONTENT)}, source)
+                    conversation.add_input({"role": "user", "content": _first(event, CONTENT_KEYS)}, source)
                 else:
                     self._read_result(conversation, event, source)
         except MalformedRecord as error:
             record.malformed(error, path)
 
     def _read_message(self, record: Record, event: dict[str, Any], path: Path) -> None:
-        content = _first(event, _CONTENT)
+        content = _first(event, CONTENT_KEYS)
         if content is not None and not isinstance(content, (str, list)):
             raise MalformedRecord(f"a message must be text or a list, not {type_name(content)}")
         blocks = self._response(record, event, path).answer.blocks
