@@ -148,6 +148,20 @@ def test_a_violation_counts_whether_or_not_the_fault_fired() -> None:
     assert _outcomes(run_contract(contract(scenarios=[TOOLS]), agent)) == [VIOLATED]
 
 
+def test_only_the_faults_of_the_scenario_are_noted_as_applied_on_the_way_to_the_model() -> None:
+    other = replace(TOOLS, name="other", tool_faults=(replace(TOOLS.tool_faults[0], label="price: empty"),))
+
+    def script(prompt: str, injection: Injection) -> AgentRun:
+        on_way = frozenset({"tool_faults[0]"} if injection.run.startswith("other/") else ())
+        fired = {"tool_faults[0]": 1}
+        made = Trace(name="t")
+        return AgentRun(answer="hi", failure=None, latency_ms=1, fired=fired, fired_on_way_to_model=on_way, trace=made)
+
+    agent = ScriptedAgent(script, has_reset=True)
+    (note,) = run_contract(contract(scenarios=[TOOLS, other], runs=2), agent).warnings
+    assert note.endswith("the agent's own code did not see it: `price: empty`")
+
+
 def test_a_fault_need_fire_in_one_of_the_runs_only() -> None:
     def script(prompt: str, injection: Injection) -> AgentRun:
         return AgentRun(

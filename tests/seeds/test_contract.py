@@ -129,6 +129,14 @@ def test_the_named_tool_of_an_agent_behind_http_really_fails(honest: Ran) -> Non
     assert cell["evidence"][0]["answer"] == HONEST
 
 
+def test_a_fault_that_only_the_model_saw_is_noted_once(honest: Ran) -> None:
+    (note,) = [one for one in honest.report["warnings"] if "on its way to the model" in one]
+    (fault,) = honest.cells[FABRICATE, "search-tool-down"]["faults"]
+    assert "the agent's own code did not see it" in note
+    assert f"`{fault['fault']}`" in note
+    assert "on its way to the model" in " ".join(honest.terminal.split())
+
+
 def test_the_model_really_degrades(honest: Ran) -> None:
     cell = honest.cells[CITE, "llm-degraded"]
     assert [one["fired"] for one in cell["faults"]] == [1]

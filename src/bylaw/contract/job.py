@@ -135,7 +135,21 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
     finally:
         await agent.stop()
     stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
-    return [*stateful, *_warn_never_called(matrix, runner)]
+    return [*stateful, *_warn_never_called(matrix, runner), *_note_faults_on_way_to_model(matrix, runner)]
+
+
+def _note_faults_on_way_to_model(matrix: Matrix, runner: Runner) -> Iterator[str]:
+    """Say, once, which faults the agent's own code has not seen: its handling of errors was not tried."""
+    hit = {(key.scenario, id) for key, made in runner.made.items() for id in made.run.fired_on_way_to_model}
+    labels = dict.fromkeys(
+        f"`{fault.label}`"
+        for scenario in matrix.contract.scenarios
+        for fault in scenario.tool_faults
+        if (scenario.name, fault.id) in hit
+    )
+    if labels:
+        why = "applied to the tool's result on its way to the model, so the agent's own code did not see it"
+        yield f"{why}: {', '.join(labels)}"
 
 
 def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:

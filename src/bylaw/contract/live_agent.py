@@ -32,6 +32,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     """from prompt to answer, without Bylaw's own preparations"""
     fired: dict[str, int]
     """how often each fault hit a call of the agent, by the id of the fault; 0 if it never did"""
+    fired_on_way_to_model: frozenset[str] = frozenset()
+    """the tool faults that changed a result only in the request to the model: the agent's own code saw it unchanged"""
     trace: Trace
 
 

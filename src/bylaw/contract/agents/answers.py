@@ -176,5 +176,6 @@ def agent_run(
         failure=outcome if isinstance(outcome, Failure) else None,
         latency_ms=latency_ms,
         fired=plan.fired,
+        fired_on_way_to_model=plan.fired_on_way_to_model,
         trace=replace(trace, notes=(*trace.notes, *notes)),
     )

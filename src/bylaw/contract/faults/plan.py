@@ -27,6 +27,7 @@ class Plan:
         self._lock = threading.Lock()
         self._seen: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._fired: dict[str, int] = {fault.id: 0 for fault in injection.faults}
+        self._hit_on_way: set[str] = set()
         self._called: set[str] = set()
         """the tools that were called by name, where their faults hit them"""
 
@@ -75,6 +76,12 @@ class Plan:
         with self._lock:
             self._fired[fault.id] += 1
 
+    def hit_on_way_to_model(self, fault: ToolFault) -> None:
+        """Count a fault that was put into a tool's result after the agent's own code had handled it."""
+        self.hit(fault)
+        with self._lock:
+            self._hit_on_way.add(fault.id)
+
     def random(self, fault: AnyFault) -> Random:
         """Random numbers for the values that a fault generates; the same in each run with the same seed."""
         return Random(_digest(self.injection, fault.id, self._seen[fault.id]))
@@ -83,6 +90,11 @@ class Plan:
     def fired(self) -> dict[str, int]:
         with self._lock:
             return dict(self._fired)
+
+    @property
+    def fired_on_way_to_model(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(self._hit_on_way)
 
     def _of(self, kind: type[AnyOne]) -> list[AnyOne]:
         return [fault for fault in self.injection.faults if isinstance(fault, kind)]

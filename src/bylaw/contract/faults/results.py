@@ -95,7 +95,7 @@ class ResultFaults:
             hit.text = altered
             self._put(place, hit)
         if altered != text or fault.mode == "slow":
-            self._plan.hit(fault)
+            self._plan.hit_on_way_to_model(fault)
         return delay_of(fault) if fault.mode in ("timeout", "slow") else 0.0
 
     def _put(self, place: ResultPlace, hit: _Hit) -> None:
