@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Real
 from os import PathLike
 from typing import Literal
 
@@ -29,9 +30,19 @@ from bylaw.traces.source import Traces, as_sources
 def as_level(fail_on: str) -> Change:
     """The threshold of the gate: a change, or `never`, another word for `none`."""
     levels = {**{change.value: change for change in Change}, "never": Change.NONE}
-    if fail_on not in levels:
+    level = levels.get(fail_on.lower())
+    if level is None:
         raise ValueError(f"fail_on={fail_on!r}: expected one of {', '.join(levels)}")
-    return levels[fail_on]
+    return level
+
+
+def checked_score(score: object) -> float | None:
+    """A judge's score: from 0 to 1, or None where it has no opinion. Anything else would distort the mean unseen."""
+    if score is None:
+        return None
+    if not isinstance(score, Real) or not 0 <= float(score) <= 1:  # NaN is not in between
+        raise ValueError(f"judge returned {score!r}: expected a number from 0 to 1, or None")
+    return float(score)
 
 
 def compare_versions(
@@ -121,8 +132,9 @@ def diff(
 ) -> DiffReport:
     """What changed between two versions of the agent, and did the change break or fix a rule?
 
-    `judge` scores a response, more is better; None where it has no opinion. `prices`: the path of a price list of your
-    own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs `bylaw[embeddings]`.
+    `judge` scores a response from 0 to 1, more is better; None where it has no opinion. `prices`: the path of a price
+    list of your own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs
+    `bylaw[embeddings]`.
     """
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
@@ -132,7 +144,7 @@ def diff(
         as_sources(candidate),
         as_rules(rules),
         fail_on=as_level(fail_on),
-        judge=None if judge is None else lambda step: judge(step.response),
+        judge=None if judge is None else lambda step: checked_score(judge(step.response)),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,
     )

@@ -34,8 +34,11 @@ def as_sources(traces: Traces) -> list[TraceSource]:
     for one in several:
         if isinstance(one, (str, PathLike)):
             found += [TraceStream(open_path(name)) for name in find_traces([str(one)])]
-        else:
+        elif hasattr(one, "__iter__") and not isinstance(one, (bytes, dict)):
             found.append(one)
+        else:
+            expected = "a path, a folder, a glob, a loaded trace, or a list of those"
+            raise TypeError(f"traces: expected {expected}, not {type(one).__name__}")
     return found
 
 
