@@ -244,7 +244,8 @@ def _follows(must: dict[str, Any], turn: Response) -> bool | None:
 
 
 def _words(text: str) -> set[str]:
-    letters = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in text.lower())
+    composed = unicodedata.normalize("NFC", text)
+    letters = (c if c.isalnum() or unicodedata.category(c)[0] == "M" else " " for c in composed.lower())
     runs = "".join(letters).split()
     return {run for run in runs if len(run) >= 2}
 

@@ -62,7 +62,8 @@ def readable(words: set[Any]) -> list[str]:
 
 
 def _any_words(text: str) -> set[str]:
-    return set(text.lower().translate(_WORD_CHARACTERS).split())
+    """Composed first: `é` may be recorded as one character or as two."""
+    return set(unicodedata.normalize("NFC", text).lower().translate(_WORD_CHARACTERS).split())
 
 
 def _ascii_words(text: str) -> set[bytes]:
