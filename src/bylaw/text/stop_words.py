@@ -4,7 +4,7 @@ An answer made of these alone says nothing about its topic. A word of another la
 English ("war", "hat", "come") is left out. Contractions come as the parts that an apostrophe leaves.
 """
 
-# ruff: noqa: RUF001  # Cyrillic words are meant to be Cyrillic
+# ruff: noqa: RUF001  # words of other scripts are meant to be in these
 from __future__ import annotations
 
 _BY_LANGUAGE = {
@@ -18,6 +18,7 @@ _BY_LANGUAGE = {
         there these they this those though through thus to too under until up upon us ve very was wasn we were
         weren what when where whether which while who whom whose why will with within without won would wouldn
         yes yet you your yours yourself yourselves
+        actually although indeed maybe often perhaps quite rather really simply since sometimes therefore usually well
         """,
     "German": """
         aber als am an auch auf aus bei bis bist da damit dann das dass dein deine dem den der des die diese
@@ -58,6 +59,34 @@ _BY_LANGUAGE = {
         есть еще ещё её же за здесь из или им их как когда которые который кто ли мне мой мы на над нам нас не
         него нет ни но ну об он она они оно от по под при про со так также там то того тоже только том тот ты
         уже что чтобы эта эти это этого этой этом этот
+        """,
+    "Swedish": """
+        att av blir de den denna det detta du efter eller en ett från får för han har hon här inte jag kan man med
+        men mig mycket när och också om oss på sig ska som till upp vad var vi vid är över
+        """,
+    "Polish": """
+        ale bez był była było być co czy dla do go gdy ich jak jako jej jest jeszcze już która które który lub ma
+        może na nie niż od po przez przy się są tak tego ten też to tylko tym we za ze że
+        """,
+    "Turkish": """
+        ama bana ben bir biz bu bunu da daha de değil en gibi hem her için ile ise kadar ki mi mı nasıl ne o olan
+        olarak onu sen siz sonra şu ve veya ya çok
+        """,
+    "Greek": """
+        αλλά αν από αυτά αυτή αυτό για δεν εγώ είναι εμείς ένα ένας ή η θα και κατά μας με μη μια μπορεί να ο οι
+        όπως όταν ότι που πως σας σε στα στη στην στις στο στον τα της τη την τι τις το τον του τους των
+        """,
+    "Hebrew": """
+        אבל או אותו אותה אחרי אין אל אם אני אנחנו אתה את ב גם הוא היא היה הם הן זאת זה זו יש כי כל כמו כן לא לי לך
+        לו מה מי מן עוד על עם רק של שלא שלך שלנו
+        """,
+    "Arabic": """
+        أن أو أي إذا إلى إن التي الذي الذين أنا أنت بعد بل بين ثم حتى ذلك عن على عند غير في قبل قد كان كانت كل كما
+        لا لكن لم لن له لها ما مع من منذ نحن هذا هذه هل هم هو هي و يا
+        """,
+    "Hindi": """
+        अगर अपने अब आप इन इस इसके उन उस उसके एक और कर करने का कि किया की कुछ के को कोई क्या गया जब जो तक तो था थी थे
+        नहीं ने पर भी मैं में यह यहाँ या ये लिए वह वे से हम ही हुआ है हैं हो
         """,
 }
 STOP_WORDS = frozenset(word for words in _BY_LANGUAGE.values() for word in words.split())

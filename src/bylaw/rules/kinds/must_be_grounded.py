@@ -1,9 +1,13 @@
 """Enough of the content words of every response stand in the retrieved chunks.
 
 The share of the response's distinct content words found in the chunks must reach `min_unigram_precision`. Words are
-runs of letters and digits of any script, lower-cased, at least two characters long; content words are those that are
-not stop words such as "the", "is", "und" or "les". The chunks at `retrieval_path` may be a text, a list of texts, or a
-list of mappings with `text`, `content` or `page_content`.
+runs of letters and digits of any script, composed (NFC), lower-cased, at least two characters long; content words are
+those that are not stop words such as "the", "is", "und" or "les". Stop words are known of English, German, French,
+Spanish, Italian, Portuguese, Dutch, Russian, Swedish, Polish, Turkish, Greek, Hebrew, Arabic and Hindi. In another
+language every word counts as content. Chinese and Japanese have no spaces, so a whole clause counts as one word: an
+answer of one clause is inconclusive, and a longer one holds only if its clauses stand in the chunks as they are. The
+chunks at `retrieval_path` may be a text, a list of texts, or a list of mappings with `text`, `content` or
+`page_content`.
 
 Vacuous when no turn has chunks. Inconclusive when an answer has fewer than `min_content_words` content words: "the , ."
 cannot pass. One finding per response below the threshold. With `when`, only matching turns are judged.
