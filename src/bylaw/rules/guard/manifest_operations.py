@@ -32,6 +32,11 @@ class _Operation(Struct, frozen=True):
     approval: Node | None
     """where `requireApproval: true` stands"""
 
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """All its names, with the plain one that another service may share."""
+        return tuple(dict.fromkeys((self.name, _qualified(self.service, self.name), *self.names)))
+
 
 class Operations:
     """The operations of all services of the manifest."""
@@ -116,19 +121,20 @@ class Operations:
         return (_qualified(service, name),) if shared else (name,)
 
     def approvals(self, tools: tuple[str, ...] | None, mode: ExecutionMode | None) -> Iterator[Item]:
-        """A rule for each operation that a person has to approve. Nobody can be asked in request mode."""
+        """A rule for each operation that a person has to approve. Nobody can be asked in request mode. A plain name
+        that services share may mean any of their operations, so one that requires approval is enough."""
         then = Action.BLOCK if mode == "request" else Action.PAUSE
         why = ", and nobody can be asked in `request` mode" if mode == "request" else ""
         for operation in self._known.values():
             at = operation.approval
-            if at is None or (tools is not None and set(tools).isdisjoint(operation.names)):
+            if at is None or (tools is not None and set(tools).isdisjoint(operation.aliases)):
                 continue
             rule = Rule(
                 id=f"requireApproval:{_qualified(operation.service, operation.name)}",
                 kind="guard",
-                demand=Attempt(ToolIn(operation.names)),
+                demand=Attempt(ToolIn(operation.aliases)),
                 scope=Scope.SESSION,
-                params={"when": {"tool_name_in": list(operation.names)}, "then": then.value},
+                params={"when": {"tool_name_in": list(operation.aliases)}, "then": then.value},
                 span=at.head,
             )
             yield Item(rule, Enforcement(then, at, f"`{operation.name}` requires approval{why}"))
