@@ -35,3 +35,11 @@ def test_a_name_that_two_services_share_needs_the_approval_of_either(
     services = [service("A", name="send", requireApproval=True), service("B", name="send")]
     guard = bylaw.Guard(manifest(version("a", rules=[], **allowed), services=services, a=mode))
     assert actions(guard, "send", "A.send", "B.send") == [action, action, "allow"]
+
+
+@pytest.mark.parametrize("keys", [{}, {"llmProviders": [{"name": "p", "type": "openai"}]}, {"versions": []}])
+def test_a_manifest_without_agents_and_versions_allows_nothing(keys: dict[str, Any]) -> None:
+    document = {"kind": "phrony.manifest", "version": 1, **keys}
+    assert actions(bylaw.Guard(document), "x") == ["block"]
+    assert not bylaw.Guard(document).decide(bylaw.Attempt(tool="x")).allowed
+    assert any("every call is refused" in one.message for one in bylaw.load_guard(document).diagnostics)

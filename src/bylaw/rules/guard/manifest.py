@@ -98,7 +98,8 @@ class _Manifest:
             for place, node in enumerate(nodes, 1)
             if (guard := self._read_version(node, document, place, agent, mode, ids)) is not None
         ]
-        return [*guards, *self._without_versions()]
+        guards += self._without_versions()
+        return guards or self._without_agents()
 
     def _read_document(self, document: Document) -> tuple[str | None, ExecutionMode | None, Sequence[Node]]:
         """The agent and the mode of the versions that name none, and the versions."""
@@ -278,6 +279,17 @@ class _Manifest:
             )
             for key, agent in idle
         ]
+
+    def _without_agents(self) -> list[Guard]:
+        """A manifest of services or providers alone says of no agent what it may call."""
+        for document in self._documents:
+            document.problems.warn(
+                code="no-rules",
+                message="the manifest has no agent with a version, so every call is refused",
+                at=document.node.first_key,
+                help="add its `agents` and `versions`",
+            )
+        return [Guard(items=[], tools=(), source={"documents": self._written}, label="", ids={})]
 
     def _read_mode(self, fields: Fields, document: Document) -> ExecutionMode | None:
         entry = fields.take_one_of(MODE_KEYS)
