@@ -218,6 +218,8 @@ def _check_listed(attempt: Attempt, chain: Chain) -> None:
     if not chain.policies:
         whom = "an agent without a name" if attempt.agent is None else f"the agent `{attempt.agent}`"
         raise NotListed("agent", f"there are no rules for {whom}")
+    if chain.unknown is not None:
+        raise NotListed("agent", f"there are no rules for the agent `{chain.unknown}`, which called this one")
     for tools in chain.allowed:
         if attempt.tool not in tools:
             raise NotListed("allowlist", f"`{attempt.tool}` is not a tool of this agent")

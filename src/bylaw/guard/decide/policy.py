@@ -180,8 +180,11 @@ class Chain:
         *,
         own: Sequence[CompiledPolicy] = (),
         known: Sequence[CompiledPolicy] = (),
+        unknown: str | None = None,
     ) -> None:
         self.policies = policies
+        self.unknown = unknown
+        """an ancestor that no policy knows, so the rules above are not known either"""
         self.judging = tuple(policy for policy in policies if not policy.policy.switched_off)
         self.concerned = Memo(self._concerned_by)
         """tool → policies with a rule about it, and whether that rule is about its attempts or its calls"""
@@ -196,7 +199,7 @@ class Chain:
             if policy.counts_session and policy not in policies and not policy.policy.switched_off
         )
         """policies of other agents, whose session counters span the whole tree"""
-        self.admits_all = bool(policies) and not self.allowed
+        self.admits_all = bool(policies) and not self.allowed and unknown is None
         self.version = next((policy.policy.version for policy in reversed(own) if policy.policy.version), None)
         """the version of the agent, from a manifest"""
         self.notes = _notes(policies)
@@ -272,7 +275,8 @@ class Policies:
             raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
         policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
         own = (*self._everyone, *self._by_agent.get(agents[-1] or "", ()))
-        chain = Chain(policies, own=own, known=self.all)
+        above = [] if self._everyone else [agent for agent in agents[:-1] if agent not in self._by_agent]
+        chain = Chain(policies, own=own, known=self.all, unknown=above[0] if above else None)
         if len(self._chains) < MOST_CHAINS:
             self._chains[agents] = chain
             if len(agents) == 1:
