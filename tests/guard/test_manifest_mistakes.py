@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import bylaw
 
 
@@ -36,3 +38,38 @@ def test_an_ancestor_that_no_policy_knows_is_refused() -> None:
     assert (decision.action, decision.decided_by) == (bylaw.Action.BLOCK, "agent")
     for_everyone = bylaw.Guard([_rule_about("K1", "block")])
     assert for_everyone.decide(bylaw.Attempt(tool="K2", agent="a", ancestors=("b",))).action is bylaw.Action.ALLOW
+
+
+def test_placeholders_are_filled_in_rules_outside_of_manifests_too() -> None:
+    rule = _rule_about("{{inputs.X}}", "block")
+    kind = {"id": "k", "kind": "no_call", "params": {"tool": "{{ inputs.X }}"}, "then": "block"}
+    guards = ({"guard": {"rules": [rule]}}, {"guard": [{"rules": [rule]}]})
+    for rules in ([rule], rule, {"rules": [rule]}, *guards, [kind], [kind, rule]):
+        guard = bylaw.Guard(rules, inputs={"X": "t"})
+        assert guard.decide(bylaw.Attempt(tool="t")).action is bylaw.Action.BLOCK
+        for inputs in (None, {}, {"Y": "t"}):
+            with pytest.raises(bylaw.InputError, match="`X` has no value"):
+                bylaw.Guard(rules, inputs=inputs)
+    literal = {"id": "braces", "when": {"tool_name_in": ["{{name}}"]}, "then": "block"}
+    assert bylaw.Guard([literal]).decide(bylaw.Attempt(tool="{{name}}")).action is bylaw.Action.BLOCK
+
+
+def test_inputs_that_cannot_be_meant_are_errors() -> None:
+    def manifest(tool: str, *declared: dict[str, Any]) -> dict[str, Any]:
+        version = {"agentManifestKey": "a", "rules": [_rule_about(tool, "block")]}
+        return {**_family(version, a="hitl"), **({"inputs": list(declared)} if declared else {})}
+
+    with pytest.raises(bylaw.InputError, match="default of the input `X` holds a placeholder"):
+        bylaw.Guard(manifest("{{inputs.X}}", {"key": "X", "default": "{{inputs.Y}}"}, {"key": "Y"}))
+    with pytest.raises(bylaw.InputError, match="has no end"):
+        bylaw.Guard(manifest("{{inputs.X"), inputs={})
+    with pytest.raises(bylaw.InputError, match="has no end"):
+        bylaw.Guard([_rule_about("{{inputs.X", "block")])
+    with pytest.raises(bylaw.InputError, match="has no input `Y`"):
+        bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "t", "Y": "t"})
+    for inputs in ({"X": None}, {"X": 5}, {5: "X"}, "X=t"):
+        with pytest.raises(TypeError, match="inputs"):
+            bylaw.Guard(manifest("{{inputs.X}}"), inputs=inputs)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="holds a placeholder"):
+        bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "{{inputs.Y}}"})
+    assert bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "t"}).decide(bylaw.Attempt(tool="t")).decided_by == "no-t"

@@ -125,8 +125,9 @@ def load_guard(source: _Input, *, inputs: Mapping[str, str] | None = None) -> Gu
     """The guards of a file, of several files, or built in code; InputError with every problem found.
 
     A file is a `bylaw.yaml` with `guard:`, a list of rules, or an agent manifest; the folder of a manifest's index is
-    one too. `inputs` says what `{{inputs.NAME}}` stands for in a manifest.
+    one too. `inputs` says what `{{inputs.NAME}}` stands for.
     """
+    _check_inputs(inputs)
     parse = partial(parse_guard, inputs=inputs)
     if is_in_code(source):
         found = _load_values(source, parse, GuardSet)
@@ -179,6 +180,19 @@ def load_content(path: FilePath) -> Any:
     if not documents:
         raise InputError(problems.all)
     return documents[0] if len(documents) == 1 else documents
+
+
+def _check_inputs(inputs: Any) -> None:
+    """Raises TypeError for anything but texts, and ValueError for a text that needs an input itself."""
+    if inputs is None:
+        return
+    if not isinstance(inputs, Mapping):
+        raise TypeError(f"inputs={inputs!r}: expected a mapping from names to texts")
+    for name, value in inputs.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"inputs: {name!r} is {value!r}, and expected are names and texts")
+        if "{{" in value:
+            raise ValueError(f"inputs: the value of {name!r} holds a placeholder: {value!r}")
 
 
 def _without_spans(policy: GuardPolicy) -> GuardPolicy:

@@ -156,7 +156,17 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
 def _read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:
     from bylaw.rules.guard.section import read_guards
 
-    return read_guards(node, context, ids)
+    return read_guards(_fill_inputs(node, context), context, ids)
+
+
+def _fill_inputs(node: Node, context: Context) -> Node:
+    """The node with a value for each `{{inputs.NAME}}`: a rule about the placeholder itself would never match."""
+    text = context.problems.source.text
+    if "{{" not in text and "\\" not in text:
+        return node
+    from bylaw.rules.guard.manifest_documents import Inputs
+
+    return Inputs((), context.inputs, is_manifest=False).fill(node, context.problems)
 
 
 def _take_section(key: str, fields: Fields) -> bool:
@@ -197,11 +207,17 @@ def _read_rules(node: ListNode, context: Context, ids: Ids) -> list[Item]:
     if not node.items:
         context.problems.warn(code="no-rules", message="the list of rules is empty", at=node)
     if all(isinstance(item, MapNode) and "kind" in item.entries for item in node.items):
-        items = [read_rule(item, context, ids) for item in node.items if isinstance(item, MapNode)]
+        filled = [_fill_inputs(item, context) if _decides(item) else item for item in node.items]
+        items = [read_rule(item, context, ids) for item in filled if isinstance(item, MapNode)]
         return [item for item in items if item is not None]
     from bylaw.rules.guard.rules import read_items
 
-    return read_items(node, context, ids)
+    filled = [_fill_inputs(one, context) if _decides(one) else one for one in node.items]
+    return read_items(ListNode(node.source, node.start, node.end, filled), context, ids)
+
+
+def _decides(node: Node) -> bool:
+    return isinstance(node, MapNode) and "then" in node.entries
 
 
 def _warn_no_rules(root: MapNode, others: list[str], context: Context) -> None:

@@ -35,6 +35,9 @@ _OURS = frozenset({"guard", "rules"})
 _VERSION_KEYS = frozenset({"agentManifestKey", "allowedOperations", "anomalyControl"})
 _INLINE = re.compile(r"\s*[\w-]+:(\s|$)|\s*\{|[^\n]*\n\s*\S")
 _PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_INPUT_PLACEHOLDER = re.compile(r"\{\{\s*(inputs\..*?)\s*\}\}", re.DOTALL)
+_OPEN = re.compile(r"\{\{\s*inputs\.")
+_USED = re.compile(r"\{\{\s*inputs\.([A-Za-z0-9_]+)\s*\}\}")
 _INPUT = re.compile(r"inputs\.([A-Za-z0-9_]+)")
 
 
@@ -210,13 +213,15 @@ def check_format(fields: Fields) -> None:
 class Inputs:
     """What `{{inputs.NAME}}` stands for. Only the parts of a manifest that are read are filled in."""
 
-    def __init__(self, documents: Sequence[Document], given: Mapping[str, str]) -> None:
+    def __init__(self, documents: Sequence[Document], given: Mapping[str, str], *, is_manifest: bool = True) -> None:
+        """`is_manifest`: whether any other text in double braces is an error. A rule may be about such a text."""
+        self._placeholder = _PLACEHOLDER if is_manifest else _INPUT_PLACEHOLDER
         self._values = dict[str, str]()
         self._declared = dict[str, None]()
         for document in documents:
             self._declare(document)
-        if documents and self._declared:
-            self._report_unknown(documents[0], given)
+        if documents and given:
+            self._report_unknown(documents, given)
         self._values |= given
 
     def _declare(self, document: Document) -> None:
@@ -239,15 +244,21 @@ class Inputs:
                 self._declared[key] = None
                 if isinstance(default, ScalarNode) and default.value is not None:
                     self._values[key] = str(default.value)
+                    if _OPEN.search(self._values[key]):
+                        message = f"the default of the input {quote(key)} holds a placeholder"
+                        document.problems.error(code="unknown-input", message=message, at=default)
 
-    def _report_unknown(self, document: Document, given: Mapping[str, str]) -> None:
+    def _report_unknown(self, documents: Sequence[Document], given: Mapping[str, str]) -> None:
+        known = self._declared or {
+            name: None for one in documents for text in _texts(one.node) for name in _USED.findall(text)
+        }
         for key in given:
-            if key not in self._declared:
-                document.problems.error(
+            if key not in known:
+                documents[0].problems.error(
                     code="unknown-input",
                     message=f"the manifest has no input {quote(key)}",
-                    at=document.node.first_key,
-                    help=did_you_mean(key, self._declared, {}),
+                    at=documents[0].node.first_key,
+                    help=did_you_mean(key, known, {}),
                 )
 
     def fill(self, node: Node, problems: Problems) -> Node:
@@ -272,7 +283,12 @@ class Inputs:
             value = self._value(found[1], node, problems)
             return found[0] if value is None else value
 
-        filled = _PLACEHOLDER.sub(value_of, node.value)
+        if _OPEN.search(self._placeholder.sub("", node.value)):
+            message = "the placeholder has no end"
+            problems.error(code="unknown-input", message=message, at=node, help="write `{{inputs.NAME}}`")
+        filled = self._placeholder.sub(value_of, node.value)
+        if filled == node.value:
+            return node
         return ScalarNode(node.source, node.start, node.end, filled, quoted=True)
 
     def _value(self, inner: str, at: ScalarNode, problems: Problems) -> str | None:
@@ -289,3 +305,12 @@ class Inputs:
             return self._values[found[1]]
         problems.error(code="unknown-input", message=message, at=at, help=help)
         return None
+
+
+def _texts(node: Node) -> Iterator[str]:
+    if isinstance(node, ScalarNode):
+        if isinstance(node.value, str):
+            yield node.value
+        return
+    for one in node.items if isinstance(node, ListNode) else [entry.value for entry in node.entries.values()]:
+        yield from _texts(one)
