@@ -73,3 +73,21 @@ def test_inputs_that_cannot_be_meant_are_errors() -> None:
     with pytest.raises(ValueError, match="holds a placeholder"):
         bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "{{inputs.Y}}"})
     assert bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "t"}).decide(bylaw.Attempt(tool="t")).decided_by == "no-t"
+
+
+def test_a_pause_of_an_ancestor_blocks_an_agent_in_request_mode() -> None:
+    versions = ({"agentManifestKey": "p", "rules": [_rule_about("send", "pause")]}, {"agentManifestKey": "c"})
+    guard = bylaw.Guard(_family(*versions, p="hitl", c="request"))
+    decision = guard.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",)))
+    assert (decision.action, decision.decided_by, decision.review) == (bylaw.Action.BLOCK, "p/no-send", None)
+    assert "nobody can be asked" in decision.reason
+    assert guard.decide(bylaw.Attempt(tool="send", agent="p")).action is bylaw.Action.PAUSE
+    child = bylaw.Guard(_family(*versions, p="hitl", c="sub_agent"))
+    assert child.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",))).action is bylaw.Action.PAUSE
+
+
+def test_a_mode_that_no_guard_takes_is_an_error() -> None:
+    manifest = _family({"agentManifestKey": "p", "rules": [_rule_about("send", "pause")]}, p="hitl")
+    with pytest.raises(bylaw.InputError, match="`request` would have no effect"):
+        bylaw.Guard(manifest, mode="request")
+    assert bylaw.Guard(manifest, mode="hitl").decide(bylaw.Attempt(tool="send")).action is bylaw.Action.PAUSE

@@ -90,9 +90,11 @@ def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic
 
 
 def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPolicy]:
-    """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request`, and
-    ValueError for a mode that does not exist."""
+    """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request` and
+    for a mode that no policy takes, and ValueError for a mode that does not exist."""
     moded = fill_mode([_checked_mode(policy) for policy in policies], None if mode is None else known_mode(mode))
+    if mode is not None and moded and all(policy.mode != known_mode(mode) for policy in moded):
+        raise InputError([_unused_mode(known_mode(mode), moded)])
     problems = [
         _cannot_pause(rule)
         for policy in moded
@@ -122,6 +124,16 @@ def _checked_mode(policy: GuardPolicy) -> GuardPolicy:
 
 def fill_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> list[GuardPolicy]:
     return [policy if policy.mode or mode is None else replace(policy, mode=mode) for policy in policies]
+
+
+def _unused_mode(mode: ExecutionMode, policies: Sequence[GuardPolicy]) -> Diagnostic:
+    named = ", ".join(f"`{name}`" for name in dict.fromkeys(policy.mode for policy in policies))
+    return Diagnostic(
+        code="unknown-mode",
+        message=f"the mode `{mode}` would have no effect: every guard here names its own, {named}",
+        file="<rules>",
+        help="change the mode in the rules, or leave `mode` out",
+    )
 
 
 def _cannot_pause(rule: GuardRule) -> Diagnostic:

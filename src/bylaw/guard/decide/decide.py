@@ -90,6 +90,8 @@ class Decider:
         if chain.elsewhere:
             count_attempt(chain.elsewhere, state, call)
         if matches:
+            if not chain.can_pause:
+                matches = [_blocking(match) for match in matches]
             matched = self._matched(attempt, call, chain, matches, transaction, state)
             return self._effective(matched, attempt, chain, record)
         reserve_call(chain, state, call)
@@ -223,6 +225,14 @@ def _check_listed(attempt: Attempt, chain: Chain) -> None:
     for tools in chain.allowed:
         if attempt.tool not in tools:
             raise NotListed("allowlist", f"`{attempt.tool}` is not a tool of this agent")
+
+
+def _blocking(match: Match) -> Match:
+    """The match of a rule of an ancestor, for an agent on whose behalf nobody can be asked."""
+    if match.then is not Action.PAUSE:
+        return match
+    why = f"{match.reason or match.message}, and nobody can be asked in `request` mode"
+    return replace(match, then=Action.BLOCK, reason=why)
 
 
 def _annotated(decision: Decision, chain: Chain, state: SessionState) -> Decision:

@@ -181,10 +181,13 @@ class Chain:
         own: Sequence[CompiledPolicy] = (),
         known: Sequence[CompiledPolicy] = (),
         unknown: str | None = None,
+        can_pause: bool = True,
     ) -> None:
         self.policies = policies
         self.unknown = unknown
         """an ancestor that no policy knows, so the rules above are not known either"""
+        self.can_pause = can_pause
+        """whether a person can be asked on behalf of the agent"""
         self.judging = tuple(policy for policy in policies if not policy.policy.switched_off)
         self.concerned = Memo(self._concerned_by)
         """tool → policies with a rule about it, and whether that rule is about its attempts or its calls"""
@@ -274,9 +277,16 @@ class Policies:
         if len(set(named)) < len(named):
             raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
         policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
-        own = (*self._everyone, *self._by_agent.get(agents[-1] or "", ()))
+        agent_policies = self._by_agent.get(agents[-1] or "", ())
+        own = (*self._everyone, *agent_policies)
         above = [] if self._everyone else [agent for agent in agents[:-1] if agent not in self._by_agent]
-        chain = Chain(policies, own=own, known=self.all, unknown=above[0] if above else None)
+        chain = Chain(
+            policies,
+            own=own,
+            known=self.all,
+            unknown=above[0] if above else None,
+            can_pause=all(policy.policy.mode != "request" for policy in agent_policies),
+        )
         if len(self._chains) < MOST_CHAINS:
             self._chains[agents] = chain
             if len(agents) == 1:
