@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,3 +93,22 @@ def test_a_mode_that_no_guard_takes_is_an_error() -> None:
     with pytest.raises(bylaw.InputError, match="`request` would have no effect"):
         bylaw.Guard(manifest, mode="request")
     assert bylaw.Guard(manifest, mode="hitl").decide(bylaw.Attempt(tool="send")).action is bylaw.Action.PAUSE
+
+
+def test_a_file_that_is_included_repeatedly_is_read_once(tmp_path: Path) -> None:
+    for level in range(30):
+        name = f"d{level + 1}.yaml"
+        index = {"kind": "phrony.manifest.index", "includes": [name, name]}
+        (tmp_path / f"d{level}.yaml").write_text(json.dumps(index))
+    last = _family({"agentManifestKey": "a", "rules": [_rule_about("t", "block")]}, a="hitl")
+    (tmp_path / "d30.yaml").write_text(json.dumps(last))
+    guard = bylaw.Guard(tmp_path / "d0.yaml")
+    assert guard.decide(bylaw.Attempt(tool="t")).decided_by == "no-t"
+
+
+def test_the_documents_of_an_index_are_bounded() -> None:
+    document = {"kind": "phrony.manifest"}
+    for _ in range(4):
+        document = {"kind": "phrony.manifest.index", "includes": [json.dumps(document)] * 10}  # type: ignore[dict-item]
+    with pytest.raises(bylaw.InputError, match="more than 1,000 documents"):
+        bylaw.load_guard(document)

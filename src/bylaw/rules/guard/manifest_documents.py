@@ -30,6 +30,8 @@ MANIFEST_KINDS = (KIND, "phrony.workspace.manifest")
 INDEX_KIND = "phrony.manifest.index"
 MAX_INCLUDES = 32
 """levels of indexes that name indexes"""
+MAX_DOCUMENTS = 1_000
+"""files and texts that the indexes of a manifest include, all together"""
 
 _OURS = frozenset({"guard", "rules"})
 _VERSION_KEYS = frozenset({"agentManifestKey", "allowedOperations", "anomalyControl"})
@@ -94,20 +96,25 @@ class Document(Struct, frozen=True):
 
 def expand_documents(documents: Sequence[Node], context: Context) -> list[Document]:
     """The documents of the manifest, with those of the files that an index names."""
-    return list(_expand(_listed(documents), context, (_own_path(context),)))
+    return list(_expand(_listed(documents), context, (_own_path(context),), []))
 
 
-def _expand(documents: Sequence[Node], context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+def _expand(
+    documents: Sequence[Node], context: Context, above: tuple[Path, ...], loaded: list[Path | None]
+) -> Iterator[Document]:
+    """`loaded`: the files that were included so far, and None for each text. A file is read once."""
     for node in documents:
         if isinstance(node, MapNode) and kind_of(node) == INDEX_KIND:
-            yield from _expand_index(node, context, above)
+            yield from _expand_index(node, context, above, loaded)
         elif isinstance(node, MapNode) and (is_manifest(node) or is_version(node)):
             yield Document(node, context)
         else:
             _report_other(node, context)
 
 
-def _expand_index(node: MapNode, context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+def _expand_index(
+    node: MapNode, context: Context, above: tuple[Path, ...], loaded: list[Path | None]
+) -> Iterator[Document]:
     fields = Fields(node, context.problems, what="an index")
     fields.take("kind")
     check_format(fields)
@@ -129,7 +136,14 @@ def _expand_index(node: MapNode, context: Context, above: tuple[Path, ...]) -> I
             if found is None:
                 continue
             included = found
-        yield from _expand_include(included, context, above)
+        if included.path is not None and included.path in loaded:
+            continue
+        if len(loaded) >= MAX_DOCUMENTS:
+            message = f"the manifest includes more than {MAX_DOCUMENTS:,} documents"
+            context.problems.error(code="bad-include", message=message, at=item)
+            raise Unreadable
+        loaded.append(included.path)
+        yield from _expand_include(included, context, above, loaded)
 
 
 class _Included(Struct, frozen=True):
@@ -139,7 +153,9 @@ class _Included(Struct, frozen=True):
     """None: the text stands in the index"""
 
 
-def _expand_include(included: _Included, context: Context, above: tuple[Path, ...]) -> Iterator[Document]:
+def _expand_include(
+    included: _Included, context: Context, above: tuple[Path, ...], loaded: list[Path | None]
+) -> Iterator[Document]:
     problems = context.problems.include(included.source)
     own = replace(context, problems=problems, base=included.base)
     try:
@@ -148,7 +164,7 @@ def _expand_include(included: _Included, context: Context, above: tuple[Path, ..
     except Unreadable:
         return
     below = above if included.path is None else (*above, included.path)
-    yield from _expand(_listed(documents), own, below)
+    yield from _expand(_listed(documents), own, below, loaded)
 
 
 def _listed(documents: Sequence[Node]) -> Sequence[Node]:
