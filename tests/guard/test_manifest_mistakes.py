@@ -112,3 +112,9 @@ def test_the_documents_of_an_index_are_bounded() -> None:
         document = {"kind": "phrony.manifest.index", "includes": [json.dumps(document)] * 10}  # type: ignore[dict-item]
     with pytest.raises(bylaw.InputError, match="more than 1,000 documents"):
         bylaw.load_guard(document)
+
+
+@pytest.mark.parametrize("path", ["a\0b.yaml", "\0", "x" * 5_000, "\ud800.yaml"])
+def test_an_include_that_no_file_system_takes_is_reported(path: str) -> None:
+    with pytest.raises(bylaw.InputError):
+        bylaw.load_guard({"kind": "phrony.manifest.index", "includes": [path]})

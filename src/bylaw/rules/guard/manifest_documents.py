@@ -182,11 +182,16 @@ def _read_include(text: str, at: ScalarNode | Node, context: Context, above: tup
         report(f"the path {quote(text)} is absolute", "write it relative to the index")
         return None
     folder = context.base.resolve()
-    path = Path(index_of(folder / path)).resolve()
+    try:
+        path = Path(index_of(folder / path)).resolve()
+        is_folder = path.is_dir()
+    except (OSError, ValueError, RuntimeError):  # a NUL or half a surrogate pair, a name too long, a circle of links
+        report(f"{quote(text)} is not the path of a file")
+        return None
     if not path.is_relative_to(folder):
         report(f"the path {quote(text)} leaves the folder of the index", "move the file below the index")
         return None
-    if path.is_dir():
+    if is_folder:
         report(f"the folder {quote(text)} has no {quote(INDEX_FILES[0])}")
         return None
     if path in above:
