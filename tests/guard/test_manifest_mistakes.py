@@ -118,3 +118,13 @@ def test_the_documents_of_an_index_are_bounded() -> None:
 def test_an_include_that_no_file_system_takes_is_reported(path: str) -> None:
     with pytest.raises(bylaw.InputError):
         bylaw.load_guard({"kind": "phrony.manifest.index", "includes": [path]})
+
+
+def test_arguments_of_a_wrong_type_are_named() -> None:
+    manifest = _family({"agentManifestKey": "a", "rules": [_rule_about("t", "block")]}, a="hitl")
+    for version in (["v1"], 1, {"a": 1}, {"a": None}):
+        with pytest.raises(TypeError, match="version="):
+            bylaw.Guard(manifest, version=version)  # type: ignore[arg-type]
+    for source in (bylaw.Guard(manifest), 5, None):
+        with pytest.raises(TypeError, match="takes paths or mappings"):
+            bylaw.dump_manifest(source)  # type: ignore[arg-type]

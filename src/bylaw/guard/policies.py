@@ -36,8 +36,11 @@ def select_version(policies: Sequence[GuardPolicy], version: VersionChoice = Non
     """The policies of one version of each agent; a manifest may hold several versions.
 
     `version` names it: for every agent, or a mapping from agent to version. Without a name it is the deployed version,
-    or the only one. Raises InputError if that does not choose exactly one.
+    or the only one. Raises InputError if that does not choose exactly one, and TypeError for any other `version`.
     """
+    names = version.values() if isinstance(version, Mapping) else [] if version is None else [version]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"version={version!r}: expected the name of a version, or a mapping from agents to names")
     by_agent: dict[str | None, dict[str, GuardPolicy]] = {}
     for policy in policies:
         if policy.version is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -90,11 +90,15 @@ _HELP = {
 def is_in_code(source: Any) -> bool:
     if isinstance(source, Mapping):
         return True
-    return not isinstance(source, str | os.PathLike) and all(isinstance(item, Mapping) for item in source)
+    return (
+        isinstance(source, Iterable)
+        and not isinstance(source, str | os.PathLike)
+        and all(isinstance(item, Mapping) for item in source)
+    )
 
 
 def paths_in(source: Any, caller: str) -> list[FilePath]:
-    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    paths = [source] if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) else list(source)
     for path in paths:
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"{caller} takes paths or mappings, not source={path!r}")
