@@ -231,7 +231,7 @@ def _load(text: str) -> Contract:
     return read.contract
 
 
-REST = "\nagent: {endpoint: 'desk:agent'}\ngolden_prompts: [hello]\n"
+REST = "\nagent: {endpoint: 'seed_desk:agent'}\ngolden_prompts: [hello]\n"
 
 
 @pytest.mark.parametrize(
@@ -329,10 +329,10 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "desk.py").write_text(AGENTS)
+        (folder / "seed_desk.py").write_text(AGENTS)
 
     def write(self, name: str, *invariants: dict[str, Any], matrix: Any = (CALM,), **more: Any) -> Path:
-        spec = {"endpoint": f"desk:{name}", "stateless": True, **more.pop("agent", {})}
+        spec = {"endpoint": f"seed_desk:{name}", "stateless": True, **more.pop("agent", {})}
         file = {
             "version": "2.0",
             "contract": {"name": "desk", "invariants": list(invariants or (COMPLETES,)), "chaos_matrix": list(matrix)},
@@ -618,7 +618,7 @@ def test_run_prints_the_score_and_the_verdict(desk: Desk) -> None:
 
 
 def test_validate_does_not_run_the_agent(desk: Desk) -> None:
-    (desk.folder / "desk.py").write_text("raise SystemExit('imported')")
+    (desk.folder / "seed_desk.py").write_text("raise SystemExit('imported')")
     desk.write("careful", matrix=[CALM, DOWN])
     code, printed, _ = desk.bylaw("contract", "validate")
     assert (code, "1 invariant × 2 scenarios = 2 applicable cells" in printed) == (0, True)
@@ -707,7 +707,7 @@ WARNING = "No reset_endpoint configured. Contract matrix cells may share state."
 
 
 def test_a_reset_function_gives_every_cell_a_clean_state(desk: Desk) -> None:
-    agent = {"reset_function": "desk:reset", "stateless": False}
+    agent = {"reset_function": "seed_desk:reset", "stateless": False}
     report = desk.run("counting", COMPLETES, matrix=[CALM, POISONED], agent=agent)
     assert {one.answer for cell in report.cells for one in cell.evidence} == {"This is ask 1."}
     assert not report.warnings
