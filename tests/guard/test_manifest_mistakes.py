@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import bylaw
+from tests.support.command import run_bylaw
 
 
 def _family(*versions: dict[str, Any], **modes: str) -> dict[str, Any]:
@@ -128,3 +129,14 @@ def test_arguments_of_a_wrong_type_are_named() -> None:
     for source in (bylaw.Guard(manifest), 5, None):
         with pytest.raises(TypeError, match="takes paths or mappings"):
             bylaw.dump_manifest(source)  # type: ignore[arg-type]
+
+
+def test_a_session_that_cannot_exist_is_not_terminated(tmp_path: Path) -> None:
+    store = tmp_path / "guard.db"
+    rules = [_rule_about("t", "block")]
+    bylaw.Guard(rules, store=store).decide(bylaw.Attempt(tool="u", session="s" * 512))
+    for session in ("", "s" * 513):
+        run = run_bylaw(["guard", "terminate", session, "--store", store])
+        assert run.returncode == 2
+        assert "1 to 512 characters" in run.stderr
+    assert run_bylaw(["guard", "terminate", "s" * 512, "--store", store]).returncode == 0

@@ -147,8 +147,11 @@ def _show_switches(on: dict[str, str]) -> None:
 @click.option("--why", metavar="TEXT", help="Shown with every refusal.")
 def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
     """End a session: no further call of it runs, in any process that uses the store."""
+    from bylaw.guard.decide.attempts import LONGEST_NAME
     from bylaw.guard.decide.records import write_session_end
 
+    if not 0 < len(session) <= LONGEST_NAME:
+        raise click.BadParameter(f"a session has 1 to {LONGEST_NAME} characters", param_hint="SESSION")
     ended_by = f"{by}: {why}" if why else by
     with open_store(store) as opened, opened.transaction(session) as transaction:
         record = transaction.session(session)
