@@ -19,6 +19,7 @@ from collections import ChainMap
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.model.guard_policy import ExecutionMode
 from bylaw.rules.guard.manifest_documents import (
@@ -79,6 +80,14 @@ class _Agent(Struct):
     versions: int = 0
 
 
+class _Version(Struct):
+    guard: Guard
+    """still without its allowlist"""
+    node: MapNode
+    tools: Node | None
+    document: Document
+
+
 class _Manifest:
     """All documents together: the versions of one may name the agents and services of another."""
 
@@ -92,12 +101,16 @@ class _Manifest:
     def read(self, ids: Ids) -> list[Guard]:
         versions = [(document, *self._read_document(document)) for document in self._documents]
         self._operations.name_all()
-        guards = [
-            guard
+        found = [
+            version
             for document, agent, mode, nodes in versions
             for place, node in enumerate(nodes, 1)
-            if (guard := self._read_version(node, document, place, agent, mode, ids)) is not None
+            if (version := self._read_version(node, document, place, agent, mode, ids)) is not None
         ]
+        for one in sorted(found, key=lambda version: version.guard.switched_off):
+            problems = None if one.guard.switched_off else one.document.problems
+            self._operations.restrict(one.guard.items, one.node.first_key, problems)
+        guards = [self._allow(one) for one in found]
         guards += self._without_versions()
         return guards or self._without_agents()
 
@@ -175,7 +188,7 @@ class _Manifest:
         agent: str | None,
         mode: ExecutionMode | None,
         ids: Ids,
-    ) -> Guard | None:
+    ) -> _Version | None:
         problems = document.problems
         if not isinstance(node, MapNode):
             report_wrong_type(node, "a version", "a mapping", problems)
@@ -197,30 +210,35 @@ class _Manifest:
         elif "anomalyControl" in node.entries and on:
             message = "the version has no rules"
             problems.warn(code="no-rules", message=message, at=node.entries["anomalyControl"].key)
-        operations = None
-        if tools is not None:
-            allowed = self._operations.read_allowed(tools.value, document)
-            operations = tool_names(allowed, items, tools.value, problems)
-        elif "agentManifestKey" in node.entries:
+        guard = Guard(
+            items=items,
+            agent=agent,
+            mode=mode,
+            version=label,
+            status=status,
+            switched_off=on is False,
+            source={"documents": self._written},
+            label=f"{agent}@{label}" if agent else label,
+            ids=own,
+        )
+        return _Version(guard, node, tools.value if tools else None, document)
+
+    def _allow(self, version: _Version) -> Guard:
+        """The guard with its allowlist, which needs the rules of all versions."""
+        guard, node, problems = version.guard, version.node, version.document.problems
+        if version.tools is not None:
+            allowed = self._operations.read_allowed(version.tools, version.document)
+            tools = tool_names(allowed, guard.items, problems)
+            return replace(guard, tools=tools, approvals=list(self._operations.approvals(tools, guard.mode)))
+        if "agentManifestKey" in node.entries:
             problems.warn(
                 code="no-tools",
                 message="the version has no `allowedOperations`, so every tool may be called",
                 at=node.entries["agentManifestKey"].key,
                 help="list the operations that it may call",
             )
-        return Guard(
-            items=items,
-            agent=agent,
-            mode=mode,
-            tools=operations,
-            version=label,
-            status=status,
-            switched_off=on is False,
-            approvals=list(self._operations.approvals(operations, mode)),
-            source={"documents": self._written},
-            label=f"{agent}@{label}" if agent else label,
-            ids=own,
-        )
+        hidden = self._operations.hidden_names(node.first_key)
+        return replace(guard, approvals=[*hidden, *self._operations.approvals(None, guard.mode)])
 
     def _read_agent_key(self, fields: Fields, document: Document) -> str | None:
         node, problems = fields.take("agentManifestKey"), document.problems

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
-from bylaw.model.demand import Attempt
+from bylaw.model.demand import Attempt, Calls
 from bylaw.model.guard_policy import Action, ExecutionMode
-from bylaw.model.predicate import AllOf, AnyOf, CountOver, Predicate, ToolIn
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.rule import Rule, Scope
+from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.guard.manifest_documents import Document, Inputs
 from bylaw.rules.guard.section import read_tools
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Enforcement, Item
@@ -44,6 +46,8 @@ class Operations:
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
         self._known: dict[tuple[str, str], _Operation] = {}
+        self._spoken: dict[tuple[str, str], tuple[str, ...]] = {}
+        """the names that remain of an operation that rules name"""
 
     def read_service(self, node: MapNode, document: Document) -> None:
         problems = document.problems
@@ -83,6 +87,48 @@ class Operations:
                 operation.service, operation.name, (plain_name, *operation.names), operation.approval
             )
 
+    def restrict(self, items: Sequence[Item], at: Located, problems: Problems | None) -> None:
+        """Take the names away under which a call would pass by one of the rules. The rules of every version count:
+        those of an agent hold for its sub-agents too. Without `problems`, as for rules that are switched off, a rule
+        that contradicts earlier ones is left out."""
+        for item in items:
+            tests = list(_name_tests(item.rule.demand))
+            for key, operation in self._known.items() if tests else ():
+                seen = [name for name in operation.aliases if any(test(name) for test in tests)]
+                left = self._spoken.get(key, operation.aliases)
+                spoken = tuple(name for name in left if name in seen)
+                if seen and not spoken:
+                    if problems is None:
+                        continue
+                    message = f"the rules name one operation in several ways: {listing([*left, *seen])}"
+                    help = "use one of the names in all rules"
+                    problems.error(code="unlisted-tool", message=message, at=at, help=help)
+                elif seen and len(spoken) < len(left):
+                    self._spoken[key] = spoken
+
+    def _callable_names(self, operation: _Operation) -> tuple[str, ...]:
+        """A plain name that services share does not say which operation is meant."""
+        spoken = self._spoken.get((operation.service, operation.name))
+        shared = operation.name not in operation.names
+        return operation.names if spoken is None else tuple(n for n in spoken if n != operation.name or not shared)
+
+    def _written_names(self, name: str) -> tuple[str, ...]:
+        """The name itself, or, if rules would not see it, the names of its operations that they see."""
+        meant = {key: one for key, one in self._known.items() if name in one.aliases}
+        if all(name in self._spoken.get(key, one.aliases) for key, one in meant.items()):
+            return (name,)
+        return tuple(found for one in meant.values() for found in self._callable_names(one))
+
+    def hidden_names(self, at: Located) -> Iterator[Item]:
+        """A rule that refuses the other names of each operation that rules name, where no allowlist does. An operation
+        without a `manifestKey` has no other name."""
+        for key, spoken in self._spoken.items():
+            if len(self._known[key].names) == 1:
+                continue
+            hidden = tuple(name for name in self._known[key].aliases if name not in spoken)
+            reason = f"the rules name this operation {listing(spoken, last='or')}"
+            yield _item(f"manifestKey:{_qualified(*key)}", hidden, Action.BLOCK, at, reason)
+
     def read_allowed(self, node: Node, document: Document) -> list[tuple[str, ...]]:
         """The names of each operation on the allowlist, which holds names, or `{serviceName, operationName}`. What is
         unusable is reported, and is not on it."""
@@ -97,7 +143,8 @@ class Operations:
                 allowed.append(self._read_reference(item, problems))
             else:
                 one = ListNode(item.source, item.start, item.end, [item])
-                allowed.append(read_tools(one, "allowedOperations", problems))
+                written = read_tools(one, "allowedOperations", problems)
+                allowed += [self._written_names(name) for name in written or ()]
         return [names for names in allowed if names is not None]
 
     def _read_reference(self, node: MapNode, problems: Problems) -> tuple[str, ...] | None:
@@ -109,7 +156,7 @@ class Operations:
             return None
         operation = self._known.get((service, name))
         if operation is not None:
-            return operation.names
+            return self._callable_names(operation)
         if self._known:
             problems.warn(
                 code="unknown-operation",
@@ -129,36 +176,57 @@ class Operations:
             at = operation.approval
             if at is None or (tools is not None and set(tools).isdisjoint(operation.aliases)):
                 continue
-            rule = Rule(
-                id=f"requireApproval:{_qualified(operation.service, operation.name)}",
-                kind="guard",
-                demand=Attempt(ToolIn(operation.aliases)),
-                scope=Scope.SESSION,
-                params={"when": {"tool_name_in": list(operation.aliases)}, "then": then.value},
-                span=at.head,
-            )
-            yield Item(rule, Enforcement(then, at, f"`{operation.name}` requires approval{why}"))
+            id = f"requireApproval:{_qualified(operation.service, operation.name)}"
+            yield _item(id, operation.aliases, then, at, f"`{operation.name}` requires approval{why}")
 
     def _text(self, node: Node, name: str, problems: Problems) -> str | None:
         return read_text(self._inputs.fill(node, problems), name, problems)
 
 
-def tool_names(
-    allowed: Sequence[tuple[str, ...]], items: Sequence[Item], at: Node, problems: Problems
-) -> tuple[str, ...]:
-    """The allowlist. An operation that the rules name may be called by that name only: under its other name, a call
-    would pass by the rules."""
-    named = {name for item in items if isinstance(item.rule.demand, Attempt) for name in _named(item.rule.demand.when)}
-    found: dict[str, None] = {}
-    for names in allowed:
-        spoken = [name for name in names if name in named] or list(names)
-        if len(spoken) > 1 and not named.isdisjoint(spoken):
-            message = f"the rules name one operation in several ways: {listing(spoken)}"
-            problems.error(code="unlisted-tool", message=message, at=at, help="use one of the names in all rules")
-        found |= dict.fromkeys(spoken)
+def _item(id: str, names: tuple[str, ...], then: Action, at: Located, reason: str) -> Item:
+    rule = Rule(
+        id=id,
+        kind="guard",
+        demand=Attempt(ToolIn(names)),
+        scope=Scope.SESSION,
+        params={"when": {"tool_name_in": list(names)}, "then": then.value},
+        span=at.head,
+    )
+    return Item(rule, Enforcement(then, at, reason))
+
+
+def tool_names(allowed: Sequence[tuple[str, ...]], items: Sequence[Item], problems: Problems) -> tuple[str, ...]:
+    """The allowlist."""
+    found = dict.fromkeys(name for names in allowed for name in names)
     for item in items if found else ():
         _warn_of_unlisted(item, found, problems)
     return tuple(found)
+
+
+def _name_tests(part: object, negated: bool = False) -> Iterator[Callable[[str], bool]]:
+    """What the demand asks of the names of tools, without what stands under `not` in a predicate."""
+    match part:
+        case ToolIn(names=names) if not negated:
+            yield names.__contains__
+        case CountOver(tool=str(tool)) if not negated:
+            yield tool.__eq__
+        case ToolMatches(pattern=pattern) if not negated:
+            import re2  # not needed to load rules without patterns
+
+            regex = re2.compile(pattern)
+            yield lambda name: regex.search(name) is not None
+        case ToolIn() | CountOver() | ToolMatches() | ArgumentIs():
+            pass
+        case NotOf(of=inner):
+            yield from _name_tests(inner, not negated)
+        case Calls(tools=names) | ToolIs(names=names) | ResultOf(names=names):
+            yield lambda name: any(name == one or fnmatchcase(name, one) for one in names)
+        case Struct():
+            for field in part.__struct_fields__:
+                yield from _name_tests(getattr(part, field), negated)
+        case tuple():
+            for one in part:
+                yield from _name_tests(one, negated)
 
 
 def _warn_of_unlisted(item: Item, tools: Mapping[str, None], problems: Problems) -> None:
