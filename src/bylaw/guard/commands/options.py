@@ -61,7 +61,7 @@ INPUT = click.option(
     multiple=True,
     callback=_parse_inputs,
     metavar="KEY=VALUE",
-    help="Value of {{inputs.KEY}} in an agent manifest.",
+    help="Value of {{inputs.KEY}} in the guard file.",
 )
 
 

@@ -301,8 +301,8 @@ class _Manifest:
     def _without_agents(self) -> list[Guard]:
         """A manifest of services or providers alone says of no agent what it may call."""
         for document in self._documents:
-            if document.problems.all:
-                continue  # what was reported already is the reason
+            if any(problem.is_error for problem in document.problems.all):
+                continue  # the error is the reason
             document.problems.warn(
                 code="no-rules",
                 message="the manifest has no agent with a version, so every call is refused",
