@@ -94,10 +94,12 @@ def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic
 
 def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPolicy]:
     """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request` and
-    for a mode that no policy takes, and ValueError for a mode that does not exist."""
-    moded = fill_mode([_checked_mode(policy) for policy in policies], None if mode is None else known_mode(mode))
-    if mode is not None and moded and all(policy.mode != known_mode(mode) for policy in moded):
-        raise InputError([_unused_mode(known_mode(mode), moded)])
+    for a `request` that no policy takes, and ValueError for a mode that does not exist."""
+    wanted = None if mode is None else known_mode(mode)
+    moded = fill_mode([_checked_mode(policy) for policy in policies], wanted)
+    # only `request` restricts: whoever asks for it must not get a guard that pauses
+    if wanted == "request" and moded and all(policy.mode != "request" for policy in moded):
+        raise InputError([_unused_mode(wanted, moded)])
     problems = [
         _cannot_pause(rule)
         for policy in moded
