@@ -67,8 +67,14 @@ class CheckReport(Struct, kw_only=True):
     """rule id → remarks that belong to no single finding"""
     unread: tuple[Diagnostic, ...] = ()
     """files that `skip_bad` passed over whole"""
+    warnings: list[Diagnostic] = []
+    """about the rule files, and about rules that do not fit the traces"""
+    scope_doubts: list[str] = []
+    """ids of rules without `scope` that are kept over a whole trace and broken in one of its sessions"""
     fail_on: FailOn = "error"
     allow_vacuous: bool = False
+    strict: bool = False
+    """whether a rule that was not checked, or a warning, is exit 3"""
 
     @property
     def turns(self) -> int:
@@ -96,9 +102,27 @@ class CheckReport(Struct, kw_only=True):
         """The one criterion: renderers print what it says, commands exit with it."""
         if self.tripped:
             return 1
-        return 3 if self.nothing_checked and not self.allow_vacuous else 0
+        if self.scope_doubts or (self.strict and (self.unchecked or self.warning_count)):
+            return 3
+        return 3 if self.nothing_checked and (self.strict or not self.allow_vacuous) else 0
 
     @property
     def nothing_checked(self) -> bool:
         """No rule was decided anywhere, or a trace has no turn at all."""
         return self.outcomes.decided == 0 or any(trace.turns == 0 for trace in self.traces) or not self.traces
+
+    @property
+    def unchecked(self) -> list[str]:
+        """Rules that no trace triggered, and rules that some trace could not decide."""
+        return [rule.id for rule in self.rules if self.worst(rule.id) in (Outcome.VACUOUS, Outcome.INCONCLUSIVE)]
+
+    @property
+    def warning_count(self) -> int:
+        """Everything that was warned about: rule files, traces, and files that were passed over."""
+        return len(self.warnings) + len(self.unread) + sum(max(len(t.problems), t.skipped) for t in self.traces)
+
+    def worst(self, rule: str) -> Outcome:
+        """Of several traces, the worst outcome counts; vacuous where there is no trace."""
+        counts = self.by_rule[rule]
+        reached = [outcome for outcome in Outcome if getattr(counts, outcome.value)]
+        return max(reached, key=lambda outcome: outcome.badness, default=Outcome.VACUOUS)
