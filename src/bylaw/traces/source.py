@@ -17,6 +17,7 @@ from bylaw.traces.find import find_traces
 from bylaw.traces.formats.bylaw.reader import header_of
 from bylaw.traces.formats.catalogue import CATALOGUE, FORMATS
 from bylaw.traces.formats.detect import detect
+from bylaw.traces.formats.other_files import advise, describe_undecodable, describe_values
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
@@ -59,7 +60,11 @@ class TraceStream:
             raise ValueError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
         self._source = source
         self._layout = layout or sniff(source)
-        self._reads_as = _format_of(source, self._layout) if format is None else format
+        if format is None:
+            self._reads_as = _format_of(source, self._layout)
+        else:
+            _refuse_other_files(source, self._layout)
+            self._reads_as = format
         self._is_forced = format is not None
         self._skip_bad = skip_bad
         self._verify_ids = verify_ids
@@ -88,8 +93,9 @@ class TraceStream:
         return self._source.position
 
     def __iter__(self) -> Iterator[Event]:
-        if self._reads_as is None:
-            return  # an empty file has no format
+        if self._reads_as is None:  # an empty file has no format
+            self.notes = ["the file is empty"]
+            return
         opened = self._opened(Problems(self._source.name, skip_bad=self._skip_bad))
         records, problems = opened.records, opened.problems
         reader = CATALOGUE[self._reads_as].open(opened)
@@ -109,7 +115,7 @@ class TraceStream:
         self.problems = problems.listed
         self.skipped = problems.skipped
         more = problems.unlisted
-        self.notes = [*reader.notes(), *([f"{more} more problems are not listed"] if more else ())]
+        self.notes = [*reader.notes(), *([f"{more:,} more problems are not listed"] if more else ())]
 
     def _opened(self, problems: Problems) -> Opened:
         records = Records(self._source, self._layout, problems)
@@ -122,16 +128,33 @@ def _format_of(source: Input, layout: Layout) -> str | None:
     found = detect(values)
     if found is not None:
         return found
+    _refuse_other_files(source, layout)
     if source.name.removesuffix(".gz").removesuffix(".zst").endswith(".agentlog"):
         return "agentlog"
-    if not values:
+    if not values and layout is not Layout.TABLE:
         _refuse_undecodable(source, layout)
     text = head_of(source)[0].decode(errors="replace").strip()
     if not text:
         return None
+    containers = {Layout.TABLE: "a table", Layout.ARCHIVE: "a zip archive without JSON in it"}
+    if noun := describe_values(values) if layout not in containers else containers[layout]:
+        raise _not_a_trace(source.name, noun)
     message = f"`{source.name}` is in no trace format that can be read"
     help = f"formats: {', '.join(FORMATS)}; `--from FORMAT` reads it as that one"
     raise _unknown_format(source.name, text, message, help)
+
+
+def _refuse_other_files(source: Input, layout: Layout) -> None:
+    """Raises InputError if the file does not even begin like JSON, and none of its first records is JSON."""
+    head = head_of(source)[0] if layout is Layout.LINES else b""
+    start = head.lstrip()
+    if start and not start.startswith((b"{", b"[", b"null")) and next(sample(source, layout), None) is None:
+        raise _not_a_trace(source.name, describe_undecodable(head))
+
+
+def _not_a_trace(name: str, noun: str) -> InputError:
+    message = f"`{name}` is not a trace: it looks like {noun}"
+    return InputError([Diagnostic(code="not-a-trace", message=message, file=name, help=advise(noun))])
 
 
 def _refuse_other_format(source: Input, layout: Layout, format: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bylaw.errors import InputError
 from bylaw.traces import FORMATS, load_trace, open_trace
 from bylaw.traces.formats.catalogue import CATALOGUE
 from tests.unit.readers.shapes import lines, problems_of, record, request, write
@@ -95,11 +96,36 @@ def test_a_bad_first_line_does_not_hide_the_format() -> None:
     assert (trace.format, trace.skipped, len(trace.turns)) == ("openai", 1, 1)
 
 
-def test_a_file_without_json_is_reported_as_such() -> None:
-    assert [(p.code, str(p.span)) for p in problems_of(b"hello\nworld\n")] == [
-        ("bad-json", "trace:1:1"),
-        ("bad-json", "trace:2:1"),
-    ]
+@pytest.mark.parametrize(
+    ("content", "noun"),
+    [
+        (b"hello\nworld\n", "plain text"),
+        (b"import os\nprint(1)\n", "plain text"),
+        (b"rules:\n  - id: a\n    kind: no_call\n", "a rule file"),
+        (b"# ours\n- id: a\n  kind: no_call\n", "a rule file"),
+        (b"apiVersion: x/v1\nguard:\n  rules: []\n", "a rule file"),
+        (b'{"rules": [{"id": "a", "kind": "no_call", "params": {"tool": "x"}}]}', "a rule file"),
+        (b'[{"id": "a", "when": {"tool_name_in": ["x"]}, "then": "block"}]', "a rule file"),
+        (b"name: x\nservices:\n  - y\n", "YAML"),
+        (b"a,b,c\n1,2,3\n", "a table"),
+        (b"a;b\n1;2\n", "a table"),
+        (b"<!DOCTYPE html><html></html>", "an HTML page"),
+        (b"<?xml version='1.0'?><a/>", "XML"),
+        (b"\x7fELF\x02\x01\x01\0" + b"\xd0\n" * 50, "a program"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "an image"),
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF document"),
+        (b"SQLite format 3\0\x10\0", "a SQLite database"),
+        (b"\xff\xfe\0\x01" * 40, "binary data"),
+        (b'{"schema": "bylaw.check/1", "exit_code": 0}', "a report of `bylaw check`"),
+        (b'{"$schema": "https://json-schema.org/draft/2020-12/schema"}', "a JSON Schema"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_one_problem_with_what_it_looks_like(content: bytes, noun: str) -> None:
+    (problem,) = problems_of(content)
+    assert (problem.code, problem.message) == ("not-a-trace", f"`trace` is not a trace: it looks like {noun}")
+    if noun != "a table" and content[:1] not in (b"{", b"["):
+        with pytest.raises(InputError, match="not-a-trace"):
+            load_trace(content, format="openai")
 
 
 def test_the_suffix_helps_where_the_content_does_not(tmp_path: Path) -> None:

@@ -77,7 +77,15 @@ def test_the_last_line_needs_no_newline() -> None:
 
 def test_all_bad_lines_are_reported_at_once_up_to_twenty() -> None:
     assert len(problems_of((MESSAGES + "x\n" * 3 + MESSAGES + "y\n").encode())) == 4
-    assert len(problems_of((MESSAGES + "x\n" * 50).encode())) == 20
+    found = problems_of((MESSAGES + "x\n" * 50).encode())
+    assert len(found) == 21
+    assert (found[-1].code, found[-1].message, str(found[-1].span)) == (
+        "more-problems",
+        "30 more records are bad",
+        "trace:23:1",
+    )
+    found = problems_of((MESSAGES + "x\n" * 5000).encode())
+    assert (len(found), found[-1].message) == (21, "1,000 more records are bad, and reading stopped here")
 
 
 def test_skip_bad_passes_over_and_counts() -> None:

@@ -15,7 +15,9 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Locator, Span
 
 MOST_ERRORS = 20
-"""bad records that are reported before reading stops"""
+"""bad records that are listed; …"""
+MOST_COUNTED = 1000
+"""… more are counted, and reading stops after this many"""
 MOST_LISTED = 1000
 EXCERPT = 160
 """characters of a long line that a problem shows"""
@@ -53,6 +55,9 @@ class Problems:
         self.unlisted = 0
         """problems beyond MOST_LISTED"""
         self._errors: list[Diagnostic] = []
+        self._first_left: Diagnostic | None = None
+        self._left = 0
+        """errors beyond MOST_ERRORS"""
         self._listed: list[Diagnostic] = []
 
     @property
@@ -70,9 +75,12 @@ class Problems:
         elif self.skip_bad:
             self.skipped += 1
             self._warn(replace(problem, severity="warning"))  # skipped on the user's request, so no longer an error
-        else:
+        elif len(self._errors) < MOST_ERRORS:
             self._errors.append(problem)
-            if len(self._errors) == MOST_ERRORS:
+        else:
+            self._first_left = self._first_left or problem
+            self._left += 1
+            if self._left == MOST_COUNTED:
                 self.settle()
 
     def carry(self, problems: Sequence[Diagnostic], skipped: int) -> None:
@@ -84,7 +92,13 @@ class Problems:
     def settle(self) -> None:
         """Raises InputError if there are errors."""
         if self._errors:
-            raise InputError(self._errors)
+            raise InputError([*self._errors, *([self._more(self._first_left)] if self._first_left else ())])
+
+    def _more(self, first: Diagnostic) -> Diagnostic:
+        stopped = self._left == MOST_COUNTED
+        noun = "record is bad" if self._left == 1 else "records are bad"
+        message = f"{self._left:,} more {noun}{', and reading stopped here' if stopped else ''}"
+        return Diagnostic(code="more-problems", message=message, file=self.file, span=first.span)
 
     def report_file(self, code: str, message: str) -> None:
         """An error that concerns the whole file."""

@@ -1,0 +1,96 @@
+"""Files that are no traces: say what they look like, so that one message replaces a list of decoding errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x7fELF", "a program"),
+    (b"MZ", "a program"),
+    (b"\xcf\xfa\xed\xfe", "a program"),
+    (b"\xca\xfe\xba\xbe", "a program"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"GIF8", "an image"),
+    (b"BM", "an image"),
+    (b"RIFF", "an image, or sound"),
+    (b"%PDF", "a PDF document"),
+    (b"SQLite format 3\0", "a SQLite database"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"PAR1", "a Parquet table"),
+    (b"ARROW1", "an Arrow table"),
+    (b"BZh", "a bzip2 file"),
+    (b"\xfd7zXZ", "an xz file"),
+    (b"7z\xbc\xaf", "a 7z archive"),
+)
+_HELP = {
+    "a rule file": "give it with `--policy`, and name the recorded trace here",
+    "a table": "of tables, only Langfuse's exports can be read",
+    "an HTML page": "download the export itself, not the page that shows it",
+    "a bzip2 file": "unpack it first; `.gz` and `.zst` need not be unpacked",
+    "an xz file": "unpack it first; `.gz` and `.zst` need not be unpacked",
+    "a 7z archive": "unpack it first; `.gz` and `.zst` need not be unpacked",
+}
+_SECTIONS = frozenset(("rules", "guard", "contract", "chaos_matrix", "golden_prompts", "versions", "agentManifestKey"))
+_RULE_KEYS = (frozenset(("id", "kind", "params")), frozenset(("id", "when", "then")))
+_YAML_SECTION = re.compile(rb"^(?:" + "|".join(sorted(_SECTIONS)).encode() + rb"):(?:\s|$)", re.MULTILINE)
+_YAML_RULE = re.compile(rb"\A(?:#[^\n]*\n|\s)*- +(?:\{ *)?(?:id|kind): ")
+_YAML_KEY = re.compile(rb"\A(?:#[^\n]*\n|---|\s)*(?:- +)?[A-Za-z_][\w.-]*:(?:\s|\Z)")
+_MARKUP = re.compile(rb"\A\s*<(!doctype html|html|head|body|\?xml|svg|!--|[a-z]+[ >])", re.IGNORECASE)
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")
+
+
+def describe_undecodable(head: bytes) -> str:
+    """What a file looks like that holds no JSON, going by its first bytes."""
+    for magic, noun in _MAGIC:
+        if head.startswith(magic) and (len(magic) > 2 or _is_binary(head)):
+            return noun
+    if markup := _MARKUP.match(head):
+        return "an image" if markup[1].lower() == b"svg" else "XML" if markup[1][:1] == b"?" else "an HTML page"
+    if _is_binary(head):
+        return "binary data"
+    if _YAML_SECTION.search(head) or _YAML_RULE.match(head):
+        return "a rule file"
+    if _is_table(head):
+        return "a table"
+    return "YAML" if _YAML_KEY.match(head) else "plain text"
+
+
+def describe_values(values: Sequence[Any]) -> str | None:
+    """What a file of JSON records looks like that is in no trace format; None if it may be an unknown one."""
+    first = values[0] if values else None
+    if isinstance(first, list) and first:
+        first = first[0]
+    if not isinstance(first, dict):
+        return None
+    if not _SECTIONS.isdisjoint(first) or any(keys <= first.keys() for keys in _RULE_KEYS):
+        return "a rule file"
+    schema = first.get("schema")
+    if isinstance(schema, str) and schema.startswith("bylaw."):
+        return f"a report of `bylaw {schema.removeprefix('bylaw.').partition('/')[0]}`"
+    if "$schema" in first or (first.get("type") == "object" and "properties" in first):
+        return "a JSON Schema"
+    return None
+
+
+def advise(noun: str) -> str | None:
+    """What to do with such a file."""
+    return _HELP.get(noun)
+
+
+def _is_binary(head: bytes) -> bool:
+    try:
+        head[:4096].decode()
+    except UnicodeDecodeError as error:
+        if error.reason != "unexpected end of data":
+            return True
+    return _CONTROL.search(head[:4096]) is not None
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether the first lines have the same number of the same separator."""
+    lines = [line for line in head[:4096].split(b"\n")[:5] if line.strip()]
+    counts = [{line.count(separator) for line in lines} for separator in (b",", b";", b"\t")]
+    return len(lines) > 1 and any(len(count) == 1 and min(count) > 0 for count in counts)
