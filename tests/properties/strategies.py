@@ -142,8 +142,9 @@ def rules(draw: st.DrawFn) -> dict[str, Any]:
     rule: dict[str, Any] = {
         "kind": kind,
         "params": draw(PARAMS[kind]),
-        "scope": draw(st.sampled_from(["trace", "session"])),
     }
+    if scope := draw(st.sampled_from(["trace", "session", None])):
+        rule["scope"] = scope
     if draw(st.booleans()):
         rule["when"] = draw(condition_lists)
     return rule

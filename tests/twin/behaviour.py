@@ -54,6 +54,10 @@ def reference_check(rules: Iterable[Rule], events: Iterable[Event], *, complete:
 def _judge_rule(rule: Rule, events: list[Event], complete: bool) -> Answer:
     answers = [_judge_part(rule, part) for part in _parts(rule.scope, events, complete)]
     worst = max((outcome for outcome, _ in answers), key=lambda outcome: outcome.badness, default=Outcome.VACUOUS)
+    if not rule.scope_given and worst in (Outcome.OK, Outcome.VACUOUS):
+        alone = [_judge_part(rule, part)[0] for part in _parts(Scope.SESSION, events, complete)]
+        if len(alone) > 1 and Outcome.VIOLATED in alone:
+            return Outcome.INCONCLUSIVE, []
     return worst, [turn for _, breaches in answers for turn in breaches]
 
 
@@ -233,7 +237,7 @@ def _fits(text: str, schema: Any) -> bool:
             text, parse_constant=refuse, parse_float=lambda digits: max(-1e308, min(1e308, float(digits)))
         )
         return bool(jsonschema_rs.validator_for(schema, offline=True).is_valid(value))
-    except ValueError:
+    except (ValueError, RecursionError):  # nested too deeply for the decoder or the validator
         return False
 
 

@@ -18,13 +18,30 @@ MOST_FINDINGS = 10_000
 """findings held in memory; all are counted, and `on_finding` gets every one"""
 
 
-def check(trace: Traces, rules: Rules, *, fail_on: FailOn = "error", allow_vacuous: bool = False) -> CheckReport:
+def check(
+    trace: Traces,
+    rules: Rules,
+    *,
+    fail_on: FailOn = "error",
+    allow_vacuous: bool = False,
+    strict: bool | None = None,
+) -> CheckReport:
     """Did this recorded agent keep its rules?
 
     `trace`: a trace, the path of one (or a folder or glob), or several of those. `rules`: what `load_rules`
-    returned, or the path of a rule file. The report's `exit_code` is what `bylaw check` would exit with.
+    returned, or the path of a rule file. `strict`: exit code 3 if a rule was not checked or anything was warned about;
+    None: as the rule file says. The report's `exit_code` is what `bylaw check` would exit with.
     """
-    job = Check(as_rules(rules), fail_on=fail_on, allow_vacuous=allow_vacuous)
+    if strict and allow_vacuous:
+        raise ValueError("strict=True and allow_vacuous=True exclude each other")
+    found = as_rules(rules)
+    job = Check(
+        found.rules,
+        fail_on=fail_on,
+        allow_vacuous=allow_vacuous,
+        strict=found.strict if strict is None else strict,
+        warnings=found.diagnostics,
+    )
     for source in as_sources(trace):
         job.add(source)
     return job.report()
@@ -39,8 +56,11 @@ class Check:
         *,
         fail_on: FailOn = "error",
         allow_vacuous: bool = False,
+        strict: bool = False,
+        warnings: Iterable[Diagnostic] = (),
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
+        """`warnings`: about the rules, from their files."""
         self._program: Program = compile_rules(rules)
         self._on_finding = on_finding
         self._report = CheckReport(
@@ -49,6 +69,8 @@ class Check:
             by_rule={rule.id: OutcomeCounts() for rule in rules},
             fail_on=fail_on,
             allow_vacuous=allow_vacuous,
+            strict=strict,
+            warnings=list(warnings),
         )
 
     def add(self, source: TraceSource) -> None:
@@ -82,6 +104,7 @@ class Check:
         for rule_id, outcome in outcomes.items():
             report.outcomes.add(outcome)
             report.by_rule[rule_id].add(outcome)
+        report.scope_doubts += [rule for rule in evaluation.scope_doubts() if rule not in report.scope_doubts]
         report.broken_traces += any(outcome in (Outcome.VIOLATED, Outcome.ERROR) for outcome in outcomes.values())
         for rule_id, notes in evaluation.notes().items():
             report.notes[rule_id] = tuple(dict.fromkeys((*report.notes.get(rule_id, ()), *notes)))

@@ -36,6 +36,11 @@ DEFAULT_POLICY = "bylaw.yaml"
 @click.option("--verify-ids", is_flag=True, help="Reject records whose content hash does not match their id.")
 @click.option("--allow-vacuous", is_flag=True, help="Exit with 0 instead of 3 if nothing was checked.")
 @click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Exit with 3 if a rule was not checked or anything was warned about (default: as the rule file says).",
+)
+@click.option(
     "--all", "show_all", is_flag=True, help="Write every finding when it is found, not only the first 10,000."
 )
 @output_options(RENDERERS)
@@ -47,6 +52,7 @@ def command(
     skip_bad: bool,
     verify_ids: bool,
     allow_vacuous: bool,
+    strict: bool | None,
     show_all: bool,
     targets: list[Target],
 ) -> ExitCode:
@@ -61,6 +67,8 @@ def command(
 
     if show_all and any(target.format not in ("terminal", "json") for target in targets):
         raise click.UsageError("--all works only with the formats terminal and json")
+    if strict and allow_vacuous:
+        raise click.UsageError("--strict and --allow-vacuous exclude each other")
     if not policies and not os.path.isfile(DEFAULT_POLICY):
         raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
     try:
@@ -77,7 +85,14 @@ def command(
             for one in streams:
                 one.finding(finding)
 
-        job = Check(rules.rules, fail_on=fail_on, allow_vacuous=allow_vacuous, on_finding=stream if streams else None)
+        job = Check(
+            rules.rules,
+            fail_on=fail_on,
+            allow_vacuous=allow_vacuous,
+            strict=rules.strict if strict is None else strict,
+            warnings=rules.diagnostics,
+            on_finding=stream if streams else None,
+        )
         with watch_traces(names) as watch:
             for name in names:
                 try:

@@ -142,7 +142,7 @@ def diff(
     return compare_versions(
         as_sources(baseline),
         as_sources(candidate),
-        as_rules(rules),
+        as_rules(rules).rules,
         fail_on=as_level(fail_on),
         judge=None if judge is None else lambda step: checked_score(judge(step.response)),
         prices=None if prices is None else load_prices(prices),

@@ -70,6 +70,8 @@ class Route(Struct, frozen=True):
 
     trace: tuple[Routed, ...] = ()
     session: tuple[Routed, ...] = ()
+    alone: tuple[Routed, ...] = ()
+    """those of `trace` whose scope is not given: in a trace of several sessions, each session is judged alone too"""
 
 
 NOBODY = Route()
@@ -84,6 +86,10 @@ class Program:
         self._everyone = not index
         self.monitors = tuple(_compile(rule) for rule in self.rules)
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
+        self.unscoped = frozenset(
+            i for i, rule in enumerate(self.rules) if not rule.scope_given and rule.depends_on_scope
+        )
+        """rules without a scope that a trace may keep and one of its sessions break, or the other way round"""
         self.has_session_rules = any(rule.scope is Scope.SESSION for rule in self.rules)
         everyone = range(len(self.rules))
         watching = [i for i in everyone if self.monitors[i].watches.responses]
@@ -109,11 +115,16 @@ class Program:
     @cached_property
     def owing(self) -> frozenset[int]:
         """Session rules that are neither ok nor vacuous in a session that never touched them: `must_call_once`, say."""
-        fine = (Outcome.OK, Outcome.VACUOUS)
-        unseen = [m.end(m.initial, Ended(1, complete=True)).outcome for m in self.monitors]
-        return frozenset(
-            i for i, rule in enumerate(self.rules) if rule.scope is Scope.SESSION and unseen[i] not in fine
-        )
+        return frozenset(i for i, rule in enumerate(self.rules) if rule.scope is Scope.SESSION and self._owes(i))
+
+    @cached_property
+    def unscoped_owing(self) -> frozenset[int]:
+        """The same of rules without a scope."""
+        return frozenset(i for i in self.unscoped if self._owes(i))
+
+    def _owes(self, index: int) -> bool:
+        monitor = self.monitors[index]
+        return monitor.end(monitor.initial, Ended(1, complete=True)).outcome not in (Outcome.OK, Outcome.VACUOUS)
 
     def dump(self, index: int, state: Any) -> Any:
         """The state of a rule as it is written down."""
@@ -146,7 +157,8 @@ class Program:
     def _route_to(self, indices: Iterable[int]) -> Route:
         chosen = [(i, self.monitors[i].step, self.monitors[i].initial) for i in indices]
         in_scope = {scope: tuple(c for c in chosen if self.rules[c[0]].scope is scope) for scope in Scope}
-        return Route(in_scope[Scope.TRACE], in_scope[Scope.SESSION]) if chosen else NOBODY
+        alone = tuple(c for c in chosen if c[0] in self.unscoped)
+        return Route(in_scope[Scope.TRACE], in_scope[Scope.SESSION], alone) if chosen else NOBODY
 
 
 def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool = True) -> Program:

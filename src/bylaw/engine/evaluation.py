@@ -15,7 +15,19 @@ from msgspec.structs import replace
 
 from bylaw.engine.compile import NOBODY, Program, Route, Routed
 from bylaw.engine.monitor import Found
-from bylaw.engine.scope import NOTHING_MOVED, Outcomes, ScopeState, Tested, Undo, Watch, move, take_back, violation
+from bylaw.engine.scope import (
+    NOTHING_MOVED,
+    Alone,
+    Outcomes,
+    ScopeState,
+    Tested,
+    Undo,
+    Watch,
+    copy_unscoped,
+    move,
+    take_back,
+    violation,
+)
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.verdict import Outcome, Verdict
 
@@ -32,6 +44,8 @@ class Evaluation:
         self._sessions: dict[str, ScopeState] = {}
         self._outcomes = Outcomes(program)
         self._session_count = 0
+        self._first_ended: tuple[str, bool] | None = None
+        """the first session and whether it was complete, if it ended before a second one began"""
         self._peeked: tuple[Event, States] | None = None
         """the last event that was peeked at and the states it leads to, if it decided nothing"""
         self._written: dict[int, tuple[Any, Raw]] = {}
@@ -67,7 +81,7 @@ class Evaluation:
             self._snapshot = None
             del self._sessions[event.origin.session]
             decided = self._advance(self._program.on_other, event, session)
-            return [*decided, *self._outcomes.close(session, complete=event.complete)]
+            return [*decided, *self._close(session, event.complete)]
         route = self._program.route(event)
         return NO_VERDICTS if route is NOBODY else self._advance(route, event, session)
 
@@ -100,14 +114,18 @@ class Evaluation:
         verdicts: list[Verdict] = []
         self._snapshot = None
         for session in self._sessions.values():
-            verdicts += self._outcomes.close(session, complete=complete)
+            verdicts += self._close(session, complete)
         self._sessions = {}
-        verdicts += self._outcomes.close(self._trace, complete=complete)
+        verdicts += self._outcomes.close(self._trace, complete=complete, sessions=self._session_count)
         return verdicts + self._outcomes.end(self._session_count)
 
     def outcomes(self) -> Mapping[str, Outcome]:
         """After `end`: each rule's outcome, the worst of its scopes deciding."""
         return self._outcomes.worst()
+
+    def scope_doubts(self) -> list[str]:
+        """After `end`: ids of rules without a scope that the trace keeps and one of its sessions breaks."""
+        return self._outcomes.scope_doubts()
 
     def notes(self) -> Mapping[str, tuple[str, ...]]:
         """After `end`: remarks by rule id, such as comparisons with a value of another type."""
@@ -121,10 +139,30 @@ class Evaluation:
     # -- one event --------------------------------------------------------------------------------------------------
 
     def _open(self, key: str) -> ScopeState:
+        if self._session_count == 1 and self._program.unscoped:
+            self._split_off_first()
         session = self._sessions[key] = ScopeState(key)
         self._session_count += 1
         self._snapshot = None
         return session
+
+    def _split_off_first(self) -> None:
+        """A second session begins. Until now the trace was one session, so its states are those of that session."""
+        first = next(iter(self._sessions.values()), None)
+        if first is not None:
+            copy_unscoped(self._program, self._trace, first)
+        elif self._first_ended is not None:
+            first = ScopeState(self._first_ended[0], self._trace.turns)
+            copy_unscoped(self._program, self._trace, first)
+            self._outcomes.close_alone(first, complete=self._first_ended[1])
+
+    def _close(self, session: ScopeState, complete: bool) -> list[Verdict]:
+        if self._program.unscoped:
+            if self._session_count == 1:
+                self._first_ended = session.session or "", complete
+            else:
+                self._outcomes.close_alone(session, complete=complete)
+        return self._outcomes.close(session, complete=complete)
 
     def _advance(self, route: Route, event: Event, session: ScopeState, doubts_too: bool = False) -> Sequence[Verdict]:
         """`doubts_too`: also return verdicts that are unknown or only mark a call."""
@@ -132,6 +170,8 @@ class Evaluation:
         if not route.trace:
             return self._advance_scope(route.session, event, session, doubts_too) if route.session else NO_VERDICTS
         verdicts = self._advance_scope(route.trace, event, self._trace, doubts_too)
+        if route.alone and self._session_count > 1:
+            self._advance_alone(route.alone, event, session)
         return (
             [*verdicts, *self._advance_scope(route.session, event, session, doubts_too)] if route.session else verdicts
         )
@@ -157,6 +197,24 @@ class Evaluation:
                     scope.violated.add(index)
                 decided += self._decided(index, found, doubts_too)
         return decided
+
+    def _advance_alone(self, monitors: tuple[Routed, ...], event: Event, session: ScopeState) -> None:
+        """Rules without a scope, in one of several sessions: nothing is reported before the end."""
+        states, violated = session.states, session.violated
+        for index, step, initial in monitors:
+            if index in violated:
+                continue
+            before = states.get(index, initial)
+            try:
+                after, found = step(before, event)
+            except Exception as problem:  # as above
+                session.failed[index] = _reason(problem)
+                continue
+            if after is not before:
+                states[index] = after
+            if found and not all(one.doubtful for one in found):
+                violated.add(index)
+                self._outcomes.broke_alone(index, session, next(one for one in found if not one.doubtful))
 
     def _look(
         self, monitors: tuple[Routed, ...], event: Event, scope: ScopeState, reached: States
@@ -237,6 +295,8 @@ class Evaluation:
                     tested=outcomes.tested,
                     session_count=self._session_count,
                     empty_sessions=outcomes.empty_sessions,
+                    alone=outcomes.alone,
+                    first_ended=self._first_ended,
                 )
             )
         return self._snapshot
@@ -261,8 +321,9 @@ class Evaluation:
         evaluation._sessions = {
             scope.session: _revive(program, scope) for scope in saved.sessions if scope.session is not None
         }
-        evaluation._outcomes = Outcomes(program, saved.tested, saved.empty_sessions)
+        evaluation._outcomes = Outcomes(program, saved.tested, saved.empty_sessions, saved.alone)
         evaluation._session_count = saved.session_count
+        evaluation._first_ended = saved.first_ended
         return evaluation
 
 
@@ -276,6 +337,8 @@ class _Snapshot(Struct, omit_defaults=True):
     tested: dict[int, Tested] = {}
     session_count: int = 0
     empty_sessions: int = 0
+    alone: dict[int, Alone] = {}
+    first_ended: tuple[str, bool] | None = None
 
 
 def _revive(program: Program, scope: ScopeState) -> ScopeState:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
 from bylaw.engine.monitor import Conclusion, Ended, Found
@@ -87,6 +88,13 @@ def take_back(scope: ScopeState, undo: Undo) -> None:
             scope.failed[index] = reason
 
 
+def copy_unscoped(program: Program, trace: ScopeState, session: ScopeState) -> None:
+    """Give a session the states that the rules without a scope have in the trace."""
+    session.states |= {index: state for index, state in trace.states.items() if index in program.unscoped}
+    session.violated |= trace.violated & program.unscoped
+    session.failed |= {index: reason for index, reason in trace.failed.items() if index in program.unscoped}
+
+
 def dumped_undo(program: Program, undo: Undo) -> Undo:
     states = {index: program.dump(index, state) for index, state in undo.states.items()}
     return Undo(states, undo.untouched, undo.broken, undo.failed, undo.opened)
@@ -106,13 +114,35 @@ class Tested(Struct):
     notes: dict[str, int] = {}
 
 
+class Alone(Struct, omit_defaults=True):
+    """What one rule without a scope came to in the sessions of a trace, each judged alone."""
+
+    violated: int = 0
+    undecided: int = 0
+    """sessions in which it is inconclusive or could not be evaluated"""
+    example: str | None = None
+    """where a session broke it first"""
+
+
 _UNTESTED = Tested()
+_KEPT_ALONE = Alone()
 _NEVER = "never triggered"
+SAY_WHICH = "write `scope: session` or `scope: trace`"
+KEPT_ALONE = "scope not given: kept in each session taken alone; write `scope: session` if that is what it means"
 
 
 class Outcomes:
-    def __init__(self, program: Program, tested: dict[int, Tested] | None = None, empty_sessions: int = 0) -> None:
+    def __init__(
+        self,
+        program: Program,
+        tested: dict[int, Tested] | None = None,
+        empty_sessions: int = 0,
+        alone: dict[int, Alone] | None = None,
+    ) -> None:
         self._program = program
+        self.alone = {} if alone is None else alone
+        """by index: rules without a scope that a session did not keep"""
+        self._doubts: list[int] = []
         self.tested = {} if tested is None else tested
         """by index; rules that no scope was closed with are not in it"""
         self.empty_sessions = empty_sessions
@@ -129,10 +159,37 @@ class Outcomes:
             if self._of(index).notes
         }
 
-    def close(self, scope: ScopeState, *, complete: bool) -> list[Verdict]:
+    def scope_doubts(self) -> list[str]:
+        """Rules without a scope that the trace keeps and one of its sessions breaks."""
+        return [self._program.rules[index].id for index in self._doubts]
+
+    def close(self, scope: ScopeState, *, complete: bool, sessions: int = 1) -> list[Verdict]:
+        """`sessions`: how many the trace holds, for its own scope."""
         self.empty_sessions += scope.session is not None and scope.turns == 0
         # a list, not a generator: closing must happen even if nobody reads the verdicts
-        return [v for index in self._to_close(scope, complete) for v in self._close_rule(index, scope, complete)]
+        closing = self._to_close(scope, complete)
+        return [verdict for index in closing for verdict in self._close_rule(index, scope, complete, sessions)]
+
+    def close_alone(self, session: ScopeState, *, complete: bool) -> None:
+        """One of several sessions, for the rules without a scope: only what each came to there is counted."""
+        program = self._program
+        touched = session.states.keys() | session.violated | session.failed.keys() | program.unscoped_owing
+        for index in touched & program.unscoped if complete else program.unscoped:
+            if index in session.violated:
+                self.alone.setdefault(index, Alone()).violated += 1
+                continue
+            conclusion = self._conclude(index, session, complete)
+            if conclusion.outcome is Outcome.VIOLATED and index not in session.failed:
+                self.broke_alone(index, session, conclusion.found[0])
+                self.alone[index].violated += 1
+            elif conclusion.outcome is Outcome.INCONCLUSIVE or index in session.failed:
+                self.alone.setdefault(index, Alone()).undecided += 1
+
+    def broke_alone(self, index: int, session: ScopeState, found: Found) -> None:
+        alone = self.alone.setdefault(index, Alone())
+        if alone.example is None:
+            turn = "at the end" if found.turn is None else f"turn {found.turn}"
+            alone.example = f"in the session `{session.session}` alone, {turn}: {found.message}"
 
     def end(self, sessions: int) -> list[Verdict]:
         """After the last scope of so many sessions: rules that were never triggered."""
@@ -155,9 +212,9 @@ class Outcomes:
         if not program.has_session_rules:
             return []
         touched = scope.states.keys() | scope.violated | scope.failed.keys()
-        return sorted(touched | program.owing)
+        return sorted(touched - program.unscoped | program.owing)
 
-    def _close_rule(self, index: int, scope: ScopeState, complete: bool) -> list[Verdict]:
+    def _close_rule(self, index: int, scope: ScopeState, complete: bool, sessions: int) -> list[Verdict]:
         rule, tested = self._program.rules[index], self.tested.setdefault(index, Tested())
         tested.touched += scope.session is not None
         conclusion = self._conclude(index, scope, complete)
@@ -166,6 +223,8 @@ class Outcomes:
             outcome = Outcome.ERROR
         elif index in scope.violated:
             outcome = Outcome.VIOLATED
+        if sessions > 1 and index in self._program.unscoped:
+            outcome, conclusion = self._weigh_sessions(index, outcome, conclusion, sessions)
         for note in conclusion.notes:
             tested.notes[note] = tested.notes.get(note, 0) + 1
         if outcome.badness > tested.worst.badness:
@@ -175,6 +234,23 @@ class Outcomes:
         if outcome is Outcome.INCONCLUSIVE:
             return [_undecided(rule, scope, conclusion)]
         return []
+
+    def _weigh_sessions(
+        self, index: int, outcome: Outcome, conclusion: Conclusion, sessions: int
+    ) -> tuple[Outcome, Conclusion]:
+        """A rule without a scope, at the end of a trace with several sessions: what each of them says alone."""
+        alone, notes = self.alone.get(index, _KEPT_ALONE), conclusion.notes
+        violated = f"violated in {alone.violated:,} of {sessions:,} sessions"
+        example = () if alone.example is None else (alone.example,)
+        if outcome is Outcome.VIOLATED and not alone.violated and not alone.undecided:
+            return outcome, replace(conclusion, notes=(*notes, KEPT_ALONE))
+        if not alone.violated or outcome.badness >= Outcome.VIOLATED.badness:
+            return outcome, conclusion
+        if outcome is Outcome.INCONCLUSIVE:
+            return outcome, replace(conclusion, notes=(*notes, f"scope not given: {violated}", *example))
+        self._doubts.append(index)
+        reason = f"scope not given: {outcome.value} for the trace as a whole, {violated}; {SAY_WHICH}"
+        return Outcome.INCONCLUSIVE, Conclusion(Outcome.INCONCLUSIVE, reason=reason, notes=(*notes, *example))
 
     def _conclude(self, index: int, scope: ScopeState, complete: bool) -> Conclusion:
         monitor = self._program.monitors[index]

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.condition import Condition
-from bylaw.model.demand import Demand
+from bylaw.model.demand import Always, Demand, Never
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Span
 
@@ -43,6 +43,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     demand: Demand
     severity: Severity = Severity.ERROR
     scope: Scope = Scope.TRACE
+    scope_given: bool = True
+    """False where a rule file leaves it open: then the trace decides, unless one of its sessions says otherwise"""
     when: tuple[Condition, ...] = ()
     description: str | None = None
     tags: tuple[str, ...] = ()
@@ -51,6 +53,14 @@ class Rule(Struct, frozen=True, kw_only=True):
     span: Span | None = None
     """where the rule stands in its file; None for a rule built in code"""
 
+    @property
+    def depends_on_scope(self) -> bool:
+        """Whether a trace may keep the rule and one of its sessions break it, or the other way round.
+
+        `Never` and `Always` judge each event by itself, so that a trace keeps them exactly if each session does.
+        """
+        return not isinstance(self.demand, Never | Always)
+
 
 class RuleSet(Struct, frozen=True):
     rules: tuple[Rule, ...]
@@ -58,6 +68,8 @@ class RuleSet(Struct, frozen=True):
     """sorted by file, line, column; only warnings where the rules were loaded to be used"""
     files: tuple[str, ...] = ()
     """the names of the files read, in the order given"""
+    strict: bool = False
+    """whether one of the files says `strict: true`"""
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

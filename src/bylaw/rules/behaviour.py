@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bylaw.model.condition import Condition
 from bylaw.model.guard_policy import Action
-from bylaw.model.rule import Rule
+from bylaw.model.rule import Rule, Scope
 from bylaw.rules.conditions import read_conditions
 from bylaw.rules.kinds import KINDS, Kind, kind_synonyms
 from bylaw.rules.located import MapNode, ScalarNode
@@ -48,8 +48,9 @@ def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     kind = _read_kind(fields, context)
     values = _read_params(fields, kind, context)
     when = _read_when(fields)
-    severity = read_severity(fields)
-    scope = read_scope(fields)
+    severity = read_severity(fields, context.severity)
+    scope_given = "scope" in node.entries or context.scope is not None
+    scope = read_scope(fields, context.scope or Scope.TRACE)
     description = read_optional_text(fields, "description")
     tags = read_tags(fields)
     enforced = not node.entries.keys().isdisjoint(ENFORCEMENT_KEYS)
@@ -66,13 +67,27 @@ def read_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
         demand=kind.lower(values),
         severity=severity,
         scope=scope,
+        scope_given=scope_given,
         when=when,
         description=description or (enforcement and enforcement.reason) or None,
         tags=tags,
         params=plain_params(kind.params, values),
         span=node.head,
     )
+    if enforcement is not None and scope is Scope.TRACE and rule.depends_on_scope:
+        _warn_guard_scope(node, enforcement, scope_given, context)
     return Item(rule, enforcement)
+
+
+def _warn_guard_scope(node: MapNode, enforcement: Enforcement, scope_given: bool, context: Context) -> None:
+    scope = node.entries.get("scope")
+    why = "`scope: trace`" if scope_given else "its scope is not given"
+    context.problems.warn(
+        code="guard-scope",
+        message=f"a guard judges this rule in each session, and `bylaw check` over the whole trace: {why}",
+        at=scope.value if scope else enforcement.at,
+        help="write `scope: session`, so that both give the same answer",
+    )
 
 
 def _read_enforcement(fields: Fields, kind: Kind | None) -> Enforcement | None:

@@ -35,7 +35,7 @@ from bylaw.rules.files import (
 )
 from bylaw.rules.located import Node, plain
 from bylaw.rules.params import Context
-from bylaw.rules.policy import read_guard_policies, read_policy
+from bylaw.rules.policy import read_file_keys, read_guard_policies, read_policy
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
 
@@ -52,10 +52,10 @@ _Set = TypeVar("_Set", RuleSet, GuardSet)
 # -- rules ------------------------------------------------------------------------------------------------------------
 
 
-def as_rules(rules: Rules) -> Sequence[Rule]:
+def as_rules(rules: Rules) -> RuleSet:
     if isinstance(rules, RuleSet):
-        return rules.rules
-    return load_rules(rules).rules if isinstance(rules, (str, os.PathLike)) else rules
+        return rules
+    return load_rules(rules) if isinstance(rules, (str, os.PathLike)) else RuleSet(tuple(rules))
 
 
 def load_rules(source: _Input) -> RuleSet:
@@ -99,15 +99,18 @@ def parse_rules(
     `sections` read what else the file holds.
     """
     rules: list[Rule] = []
+    strict = False
     seen: Ids = {} if ids is None else ids
 
     def read(documents: Sequence[Node], context: Context) -> None:
+        nonlocal strict
+        strict = context.strict
         rules.extend(read_policy(documents, context, seen))
         for read_section in sections:
             read_section(documents, rules, seen, context)
 
     problems = _parse(text, file, format, base, read, every_section=bool(sections))
-    return RuleSet(tuple(rules), problems, (file,))
+    return RuleSet(tuple(rules), problems, (file,), strict)
 
 
 def source_line(span: Span) -> str | None:
@@ -219,7 +222,8 @@ def _parse(
     folder = Path() if base is None else Path(base)
     with contextlib.suppress(Unreadable):
         if documents := parse_documents(problems.source, problems, format):
-            read(documents, Context(problems, folder, every_section=every_section, inputs=inputs or {}))
+            context = Context(problems, folder, every_section=every_section, inputs=inputs or {})
+            read(documents, read_file_keys(documents, context))
     return problems.all
 
 
@@ -254,10 +258,13 @@ def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) ->
 
 
 def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
-    contents, diagnostics, files = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
+    contents, diagnostics, files, *flags = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
     problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
     return result(
-        tuple(one for some in contents for one in some), tuple(problems), tuple(f for some in files for f in some)
+        tuple(one for some in contents for one in some),
+        tuple(problems),
+        tuple(f for some in files for f in some),
+        *map(any, flags),
     )
 
 

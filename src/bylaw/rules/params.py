@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from bylaw.model.condition import Condition
 from bylaw.model.demand import TextHas
+from bylaw.model.rule import Scope, Severity
 from bylaw.rules.conditions import conditions_schema, plain_conditions, read_conditions, read_path
 from bylaw.rules.located import Entry, MapNode, Node
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
@@ -48,6 +49,12 @@ class Context(Struct, frozen=True):
     """whether the file says `apiVersion: shadow.dev/…`: its kinds then mean what they mean in that product"""
     inputs: Mapping[str, str] = {}
     """what `{{inputs.NAME}}` stands for in an agent manifest"""
+    scope: Scope | None = None
+    """the scope of rules that give none: `defaults: {scope: …}`; None where the file does not say"""
+    severity: Severity = Severity.ERROR
+    """the severity of rules that give none: `defaults: {severity: …}`"""
+    strict: bool = False
+    """whether the file says `strict: true`"""
 
 
 class ParamType(Struct, frozen=True):

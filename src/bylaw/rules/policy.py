@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.guard_policy import GuardPolicy
-from bylaw.model.rule import Rule
+from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, report_wrong_type
-from bylaw.rules.rule_fields import Ids, Item
+from bylaw.rules.readers import Fields, read_flag, read_map, report_wrong_type
+from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
 from bylaw.rules.source import Problems
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted in any file; `apiVersion` says whose rules they are"""
+
+FILE_KEYS = ("defaults", "strict")
+"""what holds for every rule of the file"""
 
 CONTRACT = "contract"
 BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
@@ -139,18 +142,45 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
             return _Contents(items=_read_rules(alone, context, ids), source=plain(alone))
     fields = Fields(root, context.problems, what="a rule file")
     rules, guard = fields.take("rules"), fields.take("guard")
-    for key in PLAIN_KEYS:
-        node = fields.take(key)
-        if key == "apiVersion" and isinstance(node, ScalarNode) and str(node.value).startswith("shadow.dev/"):
-            context = replace(context, is_shadow=True)
+    for key in (*PLAIN_KEYS, *FILE_KEYS):
+        fields.take(key)
     others = [key for key in (CONTRACT, *BESIDE_CONTRACT, *OTHERS, *NOT_RUN) if _take_section(key, fields)]
     if rules is None and guard is None and not others:
         fields.missing(("rules",), help="write the rules as a list under it")
-    fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=("rules", "guard", *PLAIN_KEYS))
+    fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=("rules", "guard", *FILE_KEYS, *PLAIN_KEYS))
     if rules is None and guard is None and not (context.every_section and CONTRACT in root.entries):
         _warn_no_rules(root, others, context)
     items = _read_section(rules, context, ids) if rules else []
     return _Contents(items, _read_guards(guard, context, ids) if guard else [], plain(root))
+
+
+def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
+    """The context with what the file says once for all its rules, those of its other sections too."""
+    root = documents[0]
+    if not isinstance(root, MapNode) or _may_be_manifest(root):
+        return context
+    version = root.entries.get("apiVersion")
+    if version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("shadow.dev/"):
+        context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
+    if "defaults" in root.entries:
+        context = _read_defaults(root.entries["defaults"].value, context)
+    strict = root.entries.get("strict")
+    return (
+        context
+        if strict is None
+        else replace(context, strict=bool(read_flag(strict.value, "strict", context.problems)))
+    )
+
+
+def _read_defaults(node: Node, context: Context) -> Context:
+    mapping = read_map(node, "defaults", context.problems)
+    if mapping is None:
+        return context
+    fields = Fields(mapping, context.problems, what="`defaults`")
+    scope = read_scope(fields, context.scope or Scope.TRACE) if "scope" in mapping.entries else context.scope
+    severity = read_severity(fields, context.severity)
+    fields.finish(shown=("scope", "severity"))
+    return replace(context, scope=scope, severity=severity or context.severity)
 
 
 def _read_guards(node: Node, context: Context, ids: Ids) -> list[Guard]:

@@ -82,11 +82,10 @@ def read_id(fields: Fields, ids: Ids) -> str | None:
     return None
 
 
-def read_severity(fields: Fields) -> Severity | None:
-    """`error` where none is given."""
+def read_severity(fields: Fields, default: Severity) -> Severity | None:
     node = fields.take("severity")
     if node is None:
-        return Severity.ERROR
+        return default
     foreign = str(getattr(node, "value", "")).lower()
     help = None
     if foreign in _FOREIGN_SEVERITIES:
@@ -104,11 +103,10 @@ def read_severity(fields: Fields) -> Severity | None:
     return None if text is None else Severity(text)
 
 
-def read_scope(fields: Fields) -> Scope | None:
-    """The whole trace where none is given."""
+def read_scope(fields: Fields, default: Scope) -> Scope | None:
     node = fields.take("scope")
     if node is None:
-        return Scope.TRACE
+        return default
     text = read_choice(
         node,
         "scope",

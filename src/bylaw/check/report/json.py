@@ -28,6 +28,7 @@ def check_fields(report: CheckReport) -> dict[str, Any]:
         "verdict": wording.headline(report),
         "outcomes": msgspec.to_builtins(report.outcomes),
         "by_rule": msgspec.to_builtins(report.by_rule),
+        "unchecked": report.unchecked,
         "never_triggered": wording.never_triggered(report),
         "finding_count": report.finding_count,
         "rules": len(report.rules),
@@ -35,6 +36,8 @@ def check_fields(report: CheckReport) -> dict[str, Any]:
         "sessions": report.sessions,
         "skipped": report.skipped,
         "fail_on": report.fail_on,
+        "strict": report.strict,
+        "warnings": [diagnostic_as_json(diagnostic) for diagnostic in report.warnings],
         "traces": [
             {**msgspec.to_builtins(trace), "problems": [diagnostic_as_json(d) for d in trace.problems]}
             for trace in report.traces

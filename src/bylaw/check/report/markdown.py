@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from bylaw.check.report import wording
 from bylaw.model.report import CheckReport, Finding
 from bylaw.model.verdict import Outcome
+from bylaw.report.diagnostics import summarize
 from bylaw.report.text import escape_markdown, inline_code
 
 MOST_FINDINGS = 5
@@ -18,7 +19,8 @@ def render_check(report: CheckReport) -> str:
 
 
 def _lines(report: CheckReport) -> Iterator[str]:
-    yield f"### {_MARKS[report.exit_code]} Bylaw check: {escape_markdown(wording.headline(report))}"
+    mark = _MARKS[report.exit_code] if report.exit_code or wording.is_whole(report) else "⚠️"
+    yield f"### {mark} Bylaw check: {escape_markdown(wording.headline(report))}"
     yield ""
     yield f"{wording.size(report)} · {wording.rule_counts(report)}"
     yield ""
@@ -35,6 +37,7 @@ def _lines(report: CheckReport) -> Iterator[str]:
     never = wording.never_triggered(report)
     if never:
         yield f"Never triggered: {', '.join(inline_code(rule) for rule in never)}"
+    yield from (f"> warning: {escape_markdown(summarize(warning))}" for warning in report.warnings)
     yield from (f"> {escape_markdown(remark)}" for remark in wording.remarks(report))
 
 

@@ -28,7 +28,7 @@ def render_finding(finding: Finding) -> str:
 
 
 def _lines(report: CheckReport, findings_shown: bool) -> Iterator[str]:
-    mark, colour = _VERDICTS[report.exit_code]
+    mark, colour = _VERDICTS[report.exit_code] if report.exit_code or wording.is_whole(report) else ("!", "yellow")
     headline, size = f"{mark} {wording.headline(report)}", f"({wording.size(report)})"
     yield from _beside(headline, size, fg=colour, bold=True)
     yield ""

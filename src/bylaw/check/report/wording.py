@@ -10,16 +10,52 @@ from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome
 from bylaw.report.text import count
 
+MOST_NAMED = 10
+"""rules that a headline names; JSON has them all"""
+
 
 def headline(report: CheckReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
     if report.exit_code == 1:
         return f"FAILED: {_broken(report)}"
-    if report.exit_code == 3:
+    if report.exit_code == 3 and report.nothing_checked:
         return f"NOTHING CHECKED: {_why_nothing(report)}"
+    if report.exit_code == 3:
+        return f"NOT SHOWN: {_why_not_shown(report)}"
+    if report.nothing_checked:
+        return "PASSED: nothing was checked, as allowed"
+    passed = "PASSED" if not report.unchecked else f"PASSED, but {_unchecked(report, report.unchecked)}"
     if report.outcomes.violated or report.outcomes.error:
-        return f"PASSED: {_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
-    return "PASSED: nothing was checked, as allowed" if report.nothing_checked else "PASSED: no rule broken"
+        return f"{passed}{': ' if passed == 'PASSED' else '; '}{_tolerated(report)}"
+    return "PASSED: no rule broken" if passed == "PASSED" else passed
+
+
+def is_whole(report: CheckReport) -> bool:
+    """Whether a pass means that every rule was checked."""
+    return report.exit_code == 0 and not report.unchecked
+
+
+def _tolerated(report: CheckReport) -> str:
+    return f"{_broken(report)}, but none fails with `--fail-on {report.fail_on}`"
+
+
+def _unchecked(report: CheckReport, rules: list[str]) -> str:
+    were = "was" if len(rules) == 1 else "were"
+    return f"{len(rules):,} of {count(len(report.rules), 'rule')} {were} not checked: {_first_few(rules)}"
+
+
+def _why_not_shown(report: CheckReport) -> str:
+    doubts = report.scope_doubts
+    parts = [f"scope not given, and sessions disagree with the trace: {_first_few(doubts)}"] if doubts else []
+    if report.strict:
+        rest = [rule for rule in report.unchecked if rule not in doubts]
+        parts += [_unchecked(report, rest)] if rest else []
+        parts += [count(report.warning_count, "warning")] if report.warning_count else []
+    return "; ".join(parts)
+
+
+def _first_few(rules: list[str]) -> str:
+    return ", ".join(rules[:MOST_NAMED]) + (f" and {len(rules) - MOST_NAMED:,} more" if len(rules) > MOST_NAMED else "")
 
 
 def _broken(report: CheckReport) -> str:
@@ -63,11 +99,7 @@ def place(finding: Finding) -> str:
 
 def rule_counts(report: CheckReport) -> str:
     """How many rules came to each outcome. Of several traces, the worst outcome counts."""
-    worst = Counter(
-        max((outcome for outcome in Outcome if getattr(counts, outcome.value)), key=lambda outcome: outcome.badness)
-        for counts in report.by_rule.values()
-        if report.traces
-    )
+    worst = Counter(report.worst(rule.id) for rule in report.rules if report.traces)
     return "rules: " + " · ".join(f"{worst[outcome]:,} {outcome.value}" for outcome in Outcome)
 
 

@@ -34,7 +34,7 @@ from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.messages import listing
 from bylaw.rules.params import Context, Param
-from bylaw.rules.policy import CONTRACT, holds_contract, read_policy
+from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
@@ -105,6 +105,7 @@ def parse_contract(
         documents = parse_documents(problems.source, problems, format)
         if documents and not _is_part_of_flakestorm(documents[0], context):
             ids: Ids = {}
+            context = read_file_keys(documents, context)
             rules = read_policy(documents, context, ids)
             contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
             if not holds_contract(documents) and not _has_errors(context):

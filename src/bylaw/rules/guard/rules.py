@@ -187,7 +187,7 @@ def read_guard_rule(node: MapNode, context: Context, ids: Ids) -> Item | None:
     id = read_id(fields, ids)
     when = _read_when(fields)
     enforcement = read_enforcement(fields, inline=True)
-    severity = read_severity(fields)
+    severity = read_severity(fields, context.severity)
     description = read_optional_text(fields, "description")
     tags = read_tags(fields)
     fields.finish(synonyms=_KEY_SYNONYMS, hints=_HINTS, shown=_KEYS)
