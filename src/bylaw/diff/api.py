@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
 from os import PathLike
@@ -9,12 +10,15 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from bylaw.diff.axes import AXES, Measure, judge_axis, measure_axes, nearest, structural_distance
+from bylaw.diff.axes import axis_rows
 from bylaw.diff.divergence import divergences
+from bylaw.diff.figures import Judge, Measures
+from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
-from bylaw.diff.model import AxisRow, Change, DiffReport, Fingerprint, SessionIssue
-from bylaw.diff.policy import policy_diff
-from bylaw.diff.rates import changed_sessions, tool_rates
+from bylaw.diff.judgement import judge_units
+from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
+from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
+from bylaw.diff.units import fill_figures, make_units
 from bylaw.engine.compile import compile_rules
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
@@ -22,7 +26,7 @@ from bylaw.model.rule import Rule
 from bylaw.rules.loader import Rules, as_rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
-from bylaw.traces.comparison.compare import Group, Pairing, pair_sessions
+from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
 from bylaw.traces.source import Traces, as_sources
 
@@ -51,51 +55,54 @@ def compare_versions(
     rules: Sequence[Rule] = (),
     *,
     fail_on: Change = Change.SEVERE,
-    judge: Measure | None = None,
+    judge: Judge | None = None,
     prices: Prices | None = None,
     embedder: Embedder | None = None,
+    deterministic: bool = False,
 ) -> DiffReport:
     """`judge` scores a turn, more is better. `prices` replace the shipped price list.
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
+    `deterministic`: nothing varies by chance, so that every difference is a change.
     """
     program = compile_rules(rules)
     before, after = read_side(baseline, program), read_side(candidate, program)
     pairing = pair_sessions(before.recordings, after.recordings)
     answers = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
-    lexicon = Lexicon(answers)
-    texts: TextSimilarity = lexicon if embedder is None else EmbeddedTexts(embedder, answers)
-    comparisons = [one for group in pairing.groups for one in nearest(group, lexicon)]
-    found, count = divergences(comparisons, lexicon)
+    compare = Comparisons(Lexicon(answers))
+    texts: TextSimilarity = compare.lexicon if embedder is None else EmbeddedTexts(embedder, answers)
+    comparisons = [one for group in pairing.groups for one in compare.nearest(group)]
+    policy = policy_diff(before, after, pairing.groups, comparisons)
+    mended = mended_tools(policy, rules, _tools(pairing.groups))
+    units = make_units(pairing.groups, without=mended)
+    fill_figures(units, Measures(prices, judge), (broken_rules(before), broken_rules(after)))
+    judgement = judge_units(units, compare, lambda one: one.semantic(texts), deterministic=deterministic)
+    p_values = {c.subject: f.p for c, f in judgement.figures.items() if c.what == "violations"}
+    found, count = divergences(comparisons, compare.lexicon)
     return DiffReport(
-        axes=_axes(pairing.groups, lexicon, texts, judge, prices),
+        axes=axis_rows(judgement, units, texts.name),
         semantic_measure=texts.name,
-        tool_rates=tool_rates(pairing.groups, len(AXES)),
-        changed_sessions=changed_sessions(pairing.groups, lexicon),
+        findings=find_changes(judgement, mended),
         divergences=found,
         divergence_count=count,
-        policy=policy_diff(before, after, pairing.groups, comparisons),
+        policy=replace(policy, rates=rule_rates(before, after, policy, p_values, deterministic)),
         sessions=tuple(_issues(before, after, pairing)),
         fingerprint=_fingerprint(pairing.groups),
         groups=len(pairing.groups),
         turns=(before.turns, after.turns),
-        repeats=any(group.has_repeats for group in pairing.groups),
+        repeats=judgement.has_repeats,
+        by_turn=judgement.by_turn,
+        deterministic=deterministic,
+        pairing=dict(Counter(group.matched_by for group in pairing.groups)),
         rules=len(rules),
         notes=(*before.notes, *after.notes),
         fail_on=fail_on,
     )
 
 
-def _axes(
-    groups: Sequence[Group], lexicon: Lexicon, texts: TextSimilarity, judge: Measure | None, prices: Prices | None
-) -> tuple[AxisRow, ...]:
-    measured = measure_axes(groups, lexicon, texts=texts, judge=judge, prices=prices)
-    tests = len(measured) + 1  # the tool rates are one more test
-    repeats = any(group.has_repeats for group in groups)
-    rows = {axis: judge_axis(axis, measured.get(axis), tests, repeats) for axis in AXES}
-    if rows["trajectory"].n:
-        rows["trajectory"] = replace(rows["trajectory"], structural=structural_distance(groups, lexicon))
-    return tuple(rows.values())
+def _tools(groups: Sequence[Group]) -> set[str]:
+    sessions = (session for group in groups for session in (*group.baseline, *group.candidate))
+    return {call.name for session in sessions for step in session.steps for call in step.response.tool_calls}
 
 
 def _issues(before: Side, after: Side, pairing: Pairing) -> Iterator[SessionIssue]:
@@ -129,6 +136,7 @@ def diff(
     judge: Callable[[Response], float | None] | None = None,
     prices: str | PathLike[str] | None = None,
     embeddings: bool = False,
+    deterministic: bool = False,
 ) -> DiffReport:
     """What changed between two versions of the agent, and did the change break or fix a rule?
 
@@ -147,4 +155,5 @@ def diff(
         judge=None if judge is None else lambda step: checked_score(judge(step.response)),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,
+        deterministic=deterministic,
     )

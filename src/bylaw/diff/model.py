@@ -72,6 +72,11 @@ class Change(StrEnum):
 
 _RANKS = {change: rank for rank, change in enumerate(Change)}
 
+
+def _rank(change: Change) -> int:
+    return change.rank
+
+
 OF_SEVERITY = {
     Severity.INFO: Change.MINOR,
     Severity.WARNING: Change.MODERATE,
@@ -91,9 +96,11 @@ class AxisRow(Struct, frozen=True, kw_only=True):
     delta: float | None = None
     ci95: tuple[float | None, float | None] = (None, None)
     """None: unbounded, since one sample tells nothing about scatter"""
+    p: float | None = None
+    """corrected for testing everything else as well; None: not judged"""
     severity: Change = Change.NONE
     n: int = 0
-    """turns, or sessions where the baseline has repeats"""
+    """tasks; turns in a replay"""
     flags: tuple[str, ...] = ()
     share_changed: float | None = None
     """the share of turns (or sessions) that got worse, which the mean may hide"""
@@ -101,28 +108,52 @@ class AxisRow(Struct, frozen=True, kw_only=True):
     """trajectory only: the distance without argument values"""
 
 
-class ToolRate(Struct, frozen=True, kw_only=True):
-    """Calls of one tool per session, where they shifted by more than chance explains."""
+class Finding(Struct, frozen=True, kw_only=True):
+    """One change that the test confirms, for all sessions together."""
 
-    tool: str
+    axis: str
+    """`trajectory`, `conformance`, or `answer` for what answers decide"""
+    what: str
+    """`calls`, `argument values`, `negation`, …"""
+    tool: str | None = None
+    text: str
+    """the change in words"""
     baseline: float
+    """per session"""
     candidate: float
     delta: float
+    sessions: int
+    """sessions (tasks) in which it moved"""
+    of: int
     p: float
-    """corrected for testing every tool"""
+    """corrected for testing everything else as well"""
     severity: Change
+    mends: bool = False
+    """the calls of a tool whose absence broke a rule that is fixed now; such a change never gates"""
+    expected: str | None = None
+    """the reason, where the change was announced"""
 
 
-class ChangedSessions(Struct, frozen=True, kw_only=True):
-    """The share of sessions that call other tools, or use other argument names, than their counterpart.
+class RuleRate(Struct, frozen=True, kw_only=True):
+    """How often a rule is broken on both sides."""
 
-    Unlike a mean over turns, it does not shrink as sessions grow.
-    """
+    rule: str
+    severity: Severity
+    baseline: int
+    """sessions that break it"""
+    baseline_sessions: int
+    candidate: int
+    candidate_sessions: int
+    p: float | None
+    """one-sided, corrected; None where it was not tested"""
+    gates: bool
+    why: str
+    """why it gates or does not"""
+    expected: str | None = None
 
-    share: float
-    ci95: tuple[float, float]
-    n: int
-    severity: Change
+    @property
+    def is_worse(self) -> bool:
+        return self.candidate * self.baseline_sessions > self.baseline * self.candidate_sessions
 
 
 DivergenceKind = Literal["structural", "decision", "style"]
@@ -159,6 +190,8 @@ class PolicyChange(Struct, frozen=True, kw_only=True):
 
 
 class PolicyDiff(Struct, frozen=True, kw_only=True):
+    rates: tuple[RuleRate, ...] = ()
+    """every rule that a session breaks on either side"""
     regressions: tuple[PolicyChange, ...] = ()
     fixes: tuple[PolicyChange, ...] = ()
     errors: tuple[PolicyChange, ...] = ()
@@ -182,9 +215,14 @@ class DiffReport(Struct, kw_only=True):
     axes: tuple[AxisRow, ...]
     semantic_measure: str = "lexical"
     """what measured the semantic axis: `lexical`, or the name of an embedder"""
-    tool_rates: tuple[ToolRate, ...] = ()
-    changed_sessions: ChangedSessions | None = None
-    """None with repeats, and where there are too few sessions for a share"""
+    findings: tuple[Finding, ...] = ()
+    """confirmed changes, the gravest first"""
+    pairing: dict[str, int] = {}
+    """how many tasks were matched by what"""
+    by_turn: bool = False
+    """a replay: the turns of both sides answer the same requests, so that each turn is a unit"""
+    deterministic: bool = False
+    unused_expectations: tuple[str, ...] = ()
     divergences: tuple[Divergence, ...] = ()
     """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
@@ -209,11 +247,13 @@ class DiffReport(Struct, kw_only=True):
     def changes(self) -> list[tuple[str, Change]]:
         """Every change for the worse, by name: an axis, a tool, sessions, a rule."""
         found = [(row.axis, row.severity) for row in self.axes]
-        found += [(f"calls of {rate.tool}", rate.severity) for rate in self.tool_rates]
-        found += [("changed sessions", self.changed_sessions.severity)] if self.changed_sessions else []
+        found += [(one.text, one.severity) for one in self.findings if one.expected is None]
         found += [(issue.name, issue.severity) for issue in self.sessions]
-        broken = (*self.policy.regressions, *self.policy.errors)
-        found += dict.fromkeys((f"rule {one.rule}", OF_SEVERITY[one.severity]) for one in broken)
+        for rate in self.policy.rates:
+            if rate.expected is None and rate.is_worse:
+                grade = OF_SEVERITY[rate.severity]
+                found.append((f"rule {rate.rule}", grade if rate.gates else min(grade, Change.MINOR, key=_rank)))
+        found += dict.fromkeys((f"rule {one.rule}", OF_SEVERITY[one.severity]) for one in self.policy.errors)
         return [(name, change) for name, change in found if change is not Change.NONE]
 
     @property

@@ -8,13 +8,17 @@ task are pooled: the candidate may break a rule as often as the baseline did, sc
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from bylaw.diff.model import PolicyChange, PolicyDiff
+from bylaw.diff.model import PolicyChange, PolicyDiff, RuleRate
+from bylaw.model.canonical import canonical_json
 from bylaw.model.demand import Tally
+from bylaw.model.rule import Rule, Severity
 from bylaw.model.verdict import Outcome, Verdict
+from bylaw.text.statistics import ALPHA
 from bylaw.traces.comparison.compare import Comparison, Group
 from bylaw.traces.comparison.recording import Side
 
@@ -133,3 +137,87 @@ def _undecided(baseline: Side, candidate: Side) -> Iterator[str]:
         after = candidate.outcomes.get(rule, Outcome.VACUOUS)
         if (before in decided) != (after in decided):
             yield f"{rule}: {before.value} on the baseline, {after.value} on the candidate"
+
+
+# -- rates: how many sessions break a rule ----------------------------------------------------------------------------
+
+ENOUGH = 20
+"""baseline sessions after which a rule that none of them broke is taken as never broken"""
+
+
+def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
+    """(trace, session) → how often it breaks each rule. A verdict on a whole trace belongs to the session of its turn."""
+    session_of = {
+        (recording.trace, step.turn): recording.session for recording in side.recordings for step in recording.steps
+    }
+    sessions: dict[str, set[str]] = {}
+    for recording in side.recordings:
+        sessions.setdefault(recording.trace, set()).add(recording.session)
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for trace, verdict in side.verdicts:
+        if verdict.outcome is Outcome.VIOLATED:
+            session = verdict.session
+            if session is None and verdict.turn is not None:
+                session = session_of.get((trace, verdict.turn))
+            if session is None and len(sessions.get(trace, ())) == 1:
+                session = next(iter(sessions[trace]))
+            found.setdefault((trace, session or ""), Counter())[verdict.rule.id] += 1
+    return found
+
+
+def rule_rates(
+    baseline: Side, candidate: Side, policy: PolicyDiff, p_values: Mapping[str, float], deterministic: bool
+) -> tuple[RuleRate, ...]:
+    """Every rule that is broken somewhere, and whether it gates.
+
+    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. It gates at once if it is
+    critical, or if many sessions of the baseline never broke it.
+    """
+    rules = {
+        v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED
+    }
+    before, after = (_sessions_breaking(broken_rules(side)) for side in (baseline, candidate))
+    newly = {change.rule for change in policy.regressions}
+    rates = []
+    for id, rule in rules.items():
+        p = p_values.get(id)
+        n = len([one for one in baseline.recordings if one.steps])
+        if id not in newly:
+            gates, why = False, "not broken more often than in the baseline"
+        elif deterministic:
+            gates, why = True, "nothing varies by chance"
+        elif rule.severity is Severity.CRITICAL:
+            gates, why = True, "critical"
+        elif not before[id] and n >= ENOUGH:
+            gates, why = True, f"none of {n} baseline sessions broke it"
+        elif p is not None and p <= ALPHA:
+            gates, why = True, "more often than chance explains"
+        else:
+            gates, why = False, "chance may explain it"
+        rates.append(
+            RuleRate(
+                rule=id,
+                severity=rule.severity,
+                baseline=before[id],
+                baseline_sessions=n,
+                candidate=after[id],
+                candidate_sessions=len([one for one in candidate.recordings if one.steps]),
+                p=p,
+                gates=gates,
+                why=why,
+            )
+        )
+    return tuple(rates)
+
+
+def _sessions_breaking(broken: Mapping[tuple[str, str], Counter[str]]) -> Counter[str]:
+    return Counter(rule for rules in broken.values() for rule in rules)
+
+
+def mended_tools(policy: PolicyDiff, rules: Sequence[Rule], tools: Iterable[str]) -> frozenset[str]:
+    """Tools that a rule names which the candidate fixed and nowhere newly broke: their calls changed for the better."""
+    fixed = {change.rule for change in policy.fixes} - {change.rule for change in policy.regressions}
+    texts = [canonical_json(rule.params).decode() for rule in rules if rule.id in fixed]
+    return frozenset(
+        tool for tool in tools if any(re.search(rf"(?<![\w]){re.escape(tool)}(?![\w])", text) for text in texts)
+    )

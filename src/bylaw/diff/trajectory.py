@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from bylaw.diff.axes import crossed, judge_axis, measure_distance, structural_distance
+from bylaw.diff.axes import axis_rows
+from bylaw.diff.judgement import judge_units
 from bylaw.diff.model import AxisRow
+from bylaw.diff.units import make_units
 from bylaw.engine.compile import compile_rules
 from bylaw.text.similarity import Lexicon
-from bylaw.traces.comparison.compare import Comparison, Group, pair_sessions
+from bylaw.traces.comparison.compare import Comparisons, Group, pair_sessions
 from bylaw.traces.comparison.recording import read_side
 from bylaw.traces.source import Traces, as_sources
 
@@ -60,15 +61,18 @@ def trajectory(baseline: Traces, candidate: Traces) -> Trajectory:
     program = compile_rules(())
     before, after = (read_side(as_sources(side), program) for side in (baseline, candidate))
     groups = pair_sessions(before.recordings, after.recordings).groups
-    lexicon = Lexicon(step.text for side in (before, after) for one in side.recordings for step in one.steps)
-    repeats = any(group.has_repeats for group in groups)
-    row = judge_axis("trajectory", measure_distance(groups, lexicon, Comparison.trajectory), 1, repeats)
-    row = replace(row, structural=structural_distance(groups, lexicon))
-    return Trajectory(row=row, turns=tuple(_turns(groups, lexicon)))
+    compare = Comparisons(
+        Lexicon(step.text for side in (before, after) for one in side.recordings for step in one.steps)
+    )
+    units = make_units(groups)
+    judgement = judge_units(units, compare, lambda _: [])
+    row = next(row for row in axis_rows(judgement, units, "lexical") if row.axis == "trajectory")
+    return Trajectory(row=row, turns=tuple(_turns(groups, compare)))
 
 
-def _turns(groups: Sequence[Group], lexicon: Lexicon) -> Iterator[TurnCalls]:
-    for comparison in (one for group in groups for one in crossed(group, lexicon)):
+def _turns(groups: Sequence[Group], compare: Comparisons) -> Iterator[TurnCalls]:
+    pairs = ((b, c) for group in groups for c in group.candidate for b in group.baseline)
+    for comparison in (compare(b, c) for b, c in pairs):
         for (b, c), distance in zip(comparison.sides, comparison.trajectory(), strict=True):
             yield TurnCalls(
                 session=comparison.baseline.session,

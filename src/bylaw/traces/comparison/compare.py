@@ -1,8 +1,8 @@
 """Pairs the sessions of two sides, and compares two recordings of one task turn by turn.
 
-Sessions are paired by id, else by task, the rest in order. Trials of one task are pooled. Ids that a reader made up
-(`1`, `2`, `3`, …) match nothing in another file and are ignored. Sessions with equal ids are compared only with each
-other, even if tasks of other sessions are equal: "Hi" starts many conversations.
+Sessions are paired by session id, else by task id, else by how they begin. Sessions that begin alike are trials of one
+task if the user says the same in all of them, and are paired one to one if not. Sessions whose requests were not
+recorded are paired in order. Ids that a reader made up (`1`, `2`, `3`, …) match nothing in another file and are ignored.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import msgspec
 from msgspec import Struct, field
 from rapidfuzz.distance import Levenshtein
 
 from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
 from bylaw.model.values import json_type
-from bylaw.text.similarity import Lexicon
+from bylaw.text.decisions import json_shape
+from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.align import Pair, align
 from bylaw.traces.comparison.recording import Recording, Step, arguments
 
 
 class Group(Struct):
-    """Trials of the same task: at least one recording on each side."""
+    """Sessions of the same task: at least one recording on each side."""
 
     name: str
     baseline: list[Recording] = field(default_factory=list)
     candidate: list[Recording] = field(default_factory=list)
-    comparisons: dict[tuple[int, int], Any] = field(default_factory=dict)
-    """cached alignments, by the identity of the two recordings"""
+    matched_by: str = ""
+    """what showed that these sessions belong together"""
 
     @property
     def has_repeats(self) -> bool:
@@ -50,13 +50,30 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     baseline = [recording for recording in baseline if recording.steps]
     candidate = [recording for recording in candidate if recording.steps]
     if len(baseline) == len(candidate) == 1:
-        return Pairing([Group(baseline[0].session, [baseline[0]], [candidate[0]])])
+        return Pairing([Group(baseline[0].session, [baseline[0]], [candidate[0]], "the only session")])
     numbered = _numbered(baseline) | _numbered(candidate)
-    by_id, baseline, candidate = _match(baseline, candidate, lambda r: None if r.trace in numbered else r.session)
-    by_task, baseline, candidate = _match(baseline, candidate, lambda recording: recording.task)
-    in_order = [Group(b.session, [b], [c]) for b, c in zip(baseline, candidate, strict=False)]
-    matched = len(in_order)
-    return Pairing([*by_id, *by_task, *in_order], list(baseline[matched:]), list(candidate[matched:]))
+    groups: list[Group] = []
+    for matched_by, key_of, is_explicit in (
+        ("session id", lambda one: None if one.trace in numbered else one.session, True),
+        ("task id", lambda one: one.task, True),
+        ("system prompt and first message", lambda one: one.openings[0], False),
+        ("first message", lambda one: one.openings[1], False),
+    ):
+        found, baseline, candidate = _match(baseline, candidate, key_of, matched_by)
+        for group in found:
+            groups += [group] if is_explicit or _is_one_task(group) else _one_to_one(group)
+        paired = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
+        left = [[one for group in found for one in getattr(group, side)] for side in ("baseline", "candidate")]
+        baseline += [one for one in left[0] if id(one) not in paired]
+        candidate += [one for one in left[1] if id(one) not in paired]
+    unopened = [[one for one in side if one.openings[1] is None] for side in (baseline, candidate)]
+    groups += [Group(b.session, [b], [c], "order") for b, c in zip(*unopened, strict=False)]
+    opened = [[one for one in side if one.openings[1] is not None] for side in (baseline, candidate)]
+    groups += _one_to_one(Group("", *opened, "similar messages"), may_share_nothing=False)
+    used = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
+    return Pairing(
+        groups, [one for one in baseline if id(one) not in used], [one for one in candidate if id(one) not in used]
+    )
 
 
 def _numbered(recordings: Sequence[Recording]) -> set[str]:
@@ -71,14 +88,17 @@ _Split = tuple[list[Group], list[Recording], list[Recording]]
 
 
 def _match(
-    baseline: Sequence[Recording], candidate: Sequence[Recording], key_of: Callable[[Recording], str | None]
+    baseline: Sequence[Recording],
+    candidate: Sequence[Recording],
+    key_of: Callable[[Recording], str | None],
+    matched_by: str,
 ) -> _Split:
     """Groups of equal keys, and the remaining recordings on each side."""
     groups: dict[str, Group] = {}
     for recording in baseline:
         key = key_of(recording)
         if key is not None:
-            groups.setdefault(key, Group(key)).baseline.append(recording)
+            groups.setdefault(key, Group(recording.session, matched_by=matched_by)).baseline.append(recording)
     for recording in candidate:
         key = key_of(recording)
         if key is not None and key in groups:
@@ -88,15 +108,65 @@ def _match(
     return full, [r for r in baseline if id(r) not in used], [r for r in candidate if id(r) not in used]
 
 
+def _is_one_task(group: Group) -> bool:
+    """Whether sessions that begin alike are trials of one task: the user says the same in all of them.
+
+    "Hi" begins many conversations. What the user says later shows that they are different ones.
+    """
+    return len({one.user_messages for one in (*group.baseline, *group.candidate)}) == 1
+
+
+def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
+    """Pairs of sessions that begin alike and go on differently: first those with equal messages of the user, then by
+    the words that only they share. Near linear: the rarest shared word decides, not every pair.
+    """
+    by_messages: dict[tuple[str, ...], Group] = {}
+    for side in ("baseline", "candidate"):
+        for one in getattr(group, side):
+            same = by_messages.setdefault(one.user_messages, Group(one.session, matched_by=group.matched_by))
+            getattr(same, side).append(one)
+    pairs = [one for one in by_messages.values() if one.baseline and one.candidate]
+    left_b = [r for one in by_messages.values() if not one.candidate for r in one.baseline]
+    left_c = [r for one in by_messages.values() if not one.baseline for r in one.candidate]
+    holding: dict[str, list[int]] = {}
+    for number, recording in enumerate(left_c):
+        for word in _words_of(recording):
+            holding.setdefault(word, []).append(number)
+    free = set(range(len(left_c)))
+    for recording in left_b:
+        votes: dict[int, float] = {}
+        for word in _words_of(recording):
+            found = holding.get(word, ())
+            if len(found) <= _COMMON:
+                for number in found:
+                    if number in free:
+                        votes[number] = votes.get(number, 0.0) + 1 / len(found)
+        nearest = max(votes, key=lambda number: (votes[number], -number), default=None)
+        if nearest is None and may_share_nothing:
+            nearest = min(free, default=None)
+        if nearest is not None:
+            free.discard(nearest)
+            pairs.append(Group(recording.session, [recording], [left_c[nearest]], group.matched_by))
+    return pairs
+
+
+_COMMON = 50
+"""a word that more sessions share tells them apart too little to be worth the time"""
+
+
+def _words_of(recording: Recording) -> set[str]:
+    return {word for text in recording.user_messages for word in words(text)}
+
+
 def conforms(baseline: Response, candidate: Response | None) -> bool | None:
     """Whether the candidate has the baseline's shape; None if the baseline has no structured output and no call.
 
     Structured output keeps its shape if it is JSON of the same type and, for an object, with the same keys. Calls keep
     theirs if each baseline call has a candidate call of the same tool with the same argument keys.
     """
-    structure = _structure(baseline.text)
+    structure = json_shape(baseline.text)
     if structure is not None:
-        return candidate is not None and _structure(candidate.text) == structure
+        return candidate is not None and json_shape(candidate.text) == structure
     if not baseline.tool_calls:
         return None
     left = [] if candidate is None else [_call_shape(call) for call in candidate.tool_calls]
@@ -105,24 +175,6 @@ def conforms(baseline: Response, candidate: Response | None) -> bool | None:
             return False
         left.remove(_call_shape(call))
     return True
-
-
-def _structure(text: str | None) -> Any:
-    """The type and keys of a text that is a JSON object or list, code fences allowed; None for prose."""
-    stripped = _unfenced((text or "").strip())
-    if not stripped.startswith(("{", "[")):
-        return None
-    try:
-        value = msgspec.json.decode(stripped)
-    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
-        return None
-    return ("object", frozenset(value)) if isinstance(value, dict) else (json_type(value),)
-
-
-def _unfenced(text: str) -> str:
-    if text.startswith("```") and text.endswith("```") and "\n" in text:
-        return text.split("\n", 1)[1].removesuffix("```").strip()
-    return text
 
 
 def _call_shape(call: Any) -> tuple[str, Any]:
@@ -160,10 +212,10 @@ class Comparison:
         texts = texts or self._lexicon
         moved = []
         for b, c in self.sides:
-            if b is None:
-                continue  # an inserted turn is a divergence, but loses no meaning
-            if b.text or (c and c.text):
-                moved.append(1.0 - texts.similarity(b.text, c.text) if c else 1.0)
+            if b is None or c is None:
+                moved += [1.0] if (b or c).text else []  # type: ignore[union-attr]
+            elif b.text or c.text:
+                moved.append(1.0 - texts.similarity(b.text, c.text))
         return moved
 
     def trajectory(self) -> list[float]:
@@ -174,8 +226,13 @@ class Comparison:
         return [_calls_apart(b, c, lambda step: step.shape) for b, c in self.sides]
 
     def conformance(self) -> list[float]:
-        """For each baseline turn with structured output or calls: 0 if the candidate has the same shape, else 1."""
-        found = (conforms(b.response, c.response if c else None) for b, c in self.sides if b)
+        """For each turn with structured output or calls: 0 if the other side has the same shape, else 1.
+
+        Each turn is compared in both directions, so that the distance does not depend on which side is which.
+        """
+        sides = list(self.sides)
+        found = [conforms(b.response, c.response if c else None) for b, c in sides if b]
+        found += [conforms(c.response, b.response if b else None) for b, c in sides if c]
         return [0.0 if is_same else 1.0 for is_same in found if is_same is not None]
 
     def values(self, measure: Callable[[Step], float | None]) -> list[tuple[float, float]]:
@@ -192,3 +249,32 @@ def _calls_apart(b: Step | None, c: Step | None, tokens: Callable[[Step], Sequen
     """Edit distance of the calls, divided by the longer list; an unmatched turn scores 1 if it has calls."""
     left, right = (tokens(b) if b else ()), (tokens(c) if c else ())
     return Levenshtein.normalized_distance(left, right) if left or right else 0.0
+
+
+class Comparisons:
+    """Compares recordings with one lexicon, each pair once: every axis reads the same alignment."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
+        self._known: dict[tuple[int, int], Comparison] = {}
+
+    def __call__(self, left: Recording, right: Recording) -> Comparison:
+        key = (id(left), id(right))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = Comparison(left, right, self.lexicon)
+        return found
+
+    def nearest(self, group: Group) -> list[Comparison]:
+        """Each candidate session with its closest baseline session, so that only unexplained differences remain."""
+        return [
+            min(
+                (self(baseline, candidate) for baseline in group.baseline[:MOST_COMPARED]),
+                key=lambda one: sum(one.trajectory()) + sum(one.semantic()),
+            )
+            for candidate in group.candidate
+        ]
+
+
+MOST_COMPARED = 8
+"""baseline sessions of one task that a candidate session is compared with"""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +13,12 @@ from msgspec import Struct, field
 from bylaw.engine.compile import Program
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.canonical import short_digest
-from bylaw.model.events import Event, Request, Response, SessionEnd, SessionStart, ToolCall
+from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
+
+_MOST_CONTEXT = 1_000_000
+"""characters of a session that are searched for the values an agent uses"""
 
 
 class Step:
@@ -57,19 +62,62 @@ def _shape(call: ToolCall) -> str:
     return f"{call.name}({keys})"
 
 
-class Recording(Struct):
+class Recording(Struct, dict=True, eq=False):
     """A session as recorded in one trace."""
 
     trace: str
     session: str
     task: str | None = None
-    """matches sessions without shared ids"""
+    """the task id, where the format records one"""
     steps: list[Step] = field(default_factory=list)
     complete: bool = True
+    errors: Counter[str] = field(default_factory=Counter)
+    """results in error, by tool"""
+    score: float | None = None
+    """a recorded score of the session: a reward, an evaluation, feedback"""
+    first_request: Request | None = None
 
     @property
     def name(self) -> str:
         return f"{self.trace} session {self.session}"
+
+    @property
+    def answer(self) -> str | None:
+        """The last text that the agent said; None where it said nothing."""
+        return next((step.text for step in reversed(self.steps) if step.text.strip()), None)
+
+    @cached_property
+    def openings(self) -> tuple[str | None, str | None]:
+        """What began the session: the system prompt and the user's first message, and the latter alone."""
+        messages = _texts(self.first_request)
+        first = next((text for role, text in messages if role == "user" and text), None)
+        system = [text for role, text in messages if role in ("system", "developer")]
+        return (None, None) if first is None else (short_digest([system, first]), first)
+
+    @cached_property
+    def user_messages(self) -> tuple[str, ...]:
+        """All that the user said, as the last request repeats it."""
+        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
+        return tuple(text for role, text in _texts(last) if role == "user" and text)
+
+    @cached_property
+    def context(self) -> tuple[str, list[int]]:
+        """What the agent was told, in lower case, and how much of it was there before each step.
+
+        The last request repeats the session: its n-th message of the assistant is the n-th step.
+        """
+        last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
+        parts: list[str] = []
+        ends: list[int] = []
+        length = 0
+        for role, text in _texts(last):
+            if role in ("assistant", "model"):
+                ends.append(length)
+            elif length < _MOST_CONTEXT:
+                parts.append(text.lower())
+                length += len(text) + 1
+        ends += [length] * (len(self.steps) - len(ends))
+        return "\n".join(parts), ends
 
 
 class Side(Struct):
@@ -105,13 +153,8 @@ def _read_trace(side: Side, source: TraceSource, program: Program) -> None:
         recording = found.get(event.origin.session)
         if recording is None:
             recording = found[event.origin.session] = Recording(source.name, event.origin.session)
-        if recording.task is None:
-            recording.task = _task_of(event)
-        if isinstance(event, Response):
-            recording.steps.append(Step(event, len(recording.steps)))
-            turns += 1
-        elif isinstance(event, SessionEnd):
-            recording.complete = event.complete
+        _add(recording, event)
+        turns += isinstance(event, Response)
     side.verdicts += [(source.name, verdict) for verdict in evaluation.end(complete=source.complete)]
     side.recordings += found.values()
     side.notes += [f"{source.name}: {note}" for note in source.notes]
@@ -123,24 +166,60 @@ def _read_trace(side: Side, source: TraceSource, program: Program) -> None:
         side.outcomes[rule] = max(worst, outcome, key=lambda one: one.badness)
 
 
-def _task_of(event: Event) -> str | None:
-    """The task of a session: a task id if the format records one, else the first message of the user."""
-    if isinstance(event, SessionStart) and event.metadata and event.metadata.get("task_id") is not None:
-        return f"task {event.metadata['task_id']}"
-    return _first_user_text(event) if isinstance(event, Request) else None
+def _add(recording: Recording, event: Event) -> None:
+    if isinstance(event, Response):
+        recording.steps.append(Step(event, len(recording.steps)))
+    elif isinstance(event, Request):
+        recording.first_request = recording.first_request or event
+    elif isinstance(event, ToolResult):
+        if event.is_error:
+            recording.errors[event.name or (event.call.name if event.call else "")] += 1
+    elif isinstance(event, SessionStart):
+        metadata = event.metadata or {}
+        if metadata.get("task_id") is not None:
+            recording.task = f"task {metadata['task_id']}"
+        for key in ("reward", "score", "scores"):
+            recording.score = as_score(metadata.get(key)) if recording.score is None else recording.score
+    elif isinstance(event, Annotation) and event.label in ("score", "evaluation", "feedback"):
+        found = as_score(event.data)
+        recording.score = recording.score if found is None else found
+    elif isinstance(event, SessionEnd):
+        recording.complete = event.complete
 
 
-def _first_user_text(request: Request) -> str | None:
-    for message in request.messages or ():
-        if isinstance(message, dict) and message.get("role") == "user":
-            return _text(message.get("content"))
+_GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+
+
+def as_score(data: Any) -> float | None:
+    """A recorded score as a number: a number, a grade, or the mean of the scores in a mapping."""
+    if isinstance(data, bool | int | float):
+        return float(data) if math.isfinite(data) else None
+    if isinstance(data, str):
+        return _GRADES.get(data)
+    if isinstance(data, dict):
+        for key in ("value", "score", "reward"):
+            if data.get(key) is not None:
+                return as_score(data[key])
+        known = [score for value in data.values() if (score := as_score(value)) is not None]
+        return math.fsum(known) / len(known) if known else None
     return None
 
 
-def _text(content: Any) -> str | None:
+def _texts(request: Request | None) -> list[tuple[str, str]]:
+    """The messages of a request: role and text."""
+    found = []
+    for message in (request.messages if request else None) or ():
+        if isinstance(message, dict):
+            content = message.get("content", message.get("parts"))
+            found.append((str(message.get("role")), _text(content)))
+    return found
+
+
+def _text(content: Any) -> str:
     if isinstance(content, str):
-        return content.strip() or None
+        return content.strip()
     if isinstance(content, list):
-        parts: Sequence[str] = [b["text"] for b in content if isinstance(b, dict) and isinstance(b.get("text"), str)]
-        return "\n".join(parts).strip() or None
-    return None
+        return "\n".join(filter(None, map(_text, content)))
+    if isinstance(content, dict):
+        return "\n".join(filter(None, (_text(content.get(key)) for key in ("text", "content", "output"))))
+    return ""

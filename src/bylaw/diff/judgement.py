@@ -1,0 +1,193 @@
+"""Judges all figures and distances of a comparison in one test, so that looking at many of them raises no false alarm.
+
+Tasks with repeats compare the candidate's distance from the baseline with the baseline's own. Tasks without repeats
+borrow that noise from those that have them, as a sample of its own. Where no task has repeats, distances are measured
+and not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from bylaw.diff.figures import Column, table
+from bylaw.diff.permutation import Matrix, excess_distances, judge, labellings, value_differences
+from bylaw.diff.units import DISTANCES, Distances, Unit, measure_distances
+from bylaw.text.statistics import ALPHA, SEED, Interval
+from bylaw.traces.comparison.compare import Comparison, Comparisons
+
+RESAMPLES = 1_000
+
+
+class Figure(Struct, frozen=True):
+    """One column: what it was, what it is, and how likely chance alone moves it as far."""
+
+    column: Column
+    baseline: float
+    candidate: float
+    p: float
+    moved: int
+    """units in which it moved in the same direction"""
+    units: int
+    """units in which both sides recorded it"""
+    differences: Matrix
+    """candidate minus baseline, one for each of these units"""
+
+    @property
+    def delta(self) -> float:
+        return self.candidate - self.baseline
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.p <= ALPHA
+
+
+class Distance(Struct, frozen=True):
+    """One measure of distance between the sides."""
+
+    measure: str
+    own: float | None
+    """the baseline's sessions from each other; None without repeats"""
+    across: float
+    p: float | None
+    """None: not judged"""
+    units: int
+    borrowed: int
+    """units whose noise was borrowed from others"""
+    excesses: Matrix
+    changed: int
+    """units that are further from the baseline than its own sessions are"""
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.p is not None and self.p <= ALPHA
+
+
+class Judgement(Struct):
+    figures: dict[Column, Figure]
+    distances: dict[str, Distance]
+    has_repeats: bool
+    by_turn: bool
+    """the units are turns of a replay"""
+
+
+def judge_units(
+    units: Sequence[Unit],
+    compare: Comparisons,
+    semantic: Callable[[Comparison], list[float]],
+    *,
+    deterministic: bool = False,
+) -> Judgement:
+    """`deterministic`: nothing varies by chance, so that every difference is a change."""
+    columns, values = table(row for unit in units for row in unit.rows)
+    bounds = np.cumsum([0, *(len(unit.rows) for unit in units)])
+    tables = [values[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    distances = [measure_distances(unit, compare, semantic) for unit in units]
+    directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
+    tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]
+    borrowed = _borrowed(distances, len(columns))
+    if units:
+        p = judge([*tasks, *borrowed], directions).p
+        if deterministic:
+            p = np.zeros(len(directions))
+    else:
+        p = np.ones(len(directions))
+    return Judgement(
+        {c: f for i, c in enumerate(columns) if (f := _figure(c, i, units, tables, float(p[i])))},
+        _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
+        any(len(unit.baseline) > 1 for unit in units),
+        any(unit.is_turn for unit in units),
+    )
+
+
+def _relabelled(unit: Unit, rows: Matrix, distances: Distances) -> Matrix:
+    """Figures, distances, and the columns of borrowed noise, which are empty here."""
+    figures = value_differences(rows, unit.labels)
+    known = np.nan_to_num(distances.matrix)
+    excess = excess_distances(known, distances.labels)
+    excess = np.resize(excess, (len(figures), len(DISTANCES)))  # the same number of relabellings, the real one first
+    return np.hstack([figures, excess, np.zeros_like(excess)])
+
+
+def _borrowed(distances: Sequence[Distances], columns: int) -> list[Matrix]:
+    """One more task: distances of tasks without repeats against the noise of tasks with repeats."""
+    own = [one.within for one in distances if one.baseline > 1]
+    across = [one.across for one in distances if one.baseline == 1 == one.matrix.shape[1] - 1]
+    if not own or not across:
+        return []
+    both = value_differences(np.vstack([*own, *across]), labellings(len(own), len(across)))
+    return [np.hstack([np.zeros((len(both), columns + len(DISTANCES))), both])]
+
+
+def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[Matrix], p: float) -> Figure | None:
+    means = []
+    for unit, rows in zip(units, tables, strict=True):
+        before, after = rows[: len(unit.baseline), index], rows[len(unit.baseline) :, index]
+        known = before[~np.isnan(before)], after[~np.isnan(after)]
+        if len(known[0]) and len(known[1]):
+            means.append((known[0].mean(), known[1].mean()))
+    if not means:
+        return None
+    both = np.array(means)
+    differences = both[:, 1] - both[:, 0]
+    direction = np.sign(differences.sum())
+    return Figure(
+        column,
+        float(both[:, 0].mean()),
+        float(both[:, 1].mean()),
+        p if np.abs(differences).max() > 1e-9 else 1.0,
+        int((differences * direction > 1e-9).sum()),
+        len(both),
+        differences,
+    )
+
+
+def _distances(
+    distances: Sequence[Distances], p: Matrix, is_borrowed: bool, deterministic: bool
+) -> dict[str, Distance]:
+    found = {}
+    has_repeats = any(one.baseline > 1 for one in distances)
+    for index, measure in enumerate(DISTANCES):
+        across = np.array([one.across[index] for one in distances])
+        own = np.array([one.within[index] for one in distances])
+        known = ~np.isnan(across)
+        if not known.any():
+            continue
+        noise = own[~np.isnan(own)]
+        reference = np.where(np.isnan(own), noise.mean() if len(noise) else 0.0, own)[known]
+        excesses = across[known] - reference
+        judged = has_repeats or deterministic
+        found[measure] = Distance(
+            measure,
+            float(noise.mean()) if len(noise) else None,
+            float(across[known].mean()),
+            float(min(p[index], p[len(DISTANCES) + index]))
+            if judged and excesses.mean() > 1e-9
+            else (1.0 if judged else None),
+            int(known.sum()),
+            int(np.isnan(own)[known].sum()) if is_borrowed else 0,
+            excesses,
+            int((excesses > 1e-9).sum()),
+        )
+    return found
+
+
+def interval(differences: Matrix, alpha: float = ALPHA) -> Interval:
+    """A bootstrap interval of the mean over units, studentized so that it covers with few units too."""
+    n = len(differences)
+    if n < 2:
+        return -np.inf, np.inf
+    rng = np.random.default_rng(SEED)
+    mean, spread = differences.mean(), differences.std(ddof=1) / np.sqrt(n)
+    if spread < 1e-12 * (1 + abs(mean)):
+        return float(mean), float(mean)
+    step = max(1, 2_000_000 // n)
+    shifts = []
+    for start in range(0, RESAMPLES, step):
+        drawn = differences[rng.integers(n, size=(min(step, RESAMPLES - start), n))]
+        spreads = drawn.std(axis=1, ddof=1) / np.sqrt(n)
+        shifts.append((drawn.mean(axis=1) - mean) / np.maximum(spreads, spread / 10))
+    low, high = np.quantile(np.concatenate(shifts), (alpha / 2, 1 - alpha / 2))
+    return float(mean - high * spread), float(mean - low * spread)

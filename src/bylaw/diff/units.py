@@ -1,0 +1,175 @@
+"""The units that are compared, and their figures and distances under every relabelling.
+
+A unit is a task with its sessions of both sides. In a replay the turns of both sides answer the very same requests, so
+that every turn is a unit of its own: a single long session can then be judged. In a live conversation the turns depend
+on each other, and only the session as a whole is a unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from bylaw.diff.figures import Column, Measures, answer_decisions, figures
+from bylaw.diff.permutation import Labels, Matrix, labellings
+from bylaw.model.canonical import short_digest
+from bylaw.text.statistics import SEED
+from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
+from bylaw.traces.comparison.recording import Recording, Step
+
+MOST_REPLAYED = 20
+"""sessions; with more of them, sessions are units even in a replay, which is quicker and as certain"""
+MOST_TRIALS = 8
+"""trials of a side whose distances are measured; of more, a seeded sample, since pairs grow with the square"""
+DISTANCES = ("trajectory", "structure", "calls", "answer", "semantic", "conformance")
+
+Broken = Mapping[tuple[str, str], Mapping[str, int]]
+"""(trace, session) → how often it breaks each rule"""
+
+
+class Unit(Struct):
+    group: Group
+    baseline: list[Recording]
+    candidate: list[Recording]
+    is_turn: bool = False
+    rows: list[dict[Column, float]] = field(default_factory=list)
+    """figures of each session, the baseline's first"""
+
+    @property
+    def labels(self) -> Labels:
+        return labellings(len(self.baseline), len(self.candidate))
+
+    @property
+    def sessions(self) -> list[Recording]:
+        return [*self.baseline, *self.candidate]
+
+
+def make_units(groups: Sequence[Group], without: Collection[str] = ()) -> list[Unit]:
+    """`without`: tools whose calls are left out, and the turns that call nothing else."""
+    is_small = len(groups) < MOST_REPLAYED
+    units: list[Unit] = []
+    for group in groups:
+        units += (_replayed(group) if is_small else []) or [Unit(group, group.baseline, group.candidate)]
+    if without:
+        for unit in units:
+            unit.baseline, unit.candidate = (
+                [_without(one, without) for one in side] for side in (unit.baseline, unit.candidate)
+            )
+    return units
+
+
+def _without(recording: Recording, tools: Collection[str]) -> Recording:
+    steps = []
+    for step in recording.steps:
+        calls = tuple(call for call in step.response.tool_calls if call.name not in tools)
+        if len(calls) == len(step.response.tool_calls):
+            steps.append(step)
+        elif calls or step.text:
+            steps.append(Step(replace(step.response, tool_calls=calls), step.position))
+    return replace(recording, steps=steps)
+
+
+def _replayed(group: Group) -> list[Unit]:
+    """One unit per turn, if every turn of both sides answers the same recorded request; else nothing."""
+    if len(group.baseline) != 1 or len(group.candidate) != 1:
+        return []
+    left, right = group.baseline[0], group.candidate[0]
+    if len(left.steps) != len(right.steps) or len(left.steps) < 2:
+        return []
+    pairs = list(zip(left.steps, right.steps, strict=True))
+    if any(_asked(b) is None or _asked(b) != _asked(c) for b, c in pairs):
+        return []
+    return [Unit(group, [_turn(left, b)], [_turn(right, c)], is_turn=True) for b, c in pairs]
+
+
+def _asked(step: Step) -> str | None:
+    request = step.response.request
+    return None if request is None or not request.messages else short_digest(request.messages)
+
+
+def _turn(recording: Recording, step: Step) -> Recording:
+    return Recording(recording.trace, recording.session, recording.task, [step], first_request=step.response.request)
+
+
+def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Broken]) -> None:
+    """`broken`: of the baseline and of the candidate. A turn of a replay is not judged by rules alone."""
+    for unit in units:
+        sides = [(unit.baseline, broken[0]), (unit.candidate, broken[1])]
+        unit.rows = [
+            figures(one, measures, {} if unit.is_turn else side.get((one.trace, one.session), {}))
+            for recordings, side in sides
+            for one in recordings
+        ]
+
+
+class Distances(Struct):
+    """Pairwise distances of a unit's sessions: (measures, sessions, sessions), the baseline's sessions first."""
+
+    matrix: Matrix
+    """NaN where a measure was not recorded"""
+    baseline: int
+
+    @property
+    def labels(self) -> Labels:
+        return labellings(self.baseline, self.matrix.shape[1] - self.baseline)
+
+    @property
+    def across(self) -> Matrix:
+        """The mean distance of the candidate's sessions from the baseline's, for each measure."""
+        return _known_mean(self.matrix[:, : self.baseline, self.baseline :])
+
+    @property
+    def within(self) -> Matrix:
+        """The mean distance of the baseline's sessions from each other; NaN where there is one session."""
+        rows, columns = np.triu_indices(self.baseline, 1)
+        return _known_mean(self.matrix[:, rows, columns])
+
+
+def _known_mean(values: Matrix) -> Matrix:
+    """The mean over all but the first axis, of what is known."""
+    flat = values.reshape(len(values), -1)
+    known = ~np.isnan(flat)
+    counts = known.sum(axis=1)
+    sums = np.where(known, flat, 0.0).sum(axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def measure_distances(unit: Unit, compare: Comparisons, semantic: Callable[[Comparison], list[float]]) -> Distances:
+    left, right = _sample(unit.baseline), _sample(unit.candidate)
+    sessions = [*left, *right]
+    matrix = np.full((len(DISTANCES), len(sessions), len(sessions)), np.nan)
+    for i, j in combinations(range(len(sessions)), 2):
+        found = [np.nan if one is None else one for one in _distances(compare(sessions[i], sessions[j]), semantic)]
+        matrix[:, i, j] = matrix[:, j, i] = found
+    return Distances(matrix, len(left))
+
+
+def _sample(recordings: list[Recording]) -> list[Recording]:
+    if len(recordings) <= MOST_TRIALS:
+        return recordings
+    chosen = np.random.default_rng(SEED).choice(len(recordings), MOST_TRIALS, replace=False)
+    return [recordings[i] for i in sorted(chosen)]
+
+
+def _distances(comparison: Comparison, semantic: Callable[[Comparison], list[float]]) -> list[float | None]:
+    left, right = comparison.baseline, comparison.candidate
+    same_calls = [step.tokens for step in left.steps if step.tokens] == [
+        step.tokens for step in right.steps if step.tokens
+    ]
+    decided = answer_decisions(left), answer_decisions(right)
+    return [
+        _mean(comparison.trajectory()),
+        _mean(comparison.structure()),
+        float(not same_calls),
+        None if decided[0] is None and decided[1] is None else float(decided[0] != decided[1]),
+        _mean(semantic(comparison)),
+        _mean(comparison.conformance()),
+    ]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
