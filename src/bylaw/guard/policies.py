@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
+from bylaw.guard.model import Options
 from bylaw.model.canonical import canonical_json
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
 from bylaw.rules import load_guard
+from bylaw.rules.guard.section import refuse_approvals
 
 GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
 """the path of a rule file, several paths, the rules themselves, or the result of `load_guard`"""
@@ -112,6 +114,16 @@ def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPo
     return moded
 
 
+def refuse_pausing_options(policies: Sequence[GuardPolicy], options: Options) -> None:
+    """Raises ValueError for an option that pauses the calls of an agent on whose behalf nobody can be asked."""
+    names = ("on_error", "on_store_unavailable", "breaker_then")
+    pausing = next((name for name in names if getattr(options, name) == Action.PAUSE), None)
+    asked = next((policy for policy in policies if policy.mode == "request"), None)
+    if pausing is not None and asked is not None:
+        whom = "" if asked.agent is None else f", the mode of the agent `{asked.agent}`"
+        raise ValueError(f"{pausing}='pause': nobody can be asked in `request` mode{whom}; use 'block'")
+
+
 def known_mode(mode: str) -> ExecutionMode:
     """The mode in any usual spelling. Raises ValueError for any other."""
     known = parse_mode(mode)
@@ -128,7 +140,9 @@ def _checked_mode(policy: GuardPolicy) -> GuardPolicy:
 
 
 def fill_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> list[GuardPolicy]:
-    return [policy if policy.mode or mode is None else replace(policy, mode=mode) for policy in policies]
+    return [
+        policy if policy.mode or mode is None else refuse_approvals(replace(policy, mode=mode)) for policy in policies
+    ]
 
 
 def _unused_mode(mode: ExecutionMode, policies: Sequence[GuardPolicy]) -> Diagnostic:
@@ -181,7 +195,9 @@ def policy_hash(policy: GuardPolicy) -> str:
         for r in policy.rules
     ]
     tools = None if policy.tools is None else list(policy.tools)
-    content = [policy.agent, policy.mode, tools, policy.switched_off, rules]
+    content: list[Any] = [policy.agent, policy.mode, tools, policy.switched_off, rules]
+    if policy.sub_agents is not None:
+        content.append(list(policy.sub_agents))
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 

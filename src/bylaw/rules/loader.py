@@ -55,7 +55,9 @@ _Set = TypeVar("_Set", RuleSet, GuardSet)
 def as_rules(rules: Rules) -> RuleSet:
     if isinstance(rules, RuleSet):
         return rules
-    return load_rules(rules) if isinstance(rules, (str, os.PathLike)) else RuleSet(tuple(rules))
+    if isinstance(rules, Sequence) and all(isinstance(rule, Rule) for rule in rules):
+        return RuleSet(tuple(rules))  # type: ignore[arg-type]
+    return load_rules(rules)  # type: ignore[arg-type]
 
 
 def load_rules(source: _Input) -> RuleSet:
@@ -166,10 +168,11 @@ def dump_manifest(guards: GuardSet | _Input, *, inputs: Mapping[str, str] | None
     """The guards as an agent manifest, in JSON values; a list of documents where there are several.
 
     `guards`: what `load_guard` returns or takes. A manifest comes out as it went in; see `bylaw guard export`.
+    InputError if a manifest cannot say the same.
     """
     from bylaw.rules.guard.manifest_export import manifest_of
 
-    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs))
+    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs), inputs or {})
 
 
 def load_content(path: FilePath) -> Any:

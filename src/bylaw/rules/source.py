@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.source import Span
@@ -94,6 +97,19 @@ class Place(Protocol):
     def head(self) -> Span: ...
 
 
+class Node(Place, Protocol):
+    start: int
+    end: int
+    value: Any
+
+
+class _Deferred(Struct, frozen=True):
+    code: str
+    message: str
+    at: Any
+    help: str | None
+
+
 class Problems:
     """The diagnostics of one file. Raises Unreadable where there are too many errors to go on."""
 
@@ -104,6 +120,7 @@ class Problems:
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._included: list[Problems] = []
+        self._deferred: list[_Deferred] = []
 
     def error(
         self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
@@ -114,6 +131,30 @@ class Problems:
 
     def warn(self, *, code: str, message: str, at: Place, help: str | None = None) -> None:
         self._add(self._diagnostic("warning", code, message, at.head, help, ()))
+
+    def defer(self, *, code: str, message: str, at: Node, help: str | None = None) -> None:
+        """An error unless the node turns out to be in a part that nobody reads."""
+        self._deferred.append(_Deferred(code, message, at, help))
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def settle(self, left_alone: Iterable[Node] = ()) -> None:
+        """Report what was deferred, except within these nodes. The value of such a number is then zero: still a number,
+        so that nothing else is said about it. Raises Unreadable if a part of the tree is missing."""
+        is_deep = False
+        parts = sorted((node.start, node.end) for node in left_alone)
+        for one in self._deferred:
+            before = bisect_right(parts, (one.at.start, len(self.source.text) + 1))
+            if any(one.at.start < end for _, end in parts[max(0, before - 1) : before]):
+                continue
+            one.at.value = 0
+            is_deep = is_deep or one.code == "too-deep"
+            self.error(code=one.code, message=one.message, at=one.at, help=one.help)
+        self._deferred = []
+        if is_deep:
+            raise Unreadable
 
     def related(self, at: Place, message: str) -> Related:
         """A second place in the same file."""

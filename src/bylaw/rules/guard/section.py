@@ -9,7 +9,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, parse_mode
+from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, parse_mode
 from bylaw.model.rule import Rule
 from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
@@ -55,6 +55,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     mode: ExecutionMode | None = None
     tools: tuple[str, ...] | None = None
+    sub_agents: tuple[str, ...] | None = None
     version: str | None = None
     status: str | None = None
     switched_off: bool = False
@@ -87,7 +88,7 @@ def _policies(guard: Guard, shared: Sequence[Item], source: Any) -> list[GuardPo
         return [_policy(guard, shared)]
     if not guard.switched_off:
         return [_policy(replace(guard, items=[*guard.items, *guard.approvals]), shared)]
-    approving = replace(guard, items=guard.approvals, tools=None, switched_off=False)
+    approving = replace(guard, items=guard.approvals, tools=None, sub_agents=None, switched_off=False)
     return [_policy(guard, shared), _policy(approving, ())]
 
 
@@ -130,18 +131,34 @@ def _same(one: Rule, other: Rule) -> bool:
     return replace(one, id="", span=None) == replace(other, id="", span=None)
 
 
+def refuse_approvals(policy: GuardPolicy) -> GuardPolicy:
+    """In request mode, calls that a person has to approve are refused."""
+    if policy.mode != "request" or not any(rule.approval for rule in policy.rules):
+        return policy
+    return replace(policy, rules=tuple(_refusing(rule) if rule.approval else rule for rule in policy.rules))
+
+
+def _refusing(rule: GuardRule) -> GuardRule:
+    then = Action.BLOCK
+    own = replace(rule.rule, params={**rule.rule.params, "then": then.value})
+    reason = f"{rule.reason}, and nobody can be asked in `request` mode"
+    return replace(rule, rule=own, then=then, reason=reason, approval=False)
+
+
 def _policy(guard: Guard, shared: Sequence[Item]) -> GuardPolicy:
     rules = tuple(item.enforcement.of(item.rule) for item in (*shared, *guard.items) if item.enforcement)
-    return GuardPolicy(
+    policy = GuardPolicy(
         rules=rules,
         agent=guard.agent,
         mode=guard.mode,
         tools=guard.tools,
+        sub_agents=guard.sub_agents,
         version=guard.version,
         status=guard.status,
         switched_off=guard.switched_off,
         source=guard.source,
     )
+    return refuse_approvals(policy)
 
 
 _KEY_SYNONYMS = synonyms(
