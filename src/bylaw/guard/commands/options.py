@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,9 +134,15 @@ def parse_time(option: str, text: str | None) -> float | None:
 def parse_json(text: str, where: str) -> Any:
     if len(text) > MOST_BYTES:
         raise BadInput(f"{where}: longer than {MOST_BYTES:,} characters")
+    from bylaw.traces.records.jsontext import RepeatedKey, loads_strictly
+
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        return loads_strictly(text)
+    except RepeatedKey as problem:  # other programs take the first of the two, so no rule can judge the value
+        raise BadInput(f"{where}: {problem}") from None
+    except RecursionError:
+        raise BadInput(f"{where}: brackets are nested too deeply") from None
+    except ValueError as problem:
         raise BadInput(f"{where}: not JSON: {problem}") from None
 
 
