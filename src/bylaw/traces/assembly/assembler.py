@@ -92,10 +92,11 @@ class Assembler:
             (buffer for buffer in self._buffers.values() if buffer.has_open_request(record_id)), None
         )
 
-    def end_session(self, buffer: SessionBuffer, *, complete: bool = True) -> None:
-        """No record of this session follows, from any of its agents."""
+    def end_session(self, buffer: SessionBuffer, *, complete: bool = True, alone: bool = False) -> None:
+        """No record of this session follows, from any of its agents. `alone`: it has one buffer for all agents."""
         session = buffer.origin.session
-        for one in [buffer, *(other for other in self._buffers.values() if other.origin.session == session)]:
+        others = () if alone else (other for other in self._buffers.values() if other.origin.session == session)
+        for one in [buffer, *others]:
             self._retire(one)
             self.forget(one)
         self._events.append(SessionEnd(origin=buffer.origin, complete=complete))
@@ -147,8 +148,8 @@ class Assembler:
             events.append(response.request)
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns
-        self.turns = turn + 1
         buffer.has_results = False
+        self.turns = turn + 1
         self._recent.append((buffer, record_id, turn, at))
         events.append(response)
         calls = response.tool_calls
@@ -188,9 +189,9 @@ class Assembler:
         known = buffer.find_call(result.call_id, result.name)
         if known is not None:
             call, known.answered = known.call, True
-            result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name, call=call)
             if call.turn == buffer.turn:
                 buffer.has_results = True
+            result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name, call=call)
         elif buffer.pending:
             buffer.pending.append(result)
             return
