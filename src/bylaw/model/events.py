@@ -157,6 +157,8 @@ class ToolCall(Event, frozen=True, kw_only=True):
     """the text the arguments were recorded as, where they were recorded as text"""
     group: str | int | None = None
     """calls with the same group were issued in parallel"""
+    unordered: tuple[str, ...] = ()
+    """tools with a result of which the format does not say whether it came before this call or after it"""
 
 
 class ToolResult(Event, frozen=True, kw_only=True):
@@ -164,8 +166,6 @@ class ToolResult(Event, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "tool_result"
 
-    unordered: tuple[str, ...] = ()
-    """tools with a result of which the format does not say whether it came before this call or after it"""
     call_id: str | None = None
     name: str | None = None
     content: Any = None

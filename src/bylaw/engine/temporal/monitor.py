@@ -67,9 +67,9 @@ class TemporalMonitor(Monitor):
             return self._step_turn(state, event, applies)
         session = event.origin.session
         atom_values = self._atoms.at(event, state.said.get(session, ()) if state.said else ())
-        if atom_values == self._atoms.all_false and self._can_skip(state, kind, applies):
         if kind is ToolCall and event.unordered and self._needs_order(event, atom_values):  # type: ignore[attr-defined]
             return replace(state, untimed=UNORDERED.format(event.name)), NOTHING  # type: ignore[attr-defined]
+        if atom_values == self._atoms.all_false and self._can_skip(state, kind, applies):
             return state, NOTHING
         if kind is Response and session in state.said:
             state = replace(state, said=state.said.delete(session))
@@ -77,7 +77,6 @@ class TemporalMonitor(Monitor):
             return self._step_finite(state, atom_values, event, self._idle)
         return self._judge(state, atom_values, position_of(event), applies)
 
-    def _step_finite(self, state: State, atom_values: AtomValues, event: Event, idle: dict[Any, bool]) -> Step:
     def _needs_order(self, call: ToolCall, atom_values: AtomValues) -> bool:
         """Whether it matters if the call came before or after the results that it is unordered with."""
         if not self._skips:
@@ -85,6 +84,7 @@ class TemporalMonitor(Monitor):
         takes = [compile_names(results) for results in self.watches.results]
         return atom_values != self._atoms.all_false and any(take(name) for take in takes for name in call.unordered)
 
+    def _step_finite(self, state: State, atom_values: AtomValues, event: Event, idle: dict[Any, bool]) -> Step:
         """A formula that remembers only truth values has few states; where atom_values change nothing is soon known."""
         assert state.frame is not None
         key = (atom_values, *state.frame.memory)
