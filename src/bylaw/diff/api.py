@@ -15,15 +15,17 @@ from bylaw.diff.fingerprint import compare as compare_fingerprints
 from bylaw.diff.model import AxisRow, Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import policy_diff
 from bylaw.diff.rates import changed_sessions, tool_rates
-from bylaw.engine.compile import compile_rules
+from bylaw.engine.compile import Program, compile_rules
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
+from bylaw.report.diagnostics import summarize
 from bylaw.rules.loader import Rules, as_rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.traces.comparison.compare import Group, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
+from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, as_sources
 
 
@@ -81,9 +83,19 @@ def compare_versions(
         turns=(before.turns, after.turns),
         repeats=any(group.has_repeats for group in pairing.groups),
         rules=len(rules),
-        notes=(*before.notes, *after.notes),
+        notes=(*before.notes, *after.notes, *_doubtful_names(program, before, after)),
         fail_on=fail_on,
     )
+
+
+def _doubtful_names(program: Program, *sides: Side) -> list[str]:
+    """Names in rules that neither side has, and that are near one that occurs."""
+    seen = SeenNames()
+    for side in sides if program.rules else ():
+        for recording in side.recordings:
+            for step in recording.steps:
+                seen.add(step.response)
+    return [f"warning: {summarize(warning)}" for warning in seen.doubts(program)]
 
 
 def _axes(
