@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.source import Span
@@ -125,12 +126,19 @@ class Problems:
     def error(
         self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
     ) -> None:
-        self._add(self._diagnostic("error", code, message, at.head, help, related))
+        self._add(self._diagnostic("error", code, message, at, help, related))
         if self._counts["error"] > MAX_PROBLEMS:
             raise Unreadable
 
     def warn(self, *, code: str, message: str, at: Place, help: str | None = None) -> None:
-        self._add(self._diagnostic("warning", code, message, at.head, help, ()))
+        self._add(self._diagnostic("warning", code, message, at, help, ()))
+
+    def withdraw(self, code: str, at: Place) -> None:
+        """Drop the warnings with this code at this place: an error says more."""
+        for key, one in list(self._found.items()):
+            if one.code == code and one.span == at.head and one.severity == "warning":
+                del self._found[key]
+                self._counts["warning"] -= 1
 
     def defer(self, *, code: str, message: str, at: Node, help: str | None = None) -> None:
         """An error unless the node turns out to be in a part that nobody reads."""
@@ -179,23 +187,24 @@ class Problems:
         self._counts[diagnostic.severity] += 1
         excess = self._counts[diagnostic.severity] - MAX_PROBLEMS
         if excess == 1:
-            diagnostic = self._more(diagnostic.severity, diagnostic.span)
+            diagnostic = self._more(diagnostic)
         if excess <= 1:
             self._found[key] = diagnostic
 
-    def _more(self, severity: Severity, span: Span) -> Diagnostic:
-        message = f"there are more than {MAX_PROBLEMS} {severity}s; those from here on are not shown"
-        return self._diagnostic(severity, code="more-problems", message=message, span=span, help=None, related=())
+    def _more(self, first: Diagnostic) -> Diagnostic:
+        message = f"there are more than {MAX_PROBLEMS} {first.severity}s; those from here on are not shown"
+        return replace(first, code="more-problems", message=message, help=None, related=())
 
     def _diagnostic(
-        self, severity: Severity, code: str, message: str, span: Span, help: str | None, related: tuple[Related, ...]
+        self, severity: Severity, code: str, message: str, at: Place, help: str | None, related: tuple[Related, ...]
     ) -> Diagnostic:
-        excerpt, column = self.source.excerpt(span)
+        span, source = at.head, getattr(at, "source", self.source)  # a node may stand in a file that this one includes
+        excerpt, column = source.excerpt(span)
         return Diagnostic(
             code=code,
             message=message,
             severity=severity,
-            file=self.source.file,
+            file=source.file,
             span=span,
             excerpt=excerpt,
             excerpt_column=column,
