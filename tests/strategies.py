@@ -1,7 +1,7 @@
 """Random small traces, for properties: every kind of event, every field present, empty or absent.
 
-`traces()` are well formed, as readers make them: a response's request and calls are events too, the calls right behind
-it, and a result has its call. Names and ids come from few values, so that they meet each other.
+`traces()` are well formed, as readers make them: a response's request and calls are events too, a call may follow the
+result of another, and a result has its call. Names and ids come from few values, so that they meet each other.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ calls = st.builds(
     arguments=json_values,
     raw_arguments=maybe,
     group=st.none() | st.integers(0, 9) | words,
+    unordered=st.just(()) | st.lists(names, min_size=1, max_size=2).map(tuple),
 )
 usages = st.builds(Usage, *[st.none() | st.integers(0, 2**40) for _ in range(5)], recorded=st.none() | json_objects)
 blocks = (
@@ -95,18 +96,19 @@ responses = st.builds(
     latency_ms=durations,
     usage=st.none() | usages,
 )
+results = st.builds(
+    ToolResult,
+    **common,
+    call_id=maybe,
+    name=maybe,
+    content=json_values,
+    is_error=st.none() | st.booleans(),
+    latency_ms=durations,
+)
 others: st.SearchStrategy[Event] = st.one_of(
     st.builds(SessionStart, **common, metadata=st.none() | json_objects),
     st.builds(SessionEnd, **common, complete=st.booleans()),
-    st.builds(
-        ToolResult,
-        **common,
-        call_id=maybe,
-        name=maybe,
-        content=json_values,
-        is_error=st.none() | st.booleans(),
-        latency_ms=durations,
-    ),
+    results,
     st.builds(Message, **common, role=texts, content=json_values),
     st.builds(Annotation, **common, label=texts, data=json_values),
 )
@@ -122,7 +124,12 @@ def turns(draw: st.DrawFn) -> list[Event]:
         return [request]
     issued = tuple(draw(st.lists(calls, max_size=3)))
     response = replace(draw(responses), request=request, tool_calls=issued)
-    return [*([] if request is None else [request]), response, *issued]
+    ran: list[Event] = []
+    for call in issued:  # the next call may follow the result of this one
+        ran.append(call)
+        if draw(st.booleans()):
+            ran.append(replace(draw(results), origin=call.origin, call_id=call.call_id))
+    return [*([] if request is None else [request]), response, *ran]
 
 
 @st.composite

@@ -53,6 +53,13 @@ class InputError(BylawError):
         super().__init__("\n".join(_one_line(d) for d in self.diagnostics))
 
 
+class ArgumentError(InputError, TypeError):
+    """A function was called with a value of a type that it does not take."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__([Diagnostic(code="wrong-type", message=message, file="<call>")])
+
+
 class FeatureNotEnabledError(BylawError, RuntimeError):
     """A feature that is off by default was used without being enabled. Raised before anything is sent."""
 

@@ -73,8 +73,8 @@ def test_a_response_that_is_only_named() -> None:
         "0 request",
         "0 response -",
         "0 tool_call refund {}",
-        "0 tool_call mail {}",
         "0 tool_result refund null",
+        "0 tool_call mail {}",
         '0 tool_result mail "no route" failed',
     ]
 

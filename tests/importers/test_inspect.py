@@ -74,7 +74,7 @@ def test_a_sample_is_a_session() -> None:
             {"event": "span_begin", "id": "s", "type": "agent", "name": "react", "parent_id": None, "timestamp": at(0)},
             model(1, [USER], asks("c1", "c2"), span_id="s", usage={"input_tokens": 5, "output_tokens": 2}),
             tool(3, "c1", "a b", span_id="s"),
-            tool(4, "c2", "", span_id="s", error={"type": "timeout", "message": "too slow"}),
+            tool(4.5, "c2", "", span_id="s", error={"type": "timeout", "message": "too slow"}),
             model(6, [USER], {"content": "done"}, span_id="s"),
             {"event": "score", "timestamp": at(9), "score": {"value": "C"}},
             scores={"m": {"value": "C"}},
@@ -86,8 +86,8 @@ def test_a_sample_is_a_session() -> None:
         "0 request user",
         "0 response",
         '0 tool_call bash {"cmd": "ls"}',
-        '0 tool_call bash {"cmd": "ls"}',
         '0 tool_result bash "a b"',
+        '0 tool_call bash {"cmd": "ls"}',
         '0 tool_result bash "too slow" failed',
         "1 request user",
         "1 response done",
@@ -133,7 +133,7 @@ def test_attachments_are_put_back_within_bounds(monkeypatch: pytest.MonkeyPatch)
     asked = [{"role": "user", "content": name}, {"role": "user", "content": f"{name} {name}"}]
     one = sample(
         *(model(second, asked, {"content": "x"}) for second in range(1, 9)),
-        *(tool(second, f"c{second}", content) for second, content in enumerate(told, start=10)),
+        *(tool(2 * number, f"c{number}", content) for number, content in enumerate(told, start=5)),
         attachments={HASH: text},
     )
     trace = read(one, {**one, "id": 2})

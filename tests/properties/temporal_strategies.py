@@ -140,11 +140,12 @@ class Formulas:
 
 
 class Traces:
-    """`known=True` leaves nothing out that an atom may ask for."""
+    """`known=True` leaves nothing out that an atom may ask for, `ordered=True` only no order of calls and results."""
 
-    def __init__(self, rng: Random, *, known: bool = False, most: int = 10) -> None:
+    def __init__(self, rng: Random, *, known: bool = False, ordered: bool = False, most: int = 10) -> None:
         self.rng = rng
         self.known = known
+        self.ordered = known or ordered
         self.most = most
         self.untimed = 0.0 if known else rng.choice([0.0, 0.0, 0.1, 1.0])
         self.now = 1000
@@ -163,6 +164,8 @@ class Traces:
         session = "2" if self.rng.random() < 0.25 else "1"
         calls = [self._call() for _ in range(self.rng.choice([0, 1, 1, 2, 3]))]
         answered = [i for i in range(len(calls)) if self._chance(0.6)]
+        if self._chance(0.4):
+            self._spread(calls, answered)
         self.late += [(session, f"t{number}.{i}") for i in range(len(calls)) if i not in answered]
         turn: dict[str, Any] = {"session": session, "at": self._time(), "calls": calls}
         turn["results"] = [self._result(i) for i in answered]
@@ -172,6 +175,13 @@ class Traces:
         turn |= {"stop": self.rng.choice(["end_turn", "tool_use"])} if self.known or self._chance(0.6) else {}
         turn |= {"request": self._request(session)} if self.known or self._chance(0.6) else {}
         return turn
+
+    def _spread(self, calls: list[dict[str, Any]], answered: list[int]) -> None:
+        """Let calls follow results of earlier calls of their turn; seldom, nobody knows whether they do."""
+        for i, call in enumerate(calls):
+            call["after"] = self.rng.randint(0, sum(j < i for j in answered))
+            if not self.ordered and self._chance(0.05):
+                call["unordered"] = [self.rng.choice(TOOLS)]
 
     def _call(self) -> dict[str, Any]:
         call = {"name": self.rng.choice(TOOLS), "args": self._arguments(), "at": self._time()}

@@ -18,20 +18,14 @@ def write(path: Path, *turns: Turn) -> Path:
     of the request. `fresh: true` begins a conversation; any other request carries the earlier messages.
     """
     lines: list[dict[str, Any]] = [{"kind": "metadata", "payload": {"sdk": {"name": "test"}}}]
+    messages: list[dict[str, Any]] = []
     for index, turn in enumerate(turns):
-        lines += [_request(turn, index), _response(turn, index)]
+        messages = [*([] if turn.get("fresh") else messages), {"role": "user", "content": f"message {index}"}]
+        asked = {"model": "m", "messages": messages, "params": {}, **turn.get("request", {})}
+        lines += [{"kind": "chat_request", "payload": asked}, _response(turn, index)]
+        messages = [*messages, {"role": "assistant", "content": lines[-1]["payload"]["content"]}]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     return path
-
-
-def _request(turn: Turn, index: int) -> dict[str, Any]:
-    messages = [{"role": "user", "content": f"message {index}"}]
-    if index and not turn.get("fresh"):
-        messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "yes?"}, *messages]
-    return {
-        "kind": "chat_request",
-        "payload": {"model": "m", "messages": messages, "params": {}, **turn.get("request", {})},
-    }
 
 
 def _response(turn: Turn, index: int) -> dict[str, Any]:

@@ -5,9 +5,10 @@ response's time: seconds or RFC 3339), `text` (`null` = content not recorded), `
 `text` and `calls` make), `calls`, `results`, `stop`, `tokens` (`[input, output]`), `latency`, `model`, and `request` (a
 mapping of model, messages, params, tools, metadata).
 
-- A call is a name, or `{name, args, raw, id, at}`.
+- A call is a name, or `{name, args, raw, id, at, after, unordered}`. `after: 2` stands behind the first two results of
+  the turn; without it, a call stands before all of them. `unordered` lists tools as in the event.
 - A result is `{of, content, error, at}`, where `of` is the index or the name of a call of the turn (of several calls
-  with one name the first). A name alone is a result with content "ok". Results come after all calls of the turn.
+  with one name the first). A name alone is a result with content "ok".
 - Calls and results have the turn's time where they name none themselves; `at: null` is a time not recorded.
 
 Other items stand between turns:
@@ -68,7 +69,17 @@ def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
         usage=Usage(*turn["tokens"]) if "tokens" in turn else None,
     )
     results = [_result(result, calls, common) for result in turn.get("results", ())]
-    return [*([request] if request else []), response, *calls, *results]
+    return [*([request] if request else []), response, *_in_order(turn.get("calls", ()), calls, results)]
+
+
+def _in_order(told: list[Any], calls: tuple[ToolCall, ...], results: list[ToolResult]) -> list[Event]:
+    places = [call.get("after", 0) if isinstance(call, dict) else 0 for call in told]
+    found: list[Event] = []
+    for i in range(len(results) + 1):
+        found += [call for call, place in zip(calls, places, strict=True) if place == i]
+        found += results[i : i + 1]
+    assert len(found) == len(calls) + len(results), "a call stands after more results than there are"
+    return found
 
 
 def _origin(item: Item) -> Origin:
@@ -89,13 +100,14 @@ def _request(fields: Item, common: Item) -> Request:
 
 def _call(call: str | Item, k: int, common: Item) -> ToolCall:
     fields = {"name": call} if isinstance(call, str) else call
-    _only(fields, {"name", "args", "raw", "id", "at"}, "a call")
+    _only(fields, {"name", "args", "raw", "id", "at", "after", "unordered"}, "a call")
     return ToolCall(
         **_timed(common, fields),
         name=fields["name"],
         call_id=str(fields.get("id", f"t{common['turn']}.{k}")),
         arguments=fields.get("args"),
         raw_arguments=fields.get("raw"),
+        unordered=tuple(fields.get("unordered", ())),
     )
 
 

@@ -8,6 +8,7 @@ formula false there: that is the position that decides.
 from __future__ import annotations
 
 import operator
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from bylaw.engine.temporal.analysis import can_skip
 from bylaw.engine.temporal.shape import parts_of
 from bylaw.model.demand import Temporal
-from bylaw.model.events import Response, ToolResult
+from bylaw.model.events import Response, ToolCall, ToolResult
 from bylaw.model.temporal import (
     AgentIs,
     Ahead,
@@ -199,7 +200,8 @@ class Prefix:
 def judge_temporal(demand: Temporal, part: Part, matching: list[Response] | None) -> Answer:
     """The outcome in one scope, and the turns at which the rule is broken. Without `matching` turns all are judged."""
     timeline = _timeline(demand, part)
-    stop = _first_untimed(demand.formula, timeline)
+    stops = (_first_untimed(demand.formula, timeline), _first_unordered(demand, timeline))
+    stop = min((stop for stop in stops if stop is not None), default=None)
     judge = _Judge(timeline, len(timeline.positions) if stop is None else stop, part.complete and stop is None)
     wanted = None if matching is None else {turn.turn for turn in matching}
     judged = [i for i in range(judge.length) if wanted is None or timeline.positions[i].event.turn in wanted]
@@ -325,6 +327,20 @@ def _first_untimed(formula: Formula, timeline: Timeline) -> int | None:
     if not any(window.unit == "seconds" for f in inside if (window := getattr(f, "window", None)) is not None):
         return None
     return next((i for i, p in enumerate(timeline.positions) if p.event.time is None and p.matters), None)
+
+
+def _first_unordered(demand: Temporal, timeline: Timeline) -> int | None:
+    """The first call of which nobody knows whether it came before a result, where the rule could tell the two apart."""
+    if demand.over == "turns":
+        return None
+    atoms = [atom for atom in _all_inside(demand.formula) if isinstance(atom, ResultOf)]
+    skips = can_skip(demand.formula, parts_of(demand.formula))
+    for i, position in enumerate(timeline.positions):
+        beside = position.event.unordered if isinstance(position.event, ToolCall) else ()
+        known = any(fnmatchcase(tool, name) for atom in atoms for name in atom.names for tool in beside)
+        if beside and (not skips or (position.matters and known)):
+            return i
+    return None
 
 
 def _bare_atoms(formula: Formula) -> list[Atom]:

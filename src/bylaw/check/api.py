@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
 from bylaw.model.report import CheckReport, FailOn, Finding, OutcomeCounts, TraceSummary
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.rules.loader import Rules, as_rules
+from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, as_sources
 
 MOST_FINDINGS = 10_000
@@ -41,6 +43,7 @@ def check(
         allow_vacuous=allow_vacuous,
         strict=found.strict if strict is None else strict,
         warnings=found.diagnostics,
+        tools=found.tools,
     )
     for source in as_sources(trace):
         job.add(source)
@@ -58,10 +61,12 @@ class Check:
         allow_vacuous: bool = False,
         strict: bool = False,
         warnings: Iterable[Diagnostic] = (),
+        tools: Iterable[str] = (),
         on_finding: Callable[[Finding], None] | None = None,
     ) -> None:
-        """`warnings`: about the rules, from their files."""
+        """`warnings`: about the rules, from their files. `tools`: tools that exist, beside those in the traces."""
         self._program: Program = compile_rules(rules)
+        self._seen = SeenNames(tools)
         self._on_finding = on_finding
         self._report = CheckReport(
             rules=tuple(rules),
@@ -75,9 +80,11 @@ class Check:
 
     def add(self, source: TraceSource) -> None:
         evaluation = Evaluation(self._program)
-        step = evaluation.step
+        step, see = evaluation.step, self._seen.add
         for event in source:
             verdicts = step(event)
+            if type(event) is Response:
+                see(event)
             if verdicts:
                 self._add_findings(source.name, verdicts)
         self._add_findings(source.name, evaluation.end(complete=source.complete))
@@ -88,6 +95,7 @@ class Check:
         """`unread`: why whole files were skipped."""
         self._report.findings.sort(key=_reading_order(self._report))
         self._report.unread = tuple(unread)
+        self._report.warnings += self._seen.doubts(self._program, self._report.warnings)
         return self._report
 
     def _add_findings(self, trace: str, verdicts: Iterable[Verdict]) -> None:

@@ -13,7 +13,7 @@ from bylaw.check.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, FailOn, Finding
-from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, emit, open_target, write_reports
 from bylaw.report.progress import watch_traces
@@ -31,6 +31,8 @@ DEFAULT_POLICY = "bylaw.yaml"
     show_default=True,
     help="Lowest severity of a broken rule that makes the command fail.",
 )
+@version_option
+@input_option
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
 @click.option("--verify-ids", is_flag=True, help="Reject records whose content hash does not match their id.")
@@ -48,6 +50,8 @@ def command(
     traces: tuple[str, ...],
     policies: tuple[str, ...],
     fail_on: FailOn,
+    version: str | dict[str, str] | None,
+    inputs: dict[str, str],
     trace_format: str | None,
     skip_bad: bool,
     verify_ids: bool,
@@ -72,7 +76,7 @@ def command(
     if not policies and not os.path.isfile(DEFAULT_POLICY):
         raise click.UsageError(f"no --policy given, and there is no `{DEFAULT_POLICY}` here")
     try:
-        rules = load_rules(list(dict.fromkeys(policies)) or [DEFAULT_POLICY])
+        rules = load_rules(list(dict.fromkeys(policies)) or [DEFAULT_POLICY], inputs=inputs, version=version)
         names = find_traces(traces)
     except InputError as problem:
         return report_bad_input("check", problem.diagnostics, targets)
@@ -91,6 +95,7 @@ def command(
             allow_vacuous=allow_vacuous,
             strict=rules.strict if strict is None else strict,
             warnings=rules.diagnostics,
+            tools=rules.tools,
             on_finding=stream if streams else None,
         )
         with watch_traces(names) as watch:
@@ -108,7 +113,8 @@ def command(
             one.end(report)
     if not streams:
         write_reports(RENDERERS, targets, report)
-    print_diagnostics([problem for trace in report.traces for problem in trace.problems])
+    about_traces = [problem for trace in report.traces for problem in trace.problems]
+    print_diagnostics([*report.warnings[len(rules.diagnostics) :], *about_traces])
     return ExitCode(report.exit_code)
 
 

@@ -47,6 +47,11 @@ _RENDERERS = {"check": CHECK_RENDERERS, "diff": DIFF_RENDERERS, "contract": CONT
     help="Minimum score to pass, for the whole run and for the contract (default: each part decides by itself, and a "
     "contract needs 100).",
 )
+@click.option(
+    "--strict/--no-strict",
+    default=None,
+    help="Exit with 3 if anything was not checked or was warned about (default: as the file says).",
+)
 @output_options(RENDERERS)
 def command(
     config: str,
@@ -54,6 +59,7 @@ def command(
     baseline: str | None,
     candidate: str | None,
     min_score: float | None,
+    strict: bool | None,
     targets: list[Target],
 ) -> ExitCode:
     """Check, diff and contract, whichever are configured: one score, one exit code.
@@ -75,6 +81,8 @@ def command(
         file = replace(file, diff=replace(diff, baseline=baseline, candidate=candidate))
     if min_score is not None:
         file = replace(file, min_score=min_score)
+    if strict is not None:
+        file = replace(file, strict=strict)
     warnings = [summarize(one) for one in file.diagnostics]
     parts = list(_run_parts(config, file, warnings))
     shown = [warning for _, own in parts if isinstance(own, ContractReport) for warning in own.warnings]
@@ -84,6 +92,8 @@ def command(
         min_score=file.min_score,
         left_out=list(_left_out(file)),
         warnings=[warning for warning in dict.fromkeys(warnings) if warning not in shown],
+        warnings_in_parts=len(shown),
+        strict=file.strict,
     )
     print_warnings((*report.warnings, *shown), targets)
     for target in targets:
@@ -107,7 +117,7 @@ def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]
     """Each part that is configured. Adds to `warnings` what the reports of the parts do not show."""
     jobs: dict[Any, Callable[[], Part]] = {}
     if (check := file.check) is not None:
-        jobs["check"] = lambda: _check(check, config, warnings)
+        jobs["check"] = lambda: _check(check, config, file.strict, warnings)
     if (diff := file.diff) is not None:
         jobs["diff"] = lambda: _diff(diff, config if file.has_rules else None, warnings)
     if file.has_contract:
@@ -124,16 +134,16 @@ def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]
             yield failed_part(name, ExitCode.BAD_INPUT, why, [summarize(one) for one in errors]), None
 
 
-def _check(settings: CheckSettings, config: str, warnings: list[str]) -> Part:
+def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[str]) -> Part:
     from bylaw.check.api import check
     from bylaw.check.report.wording import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
     rules = load_rules(list(settings.policies) or [config])
-    warnings += map(summarize, rules.diagnostics)
     sources = [open_trace(name) for name in find_traces(settings.traces)]
-    report = check(sources, rules.rules, fail_on=settings.fail_on)
+    report = check(sources, rules, fail_on=settings.fail_on, strict=strict)
+    warnings += map(summarize, report.warnings)
     return check_part(report, headline(report)), report
 
 

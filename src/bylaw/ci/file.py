@@ -15,8 +15,8 @@ from bylaw.model.report import FailOn
 from bylaw.model.rule import Rule
 from bylaw.rules.files import FilePath, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
-from bylaw.rules.located import Entry, MapNode, Node
-from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
+from bylaw.rules.located import Entry, MapNode, Node, plain
+from bylaw.rules.params import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
 from bylaw.rules.policy import CONTRACT
 from bylaw.rules.readers import read_text, read_texts
 from bylaw.rules.rule_fields import Ids
@@ -42,6 +42,7 @@ _CI = Table(
         Param("check", subtree({"type": "object"}), "the traces to check"),
         Param("diff", subtree({"type": "object"}), "the traces to compare"),
         Param("min_score", SCORE, "the least score that passes"),
+        Param("strict", FLAG, "whether anything that was not checked or was warned about is exit 3", default=False),
     ),
 )
 _CHECK = Table(
@@ -97,11 +98,14 @@ def _read_sections(entries: Mapping[str, Entry], context: Context) -> dict[str, 
     found: dict[str, Any] = {"has_contract": CONTRACT in entries, "has_rules": "rules" in entries or "guard" in entries}
     if "scoring" in entries and (scoring := read_scoring(entries["scoring"].value, context)):
         found["weights"] = scoring.weights
+    strict = entries.get("strict")
+    found["strict"] = strict is not None and bool(plain(strict.value))
     if "ci" not in entries:
         return found
     section = entries["ci"].value
     values = _CI.read(section, context) or {}
     found["min_score"] = values.get("min_score")
+    found["strict"] = found["strict"] or values.get("strict", False)
     parts = section.entries if isinstance(section, MapNode) else {}
     if "check" in parts and (check := _CHECK.read(parts["check"].value, context)):
         found["check"] = CheckSettings(traces=check["traces"], policies=check["policy"], fail_on=check["fail_on"])

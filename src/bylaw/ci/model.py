@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.results import ContractReport
+from bylaw.contract.results import CellOutcome, ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.errors import ExitCode
 from bylaw.model.diagnostic import Diagnostic
@@ -39,6 +39,8 @@ class CiFile(Struct, frozen=True, kw_only=True):
     has_contract: bool = False
     has_rules: bool = False
     min_score: float | None = None
+    strict: bool = False
+    """whether anything that was not checked or was warned about is exit 3"""
     weights: dict[str, float] = {}
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -53,6 +55,8 @@ class CiPart(Struct, frozen=True, kw_only=True):
     weight: float = 1.0
     problems: tuple[str, ...] = ()
     """why it could not run"""
+    unchecked: tuple[str, ...] = ()
+    """rules, or cells of the contract, that it did not check"""
 
 
 class CiReport(Struct, frozen=True, kw_only=True):
@@ -61,7 +65,10 @@ class CiReport(Struct, frozen=True, kw_only=True):
     """parts that are not configured, and why"""
     warnings: tuple[str, ...] = ()
     """those that no part's own report shows"""
+    warning_count: int = 0
+    """all of them, those of the parts too"""
     min_score: float | None = None
+    strict: bool = False
     exit_code: int = 0
 
     @property
@@ -85,16 +92,20 @@ def check_part(report: CheckReport, verdict: str) -> CiPart:
     held = [one for one in report.by_rule.values() if one.ok and not one.violated and not one.error]
     decided = len(broken) + len(held)
     score = round(100 * len(held) / decided, 2) if decided and not report.nothing_checked else 0.0
-    return CiPart(name="check", score=score, exit_code=report.exit_code, verdict=verdict)
+    unchecked = tuple(report.unchecked)
+    return CiPart(name="check", score=score, exit_code=report.exit_code, verdict=verdict, unchecked=unchecked)
 
 
 def diff_part(report: DiffReport, verdict: str) -> CiPart:
-    passed = not report.tripped and not report.nothing_compared
-    return CiPart(name="diff", score=100.0 if passed else 0.0, exit_code=report.exit_code, verdict=verdict)
+    score, policy = 0.0 if report.exit_code else 100.0, report.policy
+    unchecked = (*policy.scope_doubts, *policy.undecided)
+    return CiPart(name="diff", score=score, exit_code=report.exit_code, verdict=verdict, unchecked=unchecked)
 
 
 def contract_part(report: ContractReport, verdict: str) -> CiPart:
-    return CiPart(name="contract", score=report.score, exit_code=report.exit_code, verdict=verdict)
+    vacuous = report.with_outcome(CellOutcome.VACUOUS)
+    unchecked = tuple(f"{cell.invariant} in {cell.scenario}" for cell in vacuous)
+    return CiPart(name="contract", score=report.score, exit_code=report.exit_code, verdict=verdict, unchecked=unchecked)
 
 
 def failed_part(name: PartName, code: ExitCode, why: str, problems: Sequence[str] = ()) -> CiPart:
@@ -109,6 +120,8 @@ def combine(
     min_score: float | None,
     left_out: Sequence[str],
     warnings: Sequence[str] = (),
+    warnings_in_parts: int = 0,
+    strict: bool = False,
 ) -> CiReport:
     """`weights` by part. If they name no part that ran, all weigh the same; else a part without one weighs nothing."""
     has_weights = any(part.name in weights for part in parts)
@@ -116,10 +129,19 @@ def combine(
         ran = ", ".join(part.name for part in parts)
         warnings = (*warnings, f"`scoring` gives no weight to what was run ({ran}), so every part weighs the same")
     weighed = tuple(replace(part, weight=weights.get(part.name, 0.0) if has_weights else 1.0) for part in parts)
-    report = CiReport(parts=weighed, left_out=tuple(left_out), min_score=min_score, warnings=tuple(warnings))
+    report = CiReport(
+        parts=weighed,
+        left_out=tuple(left_out),
+        min_score=min_score,
+        warnings=tuple(warnings),
+        warning_count=len(warnings) + warnings_in_parts,
+        strict=strict,
+    )
     codes = [ExitCode(part.exit_code) for part in parts] or [ExitCode.NOTHING_CHECKED]
     if parts and not any(part.weight for part in weighed):
         codes.append(ExitCode.NOTHING_CHECKED)
     elif parts and min_score is not None and report.score < min_score:
         codes.append(ExitCode.GATE_TRIPPED)
+    if strict and (report.warning_count or any(part.unchecked for part in parts)):
+        codes.append(ExitCode.NOTHING_CHECKED)
     return replace(report, exit_code=int(ExitCode.first_of(codes)))

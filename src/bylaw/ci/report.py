@@ -15,7 +15,7 @@ import msgspec
 from bylaw.ci.model import CiPart, CiReport
 from bylaw.errors import ExitCode
 from bylaw.report.output import Renderers
-from bylaw.report.text import COMMENT_LIMIT, escape_markdown, terminal_width, wrap
+from bylaw.report.text import COMMENT_LIMIT, count, escape_markdown, terminal_width, wrap
 
 RENDERERS = Renderers(
     terminal="bylaw.ci.report:render_terminal",
@@ -32,11 +32,23 @@ def headline(report: CiReport) -> str:
     if not any(part.weight for part in report.parts) and report.exit_code == ExitCode.NOTHING_CHECKED:
         return "NO SCORE: `scoring` gives every part that ran the weight 0"
     verdict = _VERDICTS[report.exit_code]
+    partly = [part.name for part in report.parts if part.unchecked]
+    if report.exit_code == ExitCode.OK and partly:
+        verdict = f"PASSED, but not everything was checked ({', '.join(partly)})"
     if report.exit_code == ExitCode.NOTHING_CHECKED and any(part.score for part in report.parts):
         verdict = "NOT SHOWN"  # something held: only a part was not shown
     required = "" if report.min_score is None else f", {report.min_score:g} required"
     failed = [part.name for part in report.parts if part.exit_code]
-    return f"{verdict}: score {report.score:g}{required}" + (f"; {', '.join(failed)} did not pass" if failed else "")
+    why = [f"{', '.join(failed)} did not pass"] if failed else []
+    if report.strict and report.exit_code == ExitCode.NOTHING_CHECKED:
+        why += [f"not everything was checked ({', '.join(partly)})"] if partly else []
+        why += [count(report.warning_count, "warning")] if report.warning_count else []
+    return "; ".join([f"{verdict}: score {report.score:g}{required}", *why])
+
+
+def is_whole(report: CiReport) -> bool:
+    """Whether no part left anything unchecked."""
+    return not any(part.unchecked for part in report.parts)
 
 
 def _weight(part: CiPart, report: CiReport) -> str:
@@ -56,6 +68,7 @@ def render_json(report: CiReport, reports: Mapping[str, str]) -> str:
         "verdict": headline(report),
         "score": report.score,
         "min_score": report.min_score,
+        "strict": report.strict,
         "contract_compliance": report.contract_compliance,
         "parts": msgspec.to_builtins(report.parts),
         "left_out": list(report.left_out),
@@ -71,6 +84,10 @@ MARKER = "<!-- bylaw-ci -->"
 _EMOJI = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "🔌"}
 
 
+def _emoji(code: int, whole: bool) -> str:
+    return _EMOJI[code] if code or whole else "⚠️"
+
+
 def render_markdown(report: CiReport, reports: Mapping[str, str]) -> str:
     """The summary first, then as many reports of parts as fit into a comment."""
     text = "\n".join(_summary(report))
@@ -83,12 +100,12 @@ def render_markdown(report: CiReport, reports: Mapping[str, str]) -> str:
 
 def _summary(report: CiReport) -> Iterator[str]:
     yield MARKER
-    yield f"### {_EMOJI[report.exit_code]} Bylaw ci: {escape_markdown(headline(report))}"
+    yield f"### {_emoji(report.exit_code, is_whole(report))} Bylaw ci: {escape_markdown(headline(report))}"
     yield ""
     yield "| part | score | weight | verdict |"
     yield "|---|--:|--:|---|"
     for part in report.parts:
-        verdict = f"{_EMOJI[part.exit_code]} {escape_markdown(part.verdict)}"
+        verdict = f"{_emoji(part.exit_code, not part.unchecked)} {escape_markdown(part.verdict)}"
         yield f"| {part.name} | {part.score:g} | {_weight(part, report)} | {verdict} |"
     yield ""
     yield from (f"- {escape_markdown(problem)}" for part in report.parts for problem in part.problems)
@@ -100,6 +117,10 @@ def _summary(report: CiReport) -> Iterator[str]:
 # Terminal
 
 _MARKS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("!", "magenta")}
+
+
+def _mark(code: int, whole: bool) -> tuple[str, str]:
+    return _MARKS[code] if code or whole else ("!", "yellow")
 
 
 def render_terminal(report: CiReport, reports: Mapping[str, str]) -> str:
@@ -114,7 +135,7 @@ def _lines(report: CiReport, reports: Mapping[str, str]) -> Iterator[str]:
         yield text
     yield click.style(f"{'part':<10}{'score':>7}{'weight':>8}  verdict", dim=True)
     for part in report.parts:
-        mark, colour = _MARKS[part.exit_code]
+        mark, colour = _mark(part.exit_code, not part.unchecked)
         figures = f"{part.name:<10}{part.score:>7g}{_weight(part, report):>8}  "
         first, *more = wrap(f"{mark} {part.verdict}", indent=figures, hanging=" " * (len(figures) + 2))
         yield figures + click.style(first.removeprefix(figures), fg=colour)
@@ -126,6 +147,6 @@ def _lines(report: CiReport, reports: Mapping[str, str]) -> Iterator[str]:
     for why in report.left_out:
         yield from (click.style(line, dim=True) for line in wrap(f"left out: {why}", hanging="  "))
     yield ""
-    mark, colour = _MARKS[report.exit_code]
+    mark, colour = _mark(report.exit_code, is_whole(report))
     verdict = wrap(f"{mark} {headline(report)}", hanging="  ")
     yield from (click.style(line, fg=colour, bold=True) for line in verdict)

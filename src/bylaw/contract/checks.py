@@ -103,7 +103,10 @@ def fits_schema(check: JsonSchema, answer: str) -> CheckResult:
     result = is_json(answer)
     if not result.holds:
         return result
-    error = next(iter(compile_schema(check.schema).iter_errors(decode_json(answer))), None)
+    try:
+        error = next(iter(compile_schema(check.schema).iter_errors(decode_json(answer))), None)
+    except ValueError:  # the validator reads 255 levels, the decoder more
+        return CheckResult(False, "the answer is nested too deep for any schema")
     if error is None:
         return CheckResult(True, "the answer fits the schema")
     path = ".".join(str(part) for part in error.instance_path)

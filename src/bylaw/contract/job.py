@@ -86,11 +86,12 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     if options.embedder is None and compares_texts(contract):
         warnings.append(LEXICAL_ONLY)
     judge = Judge(_measure(contract, runner.made, options.embedder), contract.agent.timeout_ms)
-    cells = (
+    cells = [
         make_cell(matrix, invariant, scenario, runner.made, judge, redactor)
         for scenario in contract.scenarios
         for invariant in contract.invariants
-    )
+    ]
+    warnings += [warning for warning in judge.name_warnings() if warning not in warnings]
     return _report(contract, options, cells, agent=agent.name, agent_runs=len(runner.made), warnings=tuple(warnings))
 
 

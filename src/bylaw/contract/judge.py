@@ -16,6 +16,8 @@ from bylaw.engine.evaluation import Evaluation
 from bylaw.model.ports import TextSimilarity
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome, Verdict
+from bylaw.report.diagnostics import summarize
+from bylaw.traces.seen_names import SeenNames
 
 
 class Judgement(Struct, frozen=True):
@@ -31,6 +33,12 @@ class Judge:
         self._measure = measure
         self._timeout_ms = timeout_ms
         self._programs: dict[int, tuple[Rule, Program]] = {}
+        self._seen = SeenNames()
+
+    def name_warnings(self) -> list[str]:
+        """About rules with names that no run has, and that are near one that occurs."""
+        programs = [program for _, program in self._programs.values()]
+        return [summarize(warning) for program in programs for warning in self._seen.doubts(program)]
 
     def judge(self, invariant: Invariant, run: AgentRun, calm: Sequence[AgentRun] = ()) -> Judgement:
         """`calm`: the runs whose answers are the baseline of `behavior_unchanged`."""
@@ -113,6 +121,8 @@ class Judge:
         """
         evaluation = Evaluation(self._compile(rule))
         verdicts: list[Verdict] = [verdict for event in run.trace for verdict in evaluation.step(event)]
+        for turn in run.trace.turns:
+            self._seen.add(turn.response)
         verdicts += evaluation.end(complete=run.trace.complete)
         decided = evaluation.outcomes()[rule.id]
         outcome = _RULE_OUTCOMES[decided]

@@ -19,15 +19,17 @@ from bylaw.diff.judgement import judge_units
 from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
 from bylaw.diff.units import fill_figures, make_units
-from bylaw.engine.compile import compile_rules
+from bylaw.engine.compile import Program, compile_rules
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
+from bylaw.report.diagnostics import summarize
 from bylaw.rules.loader import Rules, as_rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
+from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, as_sources
 
 
@@ -95,7 +97,7 @@ def compare_versions(
         deterministic=deterministic,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),
         rules=len(rules),
-        notes=(*before.notes, *after.notes),
+        notes=(*before.notes, *after.notes, *_doubtful_names(program, before, after)),
         fail_on=fail_on,
     )
 
@@ -103,6 +105,16 @@ def compare_versions(
 def _tools(groups: Sequence[Group]) -> set[str]:
     sessions = (session for group in groups for session in (*group.baseline, *group.candidate))
     return {call.name for session in sessions for step in session.steps for call in step.response.tool_calls}
+
+
+def _doubtful_names(program: Program, *sides: Side) -> list[str]:
+    """Names in rules that neither side has, and that are near one that occurs."""
+    seen = SeenNames()
+    for side in sides if program.rules else ():
+        for recording in side.recordings:
+            for step in recording.steps:
+                seen.add(step.response)
+    return [f"warning: {summarize(warning)}" for warning in seen.doubts(program)]
 
 
 def _issues(before: Side, after: Side, pairing: Pairing) -> Iterator[SessionIssue]:

@@ -198,6 +198,8 @@ class PolicyDiff(Struct, frozen=True, kw_only=True):
     """rules that could not be evaluated on a side; each counts as a change"""
     undecided: tuple[str, ...] = ()
     """rules that only one side decided, with the outcomes"""
+    scope_doubts: tuple[str, ...] = ()
+    """ids of rules without `scope` that a whole trace keeps and one of its sessions breaks"""
 
 
 class SessionIssue(Struct, frozen=True, kw_only=True):
@@ -276,4 +278,4 @@ class DiffReport(Struct, kw_only=True):
         """Renderers print it and commands exit with it."""
         if self.tripped:
             return 1
-        return 3 if self.nothing_compared else 0
+        return 3 if self.nothing_compared or self.policy.scope_doubts else 0

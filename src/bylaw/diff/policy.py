@@ -48,6 +48,7 @@ def policy_diff(
             if found[1].outcome is Outcome.ERROR
         ),
         undecided=tuple(_undecided(baseline, candidate)),
+        scope_doubts=tuple(dict.fromkeys((*baseline.scope_doubts, *candidate.scope_doubts))),
     )
 
 

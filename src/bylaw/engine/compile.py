@@ -87,7 +87,9 @@ class Program:
         self.monitors = tuple(_compile(rule) for rule in self.rules)
         self.prevention = tuple(_prevention(rule) for rule in self.rules)
         self.unscoped = frozenset(
-            i for i, rule in enumerate(self.rules) if not rule.scope_given and rule.depends_on_scope
+            i
+            for i, rule in enumerate(self.rules)
+            if rule.scope is Scope.TRACE and not rule.scope_given and rule.depends_on_scope
         )
         """rules without a scope that a trace may keep and one of its sessions break, or the other way round"""
         self.has_session_rules = any(rule.scope is Scope.SESSION for rule in self.rules)

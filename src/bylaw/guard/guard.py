@@ -10,7 +10,14 @@ from msgspec import structs
 
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Options
-from bylaw.guard.policies import GuardRules, VersionChoice, load_policies, select_version, with_mode
+from bylaw.guard.policies import (
+    GuardRules,
+    VersionChoice,
+    load_policies,
+    refuse_pausing_options,
+    select_version,
+    with_mode,
+)
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.model.guard_policy import GuardPolicy
@@ -51,6 +58,8 @@ class Guard(BaseGuard):
         from bylaw.guard.stores import SqliteStore
 
         policies = with_mode(select_version(load_policies(rules, inputs=inputs), version), mode)
+        settings = structs.replace(options or Options(), **more)
+        refuse_pausing_options(policies, settings)
         opened: GuardStore
         if store is None:
             opened = MemoryStore()
@@ -60,7 +69,7 @@ class Guard(BaseGuard):
             policies,
             store=opened,
             durable=store is not None,
-            options=structs.replace(options or Options(), **more),
+            options=settings,
             tool_schemas=tool_schemas,
         )
 

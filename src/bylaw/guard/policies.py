@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
+from bylaw.guard.model import Options
 from bylaw.model.canonical import canonical_json
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
 from bylaw.rules import load_guard
+from bylaw.rules.guard.section import refuse_approvals
+from bylaw.rules.versions import VersionChoice, qualified_id, select_version, shared_ids
+
+__all__ = ["VersionChoice", "select_version"]
 
 GuardRules: TypeAlias = "str | PathLike[str] | GuardSet | Mapping[str, Any] | Sequence[Any]"
 """the path of a rule file, several paths, the rules themselves, or the result of `load_guard`"""
-VersionChoice: TypeAlias = "str | Mapping[str, str] | None"
-"""the version of every agent, or agent → version; None means the deployed one"""
 
 
 def load_policies(rules: GuardRules, *, inputs: Mapping[str, str] | None = None) -> Sequence[GuardPolicy]:
@@ -30,66 +33,6 @@ def load_policies(rules: GuardRules, *, inputs: Mapping[str, str] | None = None)
     if all(isinstance(item, Mapping) for item in items):
         return load_guard(items, inputs=inputs).policies
     return [policy for item in items for policy in load_guard(item, inputs=inputs).policies]
-
-
-def select_version(policies: Sequence[GuardPolicy], version: VersionChoice = None) -> list[GuardPolicy]:
-    """The policies of one version of each agent; a manifest may hold several versions.
-
-    `version` names it: for every agent, or a mapping from agent to version. Without a name it is the deployed version,
-    or the only one. Raises InputError if that does not choose exactly one, and TypeError for any other `version`.
-    """
-    names = version.values() if isinstance(version, Mapping) else [] if version is None else [version]
-    if not all(isinstance(name, str) for name in names):
-        raise TypeError(f"version={version!r}: expected the name of a version, or a mapping from agents to names")
-    by_agent: dict[str | None, dict[str, GuardPolicy]] = {}
-    for policy in policies:
-        if policy.version is not None:
-            by_agent.setdefault(policy.agent, {}).setdefault(policy.version, policy)
-    problems: list[Diagnostic] = []
-    if isinstance(version, Mapping):
-        problems += [_unknown_agent(agent, by_agent) for agent in version if agent not in by_agent]
-    chosen: dict[str | None, str] = {}
-    for agent, versions in by_agent.items():
-        label = version.get(agent or "") if isinstance(version, Mapping) else version
-        found = _choose_version(versions, label)
-        if found is None:
-            problems.append(_several_versions(agent, versions, label))
-        else:
-            chosen[agent] = found
-    if problems:
-        raise InputError(problems)
-    return [policy for policy in policies if policy.version is None or policy.version == chosen[policy.agent]]
-
-
-def _choose_version(versions: Mapping[str, GuardPolicy], label: str | None) -> str | None:
-    if label is not None:
-        return label if label in versions else None
-    if len(versions) == 1:
-        return next(iter(versions))
-    deployed = [name for name, policy in versions.items() if policy.status == "deployed"]
-    return deployed[0] if len(deployed) == 1 else None
-
-
-def _several_versions(agent: str | None, versions: Mapping[str, GuardPolicy], label: str | None) -> Diagnostic:
-    names = ", ".join(f"`{name}`" + (f" ({one.status})" if one.status else "") for name, one in versions.items())
-    whose = "every agent" if agent is None else f"the agent `{agent}`"
-    unclear = "it is not clear which one is running" if label is None else f"not `{label}`"
-    return Diagnostic(
-        code="several-versions",
-        message=f"{whose} has the versions {names}, and {unclear}",
-        file="<rules>",
-        help="name one of them: `--version NAME`, `--version AGENT=NAME`, or `version=` in Python",
-    )
-
-
-def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic:
-    names = ", ".join(f"`{name}`" for name in known if name is not None) or "none"
-    return Diagnostic(
-        code="unknown-agent",
-        message=f"no agent `{agent}` has versions",
-        file="<rules>",
-        help=f"the agents with versions are {names}",
-    )
 
 
 def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPolicy]:
@@ -112,6 +55,16 @@ def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPo
     return moded
 
 
+def refuse_pausing_options(policies: Sequence[GuardPolicy], options: Options) -> None:
+    """Raises ValueError for an option that pauses the calls of an agent on whose behalf nobody can be asked."""
+    names = ("on_error", "on_store_unavailable", "breaker_then")
+    pausing = next((name for name in names if getattr(options, name) == Action.PAUSE), None)
+    asked = next((policy for policy in policies if policy.mode == "request"), None)
+    if pausing is not None and asked is not None:
+        whom = "" if asked.agent is None else f", the mode of the agent `{asked.agent}`"
+        raise ValueError(f"{pausing}='pause': nobody can be asked in `request` mode{whom}; use 'block'")
+
+
 def known_mode(mode: str) -> ExecutionMode:
     """The mode in any usual spelling. Raises ValueError for any other."""
     known = parse_mode(mode)
@@ -128,7 +81,9 @@ def _checked_mode(policy: GuardPolicy) -> GuardPolicy:
 
 
 def fill_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> list[GuardPolicy]:
-    return [policy if policy.mode or mode is None else replace(policy, mode=mode) for policy in policies]
+    return [
+        policy if policy.mode or mode is None else refuse_approvals(replace(policy, mode=mode)) for policy in policies
+    ]
 
 
 def _unused_mode(mode: ExecutionMode, policies: Sequence[GuardPolicy]) -> Diagnostic:
@@ -162,7 +117,26 @@ def without_repeats(policies: Sequence[GuardPolicy]) -> list[GuardPolicy]:
             own = tuple(rule for rule in policy.rules if everywhere.get(rule.rule.id) != rule)
             policy = policy if len(own) == len(policy.rules) else replace(policy, rules=own)
         by_hash.setdefault(policy_hash(policy), policy)
-    return list(by_hash.values())
+    return _with_own_ids(list(by_hash.values()))
+
+
+def _with_own_ids(policies: list[GuardPolicy]) -> list[GuardPolicy]:
+    """Ids that two agents use become `agent/id`: incidents, counts and reports are kept by id."""
+    ids = [(policy.agent, rule.rule.id) for policy in policies for rule in policy.rules]
+    shared = shared_ids(ids)
+    return [_qualified(policy, shared) for policy in policies] if shared else policies
+
+
+def _qualified(policy: GuardPolicy, shared: Collection[str]) -> GuardPolicy:
+    if policy.agent is None or not any(rule.rule.id in shared for rule in policy.rules):
+        return policy
+    rules = [
+        replace(rule, rule=replace(rule.rule, id=qualified_id(policy.agent, rule.rule.id)))
+        if rule.rule.id in shared
+        else rule
+        for rule in policy.rules
+    ]
+    return replace(policy, rules=tuple(rules))
 
 
 def policy_hash(policy: GuardPolicy) -> str:
@@ -181,7 +155,9 @@ def policy_hash(policy: GuardPolicy) -> str:
         for r in policy.rules
     ]
     tools = None if policy.tools is None else list(policy.tools)
-    content = [policy.agent, policy.mode, tools, policy.switched_off, rules]
+    content: list[Any] = [policy.agent, policy.mode, tools, policy.switched_off, rules]
+    if policy.sub_agents is not None:
+        content.append(list(policy.sub_agents))
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 

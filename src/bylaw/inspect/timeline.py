@@ -236,7 +236,7 @@ class Timeline:
 
     def _call(self, event: ToolCall) -> Iterator[Entry]:
         if self._draft is not None and self._draft.holds(event):
-            self._draft.calls.setdefault(event.call_id, event)
+            self._draft.calls[event.call_id] = self._draft.calls.pop(event.call_id, event)  # in the order they ran
         else:
             yield from self._alone(event)
 

@@ -8,7 +8,7 @@ from importlib import resources
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.report.command_line import output_options
+from bylaw.report.command_line import input_option, output_options, version_option
 from bylaw.report.diagnostics import print_diagnostics
 from bylaw.report.output import Renderers, Target, write_reports
 
@@ -21,8 +21,12 @@ RENDERERS = Renderers(
 
 @click.command(name="lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@version_option
+@input_option
 @output_options(RENDERERS)
-def lint(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
+def lint(
+    files: tuple[str, ...], version: str | dict[str, str] | None, inputs: dict[str, str], targets: list[Target]
+) -> ExitCode:
     """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not count.
 
     Rules that contradict each other, can never be kept or are never triggered are found where the kind of rule allows
@@ -30,7 +34,7 @@ def lint(files: tuple[str, ...], targets: list[Target]) -> ExitCode:
     """
     from bylaw.lint.report import lint_report
 
-    report = lint_report(files)
+    report = lint_report(files, inputs=inputs, version=version)
     print_diagnostics(report.diagnostics)
     write_reports(RENDERERS, targets, report)
     return report.exit_code

@@ -198,6 +198,15 @@ def render() -> str:
 def _file(rules: dict[str, Any]) -> dict[str, Any]:
     others: dict[str, Any] = {key: {"description": "not read by `bylaw check`"} for key in (*OTHERS, *NOT_RUN)}
     plain: dict[str, Any] = {key: {} for key in PLAIN_KEYS}
+    plain["defaults"] = {
+        **closed_object({"scope": _scope(), "severity": {"$ref": "#/$defs/severity"}}, required=[]),
+        "description": "what rules mean that do not say it themselves",
+    }
+    plain["strict"] = {
+        "type": "boolean",
+        "default": False,
+        "description": "whether `bylaw check` exits with 3 if a rule was not checked or anything was warned about",
+    }
     sections = {"rules": rules, "guard": guard_section(), **contract_sections()}
     return closed_object({**others, **sections, **plain}, required=[])
 
@@ -217,11 +226,7 @@ def _behaviour_rule() -> dict[str, Any]:
         "params": {"type": "object", "description": "the parameters of the kind"},
         "when": {**conditions_schema(), "description": "conditions on a turn, all of which must hold"},
         "severity": {"$ref": "#/$defs/severity"},
-        "scope": {
-            "enum": list(SCOPES),
-            "default": "trace",
-            "description": "whether the rule is judged over the whole trace or in each session",
-        },
+        "scope": _scope(),
         "description": {**TEXT_SCHEMA, "description": "why the rule exists; shown in reports"},
         "tags": {**TEXTS_SCHEMA, "description": "words to group rules by"},
         **enforcement_properties(),
@@ -229,6 +234,11 @@ def _behaviour_rule() -> dict[str, Any]:
     restricting = [action for action in ACTIONS if action != "allow"]
     together = [*enforcement_together(restricting), *(_by_kind(kind) for kind in KINDS.values())]
     return {**closed_object(properties, required=["id", "kind", "params"]), "allOf": together}
+
+
+def _scope() -> dict[str, Any]:
+    judged = "whether the rule is judged over the whole trace or in each session"
+    return {"enum": list(SCOPES), "default": "trace", "description": judged}
 
 
 def _by_kind(kind: Kind) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Rule files with all their sections: rules, guards, contract, ci.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -21,6 +21,7 @@ from bylaw.report.json import JsonStream, diagnostic_as_json
 from bylaw.report.text import count
 from bylaw.rules.files import FilePath
 from bylaw.rules.loader import SectionReader, read_rules
+from bylaw.rules.versions import Selection, VersionChoice
 
 
 class LintReport(Struct, frozen=True):
@@ -40,20 +41,24 @@ class LintReport(Struct, frozen=True):
         return ExitCode.BAD_INPUT if self.errors else ExitCode.OK
 
 
-def lint_report(files: Sequence[str]) -> LintReport:
+def lint_report(
+    files: Sequence[str], *, inputs: Mapping[str, str] | None = None, version: VersionChoice = None
+) -> LintReport:
     from bylaw.rules import source_line
 
-    rules = read_files(files)
+    rules = read_files(files, inputs=inputs, version=version)
     analysis = analyse(rules.rules, source_line) if rules.ok else None
     diagnostics = (*rules.diagnostics, *(analysis.findings if analysis else ()))
-    return LintReport(tuple(files), diagnostics, analysis, _guard_remarks(files) if rules.ok else [])
+    return LintReport(tuple(files), diagnostics, analysis, _guard_remarks(files, inputs, version) if rules.ok else [])
 
 
-def _guard_remarks(files: Sequence[str]) -> list[str]:
+def _guard_remarks(files: Sequence[str], inputs: Mapping[str, str] | None, version: VersionChoice) -> list[str]:
     from bylaw.guard.decide.policy import cannot_prevent
     from bylaw.rules import load_guard
 
-    policies = [policy for file in files for policy in load_guard(file).policies]
+    selection = Selection(version)
+    loaded = [load_guard(file, inputs=inputs).policies for file in files]
+    policies = [policy for some in loaded for policy in selection.choose(some, for_everyone=False)]
     found = [remark for policy in policies for remark in cannot_prevent(policy)]
     return [f"guard: {remark}" for remark in dict.fromkeys(found)]
 
@@ -107,9 +112,11 @@ def _first_few(names: list[str]) -> str:
 SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci)
 
 
-def read_files(paths: Iterable[FilePath]) -> RuleSet:
+def read_files(
+    paths: Iterable[FilePath], *, inputs: Mapping[str, str] | None = None, version: VersionChoice = None
+) -> RuleSet:
     """The usable rules of these files together, and every problem of every section. Never raises for what they hold."""
-    return read_rules(paths, sections=SECTIONS)
+    return read_rules(paths, sections=SECTIONS, inputs=inputs, version=version)
 
 
 def lint_files(paths: Iterable[FilePath]) -> list[Diagnostic]:

@@ -1,8 +1,9 @@
 """What happened, one immutable event at a time.
 
-A turn is recorded as `Request`, `Response`, one `ToolCall` for each call the response issued, and one `ToolResult` for
-each result, in that order. A response knows its request and its calls, so it *is* the turn for every rule that looks
-at turns; a result knows its call. What a format cannot say is `None` (absent), which is not the same as empty.
+A turn is recorded as `Request`, `Response`, and one `ToolCall` or `ToolResult` for each call and each result, in the
+order in which they were recorded: a call may follow the result of another. A response knows its request and all its
+calls, so it *is* the turn for every rule that looks at turns; a result knows its call. What a format cannot say is
+`None` (absent), which is not the same as empty.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ class ToolCall(Event, frozen=True, kw_only=True):
     """the text the arguments were recorded as, where they were recorded as text"""
     group: str | int | None = None
     """calls with the same group were issued in parallel"""
+    unordered: tuple[str, ...] = ()
+    """tools with a result of which the format does not say whether it came before this call or after it"""
 
 
 class ToolResult(Event, frozen=True, kw_only=True):

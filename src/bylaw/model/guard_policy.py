@@ -51,6 +51,8 @@ class GuardRule(Struct, frozen=True, kw_only=True):
     """whether window counters gate too, and not only alert"""
     shadow: bool = False
     """decide and record, never act"""
+    approval: bool = False
+    """asks a person before an operation (`requireApproval`), and blocks where nobody can be asked"""
 
 
 class GuardPolicy(Struct, frozen=True, kw_only=True):
@@ -63,6 +65,8 @@ class GuardPolicy(Struct, frozen=True, kw_only=True):
     """None: not said, so `pause` is accepted"""
     tools: tuple[str, ...] | None = None
     """the allowlist; None: every tool"""
+    sub_agents: tuple[str, ...] | None = None
+    """the agents that it may start; None: every agent"""
     version: str | None = None
     """the label of the agent's version, from a manifest"""
     status: str | None = None

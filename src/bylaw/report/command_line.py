@@ -21,6 +21,41 @@ FILE_METAVARS = frozenset(
 )
 
 
+def _parse_versions(
+    context: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> str | dict[str, str] | None:
+    pairs = [text.partition("=") for text in texts]
+    if len(texts) == 1 and not pairs[0][1]:
+        return texts[0]
+    if not all(agent and name for agent, _, name in pairs):
+        raise click.BadParameter("pass one NAME for all agents, or AGENT=NAME for each")
+    return {agent: name for agent, _, name in pairs} or None
+
+
+def _parse_inputs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(key and sign for key, sign, _ in pairs):
+        raise click.BadParameter("write it as KEY=VALUE")
+    return {key: value for key, _, value in pairs}
+
+
+version_option = click.option(
+    "--version",
+    multiple=True,
+    callback=_parse_versions,
+    metavar="[AGENT=]NAME",
+    help="Which version in an agent manifest (default: the deployed one).",
+)
+input_option = click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=_parse_inputs,
+    metavar="KEY=VALUE",
+    help="Value of {{inputs.KEY}} in the rule file.",
+)
+
+
 class FileName(click.types.StringParamType):
     """Text that a shell completes to the name of a file; whether the file can be read is found out later."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bylaw.rules.files import Format
 from bylaw.rules.located import MAX_BYTES, Located, Node, ScalarNode
@@ -36,14 +36,20 @@ def read_documents(source: Source, problems: Problems, format: Format, several: 
 def _parse_json(source: Source, problems: Problems) -> list[Node]:
     from bylaw.rules.located_json import parse_json
 
-    root = parse_json(source, problems)
+    root = parse_json(source, problems, _left_alone)
     return [] if root is None else [root]
 
 
 def _parse_yaml(source: Source, problems: Problems, several: Callable[[Node], bool]) -> list[Node]:
     from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
 
-    return parse_yaml_documents(source, problems, several)
+    return parse_yaml_documents(source, problems, several, _left_alone)
+
+
+def _left_alone(root: Node) -> Iterable[Node]:
+    from bylaw.rules.guard.manifest_keys import left_alone  # hardly any file has values that are out of range
+
+    return left_alone(root)
 
 
 def _is_blank(root: Node) -> bool:

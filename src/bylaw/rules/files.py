@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from bylaw.errors import ArgumentError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.rules.located import MAX_BYTES, MAX_DEPTH, Located
 from bylaw.rules.source import Source
@@ -101,7 +102,7 @@ def paths_in(source: Any, caller: str) -> list[FilePath]:
     paths = [source] if isinstance(source, str | os.PathLike) or not isinstance(source, Iterable) else list(source)
     for path in paths:
         if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"{caller} takes paths or mappings, not source={path!r}")
+            raise ArgumentError(f"{caller} takes paths or mappings, not source={path!r}")
     return paths
 
 

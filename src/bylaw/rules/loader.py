@@ -38,6 +38,7 @@ from bylaw.rules.params import Context
 from bylaw.rules.policy import read_file_keys, read_guard_policies, read_policy
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.versions import Selection, VersionChoice
 
 SectionReader: TypeAlias = Callable[[Sequence[Node], Sequence[Rule], Ids, Context], None]
 """reads a section beside the rules and reports its problems: documents, the rules that can be used, all ids, context"""
@@ -55,33 +56,45 @@ _Set = TypeVar("_Set", RuleSet, GuardSet)
 def as_rules(rules: Rules) -> RuleSet:
     if isinstance(rules, RuleSet):
         return rules
-    return load_rules(rules) if isinstance(rules, (str, os.PathLike)) else RuleSet(tuple(rules))
+    if isinstance(rules, Sequence) and all(isinstance(rule, Rule) for rule in rules):
+        return RuleSet(tuple(rules))  # type: ignore[arg-type]
+    return load_rules(rules)  # type: ignore[arg-type]
 
 
-def load_rules(source: _Input) -> RuleSet:
+def load_rules(source: _Input, *, inputs: Mapping[str, str] | None = None, version: VersionChoice = None) -> RuleSet:
     """The rules of a file, of several files together, or built in code; InputError with every problem found.
 
-    Rules built in code are what a rule file would hold as JSON: a list of mappings, or a mapping with `rules`.
+    Rules built in code are what a rule file would hold as JSON: a list of mappings, or a mapping with `rules`. Of an
+    agent manifest, the rules are those that a guard with the same `inputs` and `version` enforces.
     """
+    _check_inputs(inputs)
     if is_in_code(source):
-        found = _load_values(source, parse_rules, RuleSet)
+        parse = partial(parse_rules, inputs=inputs, version=version)
+        found = _load_values(source, parse, RuleSet)
         found = replace(found, rules=tuple(replace(rule, span=None) for rule in found.rules))
     else:
-        found = read_rules(paths_in(source, "load_rules"))
+        found = read_rules(paths_in(source, "load_rules"), inputs=inputs, version=version)
     return _usable(found)
 
 
-def read_rules(paths: Iterable[FilePath], *, sections: Sequence[SectionReader] = ()) -> RuleSet:
+def read_rules(
+    paths: Iterable[FilePath],
+    *,
+    sections: Sequence[SectionReader] = (),
+    inputs: Mapping[str, str] | None = None,
+    version: VersionChoice = None,
+) -> RuleSet:
     """The usable rules of these files together, and every problem in them. Does not raise for their content.
 
     `sections` read the other sections of each file, such as a contract, and report what is wrong with them.
     """
     ids: Ids = {}
+    selection = Selection(version)
 
     def parse(text: str, **options: Any) -> RuleSet:
-        return parse_rules(text, ids=ids, sections=sections, **options)
+        return _parse_rules(text, selection, ids=ids, sections=sections, inputs=inputs, **options)
 
-    return _join([_load_file(path, parse, RuleSet) for path in paths], RuleSet)
+    return _selected(_join([_load_file(path, parse, RuleSet) for path in paths], RuleSet), selection)
 
 
 def parse_rules(
@@ -92,25 +105,50 @@ def parse_rules(
     base: FilePath | None = None,
     ids: Ids | None = None,
     sections: Sequence[SectionReader] = (),
+    inputs: Mapping[str, str] | None = None,
+    version: VersionChoice = None,
 ) -> RuleSet:
     """The usable rules of a text, and every problem in it. Does not raise for its content.
 
     `base` is the folder that `schema_path` is relative to. `ids` carries the ids of files read before.
-    `sections` read what else the file holds.
+    `sections` read what else the file holds. `inputs` and `version` as for `load_rules`.
     """
+    selection = Selection(version)
+    found = _parse_rules(
+        text, selection, file=file, format=format, base=base, ids=ids, sections=sections, inputs=inputs
+    )
+    return _selected(found, selection)
+
+
+def _selected(found: RuleSet, selection: Selection) -> RuleSet:
+    problems = (*found.diagnostics, *selection.unknown())
+    return replace(found, rules=selection.finish(found.rules), diagnostics=problems)
+
+
+def _parse_rules(
+    text: str,
+    selection: Selection,
+    *,
+    file: str,
+    format: Format,
+    base: FilePath | None = None,
+    ids: Ids | None = None,
+    sections: Sequence[SectionReader] = (),
+    inputs: Mapping[str, str] | None = None,
+) -> RuleSet:
     rules: list[Rule] = []
-    strict = False
+    strict, tools = False, tuple[str, ...]()
     seen: Ids = {} if ids is None else ids
 
     def read(documents: Sequence[Node], context: Context) -> None:
-        nonlocal strict
-        strict = context.strict
+        nonlocal strict, tools
+        strict, tools = context.strict, context.tools
         rules.extend(read_policy(documents, context, seen))
         for read_section in sections:
             read_section(documents, rules, seen, context)
 
-    problems = _parse(text, file, format, base, read, every_section=bool(sections))
-    return RuleSet(tuple(rules), problems, (file,), strict)
+    problems = _parse(text, file, format, base, read, every_section=bool(sections), inputs=inputs, selection=selection)
+    return RuleSet(tuple(rules), problems, (file,), strict, tools)
 
 
 def source_line(span: Span) -> str | None:
@@ -166,10 +204,11 @@ def dump_manifest(guards: GuardSet | _Input, *, inputs: Mapping[str, str] | None
     """The guards as an agent manifest, in JSON values; a list of documents where there are several.
 
     `guards`: what `load_guard` returns or takes. A manifest comes out as it went in; see `bylaw guard export`.
+    InputError if a manifest cannot say the same.
     """
     from bylaw.rules.guard.manifest_export import manifest_of
 
-    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs))
+    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs), inputs or {})
 
 
 def load_content(path: FilePath) -> Any:
@@ -217,12 +256,14 @@ def _parse(
     *,
     every_section: bool = False,
     inputs: Mapping[str, str] | None = None,
+    selection: Selection | None = None,
 ) -> tuple[Diagnostic, ...]:
     problems = Problems(Source(file, text))
     folder = Path() if base is None else Path(base)
     with contextlib.suppress(Unreadable):
         if documents := parse_documents(problems.source, problems, format):
-            context = Context(problems, folder, every_section=every_section, inputs=inputs or {})
+            chosen = selection or Selection()
+            context = Context(problems, folder, every_section=every_section, inputs=inputs or {}, selection=chosen)
             read(documents, read_file_keys(documents, context))
     return problems.all
 
@@ -258,13 +299,13 @@ def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) ->
 
 
 def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
-    contents, diagnostics, files, *flags = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
+    contents, diagnostics, files, *more = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
     problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
     return result(
         tuple(one for some in contents for one in some),
         tuple(problems),
         tuple(f for some in files for f in some),
-        *map(any, flags),
+        *(any(of) if isinstance(of[0], bool) else sum(of, ()) for of in more),
     )
 
 

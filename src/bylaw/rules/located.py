@@ -1,12 +1,16 @@
 """A rule file as a tree of nodes that know their places. `located_yaml` and `located_json` build it.
 
 The tree has what loading into plain values would lose: positions, quotes, and what other tools would read. Numbers are
-those that every JSON tool reads alike: finite, and whole ones within 64 bits. Others are refused, not rounded.
+those that every JSON tool reads alike: finite, and whole ones within 64 bits. Others are refused, not rounded. Values
+nested too deeply are not read. Both are reported once the whole tree is known, since parts of other products may hold
+anything.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -37,6 +41,11 @@ def fraction(text: str) -> float:
     if not math.isfinite(number):
         raise OutOfRange
     return number
+
+
+def beyond(text: str) -> int | float:
+    """A number that is out of range; infinite where Python would not print it."""
+    return int(text) if re.fullmatch("[-+]?[0-9]{1,4000}", text) else math.inf
 
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -111,6 +120,14 @@ class MapNode(Located):
 Node: TypeAlias = ScalarNode | ListNode | MapNode
 
 
+LeftAlone: TypeAlias = Callable[[Node], Iterable[Node]]
+"""the parts of a tree that nobody reads, so that they may hold any value"""
+
+
+def no_part(root: Node) -> Iterable[Node]:
+    return ()
+
+
 def plain(node: Node) -> Any:
     """The node as a JSON value."""
     if isinstance(node, ScalarNode):
@@ -130,11 +147,11 @@ def report_duplicate_key(key: ScalarNode, first: ScalarNode, problems: Problems)
     )
 
 
-def check_depth(depth: int, at: Located, problems: Problems) -> None:
-    if depth > MAX_DEPTH:
-        message = f"the values are nested more than {MAX_DEPTH} levels deep"
-        problems.error(code="too-deep", message=message, at=at)
-        raise Unreadable
+def too_deep(at: Located, problems: Problems) -> ScalarNode:
+    """Stands for a value that is not read. Infinite, so that it is never written as if it had been."""
+    node = ScalarNode(at.source, at.start, at.end, math.inf)
+    problems.defer(code="too-deep", message=f"the values are nested more than {MAX_DEPTH} levels deep", at=node)
+    return node
 
 
 def check_count(nodes: int, at: Located, problems: Problems) -> None:

@@ -11,32 +11,41 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
 from bylaw.rules.located import (
+    MAX_DEPTH,
     Entry,
+    LeftAlone,
     ListNode,
     Located,
     MapNode,
     Node,
     OutOfRange,
     ScalarNode,
+    beyond,
     check_count,
-    check_depth,
     fraction,
+    no_part,
     report_duplicate_key,
+    too_deep,
     whole,
 )
 from bylaw.rules.source import Problems, Source, Unreadable
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_BRACKET = re.compile(r'[\[\]{}]|"(?:[^"\\]|\\.)*"')
 _WORD = re.compile(r"[A-Za-z_+.-][A-Za-z_0-9+.-]*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
-def parse_json(source: Source, problems: Problems) -> Node | None:
+def parse_json(source: Source, problems: Problems, left_alone: LeftAlone = no_part) -> Node | None:
+    """None where nothing can be made of the text. `left_alone`: parts that may hold any value."""
     try:
-        return _Parser(source, problems).document()
+        root = _Parser(source, problems).document()
+        if root is not None and problems.has_deferred:
+            problems.settle(left_alone(root))
+        return root
     except Unreadable:
         return None
 
@@ -67,7 +76,8 @@ class _Parser:
         check_count(self.nodes, self.here(), self.problems)
         first = self.text[start : start + 1]
         if first in ("{", "["):
-            check_depth(depth + 1, self.here(), self.problems)
+            if depth == MAX_DEPTH:
+                return self.deep_value()
             return self.mapping(depth) if first == "{" else self.list(depth)
         if first == '"':
             return self.string()
@@ -145,8 +155,21 @@ class _Parser:
         try:
             node.value = fraction(found[0]) if found[1] or found[2] else whole(found[0])
         except OutOfRange:
-            self.problems.error(code="number-range", message="the number is out of range", at=node)
+            node.value = beyond(found[0])
+            self.problems.defer(code="number-range", message="the number is out of range", at=node)
         return node
+
+    def deep_value(self) -> ScalarNode:
+        """Pass over a list or mapping, without recursion and without a closer look."""
+        start = self.at
+        level = 0
+        for found in _BRACKET.finditer(self.text, start):
+            level += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+            if level == 0:
+                self.at = found.end()
+                return too_deep(Located(self.source, start, self.at), self.problems)
+        self.at = len(self.text)
+        self.not_closed("]" if self.text[start] == "[" else "}", start)
 
     def constant(self) -> ScalarNode:
         word = _WORD.match(self.text, self.at)

@@ -17,8 +17,10 @@ import yaml
 from msgspec import Struct
 
 from bylaw.rules.located import (
+    MAX_DEPTH,
     MAX_DIGITS,
     Entry,
+    LeftAlone,
     ListNode,
     Located,
     MapNode,
@@ -26,10 +28,12 @@ from bylaw.rules.located import (
     OutOfRange,
     Scalar,
     ScalarNode,
+    beyond,
     check_count,
-    check_depth,
     fraction,
+    no_part,
     report_duplicate_key,
+    too_deep,
     whole,
 )
 from bylaw.rules.messages import as_json, quote
@@ -100,12 +104,19 @@ def parse_yaml(source: Source, problems: Problems) -> Node | None:
 
 
 def parse_yaml_documents(
-    source: Source, problems: Problems, several: Callable[[Node], bool] = lambda document: False
+    source: Source,
+    problems: Problems,
+    several: Callable[[Node], bool] = lambda document: False,
+    left_alone: LeftAlone = no_part,
 ) -> list[Node]:
-    """Every document of the text; none where nothing can be made of it. `several`: whether more may follow one."""
+    """Every document of the text; none where nothing can be made of it. `several`: whether more may follow one.
+    `left_alone`: parts that may hold any value."""
     try:
         _refuse_early(source, problems)
-        return _Builder(source, problems, several).build()
+        roots = _Builder(source, problems, several).build()
+        if problems.has_deferred:
+            problems.settle([node for root in roots for node in left_alone(root)])
+        return roots
     except Unreadable:
         return []
 
@@ -162,6 +173,8 @@ class _Builder:
         self.anchors: dict[str, _Anchored] = {}
         self.root: Node | None = None
         self.nodes = 0
+        self.skipped: tuple[int, Located, str | None] | None = None
+        """levels that are open below the deepest, where that began, and its anchor"""
 
     def build(self) -> list[Node]:
         loader = _Loader(self.source.text)
@@ -208,6 +221,8 @@ class _Builder:
         at = self._at(event)
         self._count(1, at)
         self._check_tag(event, at)
+        if self.skipped is not None:
+            return
         quoted = bool(event.style)
         node = ScalarNode(self.source, at.start, at.end, event.value or (at.raw if event.tag else ""), quoted)
         if not quoted and event.tag is None:
@@ -216,8 +231,12 @@ class _Builder:
 
     def alias(self, event: Any) -> None:
         at = Located(self.source, event.start_mark.index, event.end_mark.index)
+        if self.skipped is not None:
+            return
         anchored = self.anchors.get(event.anchor) or self._unknown_alias(at)
-        check_depth(len(self.stack) + anchored.height, at, self.problems)
+        if len(self.stack) + anchored.height > MAX_DEPTH:
+            self._add(too_deep(at, self.problems), None, 1, 0)
+            return
         if self.stack:
             self.stack[-1].node.end = at.end
         self._count(anchored.size, at)
@@ -232,6 +251,9 @@ class _Builder:
         self._open(MapNode(self.source, at.start, at.end, {}), event, at)
 
     def close(self, event: Any) -> None:
+        if self.skipped is not None:
+            self._close_skipped(event)
+            return
         frame = self.stack.pop()
         if event.end_mark.index > event.start_mark.index:  # a bracket; a block has no end of its own
             frame.node.end = event.end_mark.index
@@ -242,8 +264,19 @@ class _Builder:
     def _open(self, node: ListNode | MapNode, event: Any, at: Located) -> None:
         self._count(1, at)
         self._check_tag(event, at)
-        check_depth(len(self.stack) + 1, at, self.problems)
+        if self.skipped is not None or len(self.stack) == MAX_DEPTH:
+            levels, start, anchor = self.skipped or (0, at, event.anchor)
+            self.skipped = levels + 1, start, anchor
+            return
         self.stack.append(_Frame(node, event.anchor))
+
+    def _close_skipped(self, event: Any) -> None:
+        assert self.skipped is not None
+        levels, at, anchor = self.skipped
+        self.skipped = None if levels == 1 else (levels - 1, at, anchor)
+        if self.skipped is None:
+            at.end = event.end_mark.index
+            self._add(too_deep(at, self.problems), anchor, 1, 0)
 
     def _add(self, node: Node, anchor: str | None, size: int, height: int) -> None:
         if anchor is not None:
@@ -307,8 +340,8 @@ class _Builder:
             node.value = resolve(text)
             node.legacy = legacy(text)
         except OutOfRange:
-            node.value = 0  # still a number, so that nothing else is said about it
-            self.problems.error(
+            node.value = beyond(text)
+            self.problems.defer(
                 code="number-range",
                 message=f"the number {quote(text)} is out of range",
                 at=node,

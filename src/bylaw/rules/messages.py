@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
 MAX_QUOTED = 60
@@ -11,6 +12,12 @@ MAX_QUOTED = 60
 
 MAX_NEAR = 40
 """no name of ours is as long; comparing longer ones costs time and finds nothing"""
+
+MAX_NAME = 128
+"""characters of a tool's name, with providers that limit it"""
+
+MAX_SLIPS = 2
+"""letters in which a misspelt name of a tool differs"""
 
 CUTOFF = 0.7
 """how alike two words must be; below this a suggestion is more often wrong than right"""
@@ -65,3 +72,38 @@ def synonyms(words: Mapping[str, str]) -> dict[str, str]:
 
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def near_name(name: str, known: Collection[str]) -> str | None:
+    """The known name of a tool of which `name` is probably a misspelling: other letter case or separators, or a slip.
+
+    Stricter than `near`, because tools are called alike on purpose: `send_mail` and `read_mail` are two tools, and
+    `isue_refund` is `issue_refund`. Each word may differ by less than a third of its letters.
+    """
+    if len(name) > MAX_NAME:
+        return None
+    from rapidfuzz.distance import OSA  # takes long to import, and most rules name tools that exist
+
+    words = _words(name)
+    best: tuple[int, str] | None = None
+    for other in sorted(known):
+        theirs = _words(other)
+        if other == name or abs(len(name) - len(other)) > MAX_SLIPS + len(theirs):
+            continue
+        if words == theirs or "".join(words) == "".join(theirs):
+            return other
+        if len(words) != len(theirs):
+            continue
+        slips = [OSA.distance(mine, their, score_cutoff=MAX_SLIPS) for mine, their in zip(words, theirs, strict=True)]
+        is_slip = all(
+            slip * 3 < max(len(mine), len(their)) or sorted(mine) == sorted(their)
+            for slip, mine, their in zip(slips, words, theirs, strict=True)
+        )
+        if is_slip and sum(slips) <= MAX_SLIPS and (best is None or sum(slips) < best[0]):
+            best = sum(slips), other
+    return None if best is None else best[1]
+
+
+def _words(name: str) -> list[str]:
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word for word in re.split(r"[^A-Za-z0-9]+", apart.lower()) if word] or [name]

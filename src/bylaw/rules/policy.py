@@ -17,8 +17,9 @@ from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, synonyms
+from bylaw.rules.names import Existing, RulePlace, doubtful_names
 from bylaw.rules.params import Context
-from bylaw.rules.readers import Fields, read_flag, read_map, report_wrong_type
+from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
 from bylaw.rules.source import Problems
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted in any file; `apiVersion` says whose rules they are"""
 
-FILE_KEYS = ("defaults", "strict")
-"""what holds for every rule of the file"""
+FILE_KEYS = ("defaults", "strict", "tools")
+"""what holds for every rule of the file; `tools` are the tools that exist, and misspelt names are warned about"""
 
 CONTRACT = "contract"
 BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
@@ -51,7 +52,7 @@ _KEY_SYNONYMS = synonyms(
         "rules": "policies policy",
     }
 )
-_HINTS = {key: f"put `{key}` and its rules under `guard:`" for key in ("mode", "tools")}
+_HINTS = {"mode": "put `mode` and its rules under `guard:`"}
 
 
 class _Contents(Struct, frozen=True):
@@ -69,12 +70,13 @@ def read_policy(documents: Sequence[Node], context: Context, ids: Ids) -> list[R
     rules = [item.rule for item in contents.items]
     if not contents.guards:
         return rules
-    from bylaw.rules.guard.section import rules_of
+    from bylaw.rules.guard.section import choose_guards, rules_of
 
-    for guard in contents.guards:
+    chosen = choose_guards(contents.guards, contents.items, documents[0], context)
+    for guard in chosen:
         for id, place in guard.ids.items():
             ids.setdefault(id, place)
-    return rules + rules_of(contents.guards)
+    return rules + rules_of(chosen)
 
 
 def holds_contract(documents: Sequence[Node]) -> bool:
@@ -114,11 +116,25 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
 
             return _Contents(guards=read_manifests(documents, context, ids))
     if isinstance(root, ListNode):
-        return _Contents(items=_read_rules(root, context, ids), source=plain(root))
-    if not isinstance(root, MapNode):
+        contents = _Contents(items=_read_rules(root, context, ids), source=plain(root))
+    elif isinstance(root, MapNode):
+        contents = _read_mapping(root, context, ids)
+    else:
         report_wrong_type(root, "a rule file", "a list of rules or a mapping with `rules:`", context.problems)
         return _Contents()
-    return _read_mapping(root, context, ids)
+    _warn_of_names(contents, context)
+    return contents
+
+
+def _warn_of_names(contents: _Contents, context: Context) -> None:
+    """Warn of names of tools that are not among those that the file or the guard lists."""
+    listed = [(contents.items, context.tools), *((guard.items, guard.tools) for guard in contents.guards)]
+    for items, tools in listed:
+        existing = Existing(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
+        for warning in doubtful_names((item.rule for item in items), existing):
+            if warning.span is not None:
+                at = RulePlace(warning.span)
+                context.problems.warn(code=warning.code, message=warning.message, at=at, help=warning.help)
 
 
 def _may_be_manifest(document: Node) -> bool:
@@ -164,6 +180,9 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
         context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
     if "defaults" in root.entries:
         context = _read_defaults(root.entries["defaults"].value, context)
+    if "tools" in root.entries:
+        tools = read_texts(root.entries["tools"].value, "tools", context.problems)
+        context = replace(context, tools=tools or ())
     strict = root.entries.get("strict")
     return (
         context

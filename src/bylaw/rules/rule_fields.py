@@ -52,9 +52,17 @@ class Enforcement(Struct, frozen=True):
     reason: str | None = None
     inline: bool = False
     shadow: bool = False
+    approval: bool = False
 
     def of(self, rule: Rule) -> GuardRule:
-        return GuardRule(rule=rule, then=self.then, reason=self.reason, inline=self.inline, shadow=self.shadow)
+        return GuardRule(
+            rule=rule,
+            then=self.then,
+            reason=self.reason,
+            inline=self.inline,
+            shadow=self.shadow,
+            approval=self.approval,
+        )
 
 
 class Item(Struct, frozen=True):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.source import Span
@@ -94,6 +98,19 @@ class Place(Protocol):
     def head(self) -> Span: ...
 
 
+class Node(Place, Protocol):
+    start: int
+    end: int
+    value: Any
+
+
+class _Deferred(Struct, frozen=True):
+    code: str
+    message: str
+    at: Any
+    help: str | None
+
+
 class Problems:
     """The diagnostics of one file. Raises Unreadable where there are too many errors to go on."""
 
@@ -104,16 +121,48 @@ class Problems:
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._included: list[Problems] = []
+        self._deferred: list[_Deferred] = []
 
     def error(
         self, *, code: str, message: str, at: Place, help: str | None = None, related: tuple[Related, ...] = ()
     ) -> None:
-        self._add(self._diagnostic("error", code, message, at.head, help, related))
+        self._add(self._diagnostic("error", code, message, at, help, related))
         if self._counts["error"] > MAX_PROBLEMS:
             raise Unreadable
 
     def warn(self, *, code: str, message: str, at: Place, help: str | None = None) -> None:
-        self._add(self._diagnostic("warning", code, message, at.head, help, ()))
+        self._add(self._diagnostic("warning", code, message, at, help, ()))
+
+    def withdraw(self, code: str, at: Place) -> None:
+        """Drop the warnings with this code at this place: an error says more."""
+        for key, one in list(self._found.items()):
+            if one.code == code and one.span == at.head and one.severity == "warning":
+                del self._found[key]
+                self._counts["warning"] -= 1
+
+    def defer(self, *, code: str, message: str, at: Node, help: str | None = None) -> None:
+        """An error unless the node turns out to be in a part that nobody reads."""
+        self._deferred.append(_Deferred(code, message, at, help))
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def settle(self, left_alone: Iterable[Node] = ()) -> None:
+        """Report what was deferred, except within these nodes. The value of such a number is then zero: still a number,
+        so that nothing else is said about it. Raises Unreadable if a part of the tree is missing."""
+        is_deep = False
+        parts = sorted((node.start, node.end) for node in left_alone)
+        for one in self._deferred:
+            before = bisect_right(parts, (one.at.start, len(self.source.text) + 1))
+            if any(one.at.start < end for _, end in parts[max(0, before - 1) : before]):
+                continue
+            one.at.value = 0
+            is_deep = is_deep or one.code == "too-deep"
+            self.error(code=one.code, message=one.message, at=one.at, help=one.help)
+        self._deferred = []
+        if is_deep:
+            raise Unreadable
 
     def related(self, at: Place, message: str) -> Related:
         """A second place in the same file."""
@@ -138,23 +187,24 @@ class Problems:
         self._counts[diagnostic.severity] += 1
         excess = self._counts[diagnostic.severity] - MAX_PROBLEMS
         if excess == 1:
-            diagnostic = self._more(diagnostic.severity, diagnostic.span)
+            diagnostic = self._more(diagnostic)
         if excess <= 1:
             self._found[key] = diagnostic
 
-    def _more(self, severity: Severity, span: Span) -> Diagnostic:
-        message = f"there are more than {MAX_PROBLEMS} {severity}s; those from here on are not shown"
-        return self._diagnostic(severity, code="more-problems", message=message, span=span, help=None, related=())
+    def _more(self, first: Diagnostic) -> Diagnostic:
+        message = f"there are more than {MAX_PROBLEMS} {first.severity}s; those from here on are not shown"
+        return replace(first, code="more-problems", message=message, help=None, related=())
 
     def _diagnostic(
-        self, severity: Severity, code: str, message: str, span: Span, help: str | None, related: tuple[Related, ...]
+        self, severity: Severity, code: str, message: str, at: Place, help: str | None, related: tuple[Related, ...]
     ) -> Diagnostic:
-        excerpt, column = self.source.excerpt(span)
+        span, source = at.head, getattr(at, "source", self.source)  # a node may stand in a file that this one includes
+        excerpt, column = source.excerpt(span)
         return Diagnostic(
             code=code,
             message=message,
             severity=severity,
-            file=self.source.file,
+            file=source.file,
             span=span,
             excerpt=excerpt,
             excerpt_column=column,

@@ -110,7 +110,7 @@ def test_records_that_disagree_with_each_other_are_two_calls() -> None:
 def test_a_standalone_call_joins_the_response_before() -> None:
     trace = read(request(), response("hm"), call("pay", "c1"), result("c1"), call("send"), request(MORE), response("x"))
     assert calls(trace) == [("pay", "c1", 0), ("send", "t0.1", 0)]
-    assert kinds(trace.events)[:5] == ["request", "response", "tool_call", "tool_call", "tool_result"]
+    assert kinds(trace.events)[:5] == ["request", "response", "tool_call", "tool_result", "tool_call"]
     assert [c.name for c in responses(trace)[0].tool_calls] == ["pay", "send"]
     assert results(trace) == [("pay", "c1", 0)]
 
@@ -133,7 +133,7 @@ def test_a_call_that_names_its_response_belongs_to_it() -> None:
         call("pay", "c1", parent="a1"),
         call("send", "c2", parent="a2"),
     )
-    assert calls(trace) == [("send", "c2", 1), ("pay", "c1", 0)]
+    assert calls(trace) == [("pay", "c1", 0), ("send", "c2", 1)]
     assert [len(answer.tool_calls) for answer in responses(trace)] == [0, 1]
 
 
@@ -246,7 +246,8 @@ def test_a_response_answers_the_request_it_names() -> None:
 
 
 def test_requests_without_a_response_are_counted() -> None:
-    trace = read(request(), request(MORE), response("a"), request(MORE))
+    more = [*MORE, {"role": "assistant", "content": "a"}, *HI]
+    trace = read(request(), request(MORE), response("a"), request(more))
     assert trace.notes == ("2 requests have no response",)
     assert [(event.kind, event.turn) for event in trace.events] == [
         ("request", 0),

@@ -81,7 +81,8 @@ def test_nothing_is_lost_and_everything_is_linked(found: list[dict[str, Any]]) -
 
 @given(files)
 def test_the_events_of_a_turn_are_in_order(found: list[dict[str, Any]]) -> None:
-    rank = {"request": 0, "response": 1, "tool_call": 2, "tool_result": 3}
+    """A request, its response, and then calls and results as they were recorded, each result after its call."""
+    rank = {"request": 0, "response": 1, "tool_call": 2, "tool_result": 2}
     trace = load_trace(lines(*found).encode(), format="agentlog")
     answered = {id(e.request) for e in trace.events if isinstance(e, Response)}
     late = {id(e) for e in trace.events if isinstance(e, ToolCall)} - {
@@ -92,3 +93,9 @@ def test_the_events_of_a_turn_are_in_order(found: list[dict[str, Any]]) -> None:
         own = [e for e in own if not isinstance(e, Request) or id(e) in answered]
         ranks = [rank[e.kind] for e in own]
         assert ranks == sorted(ranks)
+        ran = [e for e in own if isinstance(e, ToolCall | ToolResult)]
+        lines_of = [e.source.line for e in ran if e.source and found[e.source.line - 1]["kind"] != "chat_response"]
+        assert lines_of == sorted(lines_of)
+        for place, event in enumerate(ran):
+            if isinstance(event, ToolResult) and event.call is not None and id(event.call) not in late:
+                assert any(one is event.call for one in ran[:place])

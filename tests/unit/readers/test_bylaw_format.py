@@ -20,6 +20,7 @@ def text(words: str) -> list[dict[str, str]]:
 
 
 def test_a_file_written_by_hand() -> None:
+    more = [*HI, {"role": "assistant", "content": "look"}, {"role": "user", "content": "yes"}]
     trace = load_trace(
         lines(
             {**HEAD, "name": "mine", "header": {"by": "me"}},
@@ -29,7 +30,7 @@ def test_a_file_written_by_hand() -> None:
             {"kind": "tool_result", "call_id": "c", "content": "ok"},
             {"kind": "message", "role": "user", "content": "aside"},
             {"kind": "annotation", "label": "note", "data": [1]},
-            {"kind": "request", "messages": MORE},
+            {"kind": "request", "messages": more},
             {"kind": "response", "content": [{"type": "tool_use", "id": "d", "name": "send", "input": {}}]},
             {"kind": "tool_call", "name": "send", "call_id": "d", "arguments": {}},
         ).encode()
@@ -42,7 +43,7 @@ def test_a_file_written_by_hand() -> None:
     assert (first.text, first.usage and first.usage.total) == ("look", 7)
     assert first.tool_calls[0].arguments == {"n": 1}
     assert second.request is not None
-    assert second.request.messages == MORE
+    assert second.request.messages == more
     assert sum(isinstance(event, (Message, Annotation)) for event in trace.events) == 2
     assert [event.source.line for event in responses(trace) if event.source] == [3, 9]
     assert trace.problems == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bylaw.model.events import Request, SessionEnd, SessionStart
+from bylaw.traces.assembly import continuations
 from bylaw.traces.assembly import sessions as survey
 from tests.unit.readers.shapes import (
     HI,
@@ -28,6 +29,10 @@ RESULT = [
     *HI,
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "45"}]},
 ]
+
+
+def stopped(*blocks: object, stop: str | None, **links: str) -> dict[str, object]:
+    return record("chat_response", {"content": list(blocks), "stop_reason": stop}, **links)
 
 
 # By ids
@@ -134,7 +139,7 @@ def test_a_request_that_starts_afresh_opens_a_session() -> None:
         response("d"),
     )
     assert sessions(trace) == ["1", "1", "2", "2"]
-    assert kinds(trace.events) == [*["request", "response"] * 2, "session_end", *["request", "response"] * 2]
+    assert kinds(trace.events) == ["request", "response"] * 4
     assert trace.notes == ()
 
 
@@ -153,12 +158,16 @@ def test_ten_conversations_are_ten_sessions() -> None:
         [*HI, {"role": "model", "content": "x"}],
         [*HI, {"content": "x", "role": "assistant"}],
         [*HI, {"type": "function_call_output", "call_id": "c", "output": "x"}],
-        [],
-        None,
     ],
 )
 def test_what_continues_a_session(messages: object) -> None:
-    trace = read(request(), response("a"), request(messages), response("b"), request(MORE), response("c"))
+    trace = read(request(), response("a"), request(messages), response("b"))
+    assert trace.sessions == ("1",)
+
+
+@pytest.mark.parametrize("messages", [[], None])
+def test_a_request_without_recorded_messages_continues_the_last_session(messages: object) -> None:
+    trace = read(request(), response("hello"), request(messages), response("b"), request(MORE), response("c"))
     assert trace.sessions == ("1",)
 
 
@@ -215,14 +224,124 @@ def test_a_session_without_an_answer_is_still_one() -> None:
     assert [e.turn for e in trace.events if isinstance(e, Request)] == [0, 0, 1]
 
 
-# By requests
+# Conversations that look alike, or interleave
 
 
-SPLIT = "no request carries earlier messages, so each that continues no other is read as a session"
+def says(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
 
 
 def asks(*texts: str) -> list[dict[str, str]]:
     return [{"role": "user", "content": text} for text in texts]
+
+
+EXAMPLE = [*asks("An example"), says("Its answer")]
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_examples_in_front_of_the_question_are_no_history(chained: bool) -> None:
+    talks = []
+    for n in range(10):
+        parent = f"a{n - 1}" if chained and n else None
+        talks.append(request([*EXAMPLE, *asks(f"Refund {n}")], id=f"q{n}", parent=parent))
+        talks.append(stopped(use("confirm", f"c{n}"), stop="tool_use", id=f"a{n}", parent=f"q{n}"))
+    trace = read(*talks)
+    assert sessions(trace) == [str(n) for n in range(1, 11)]
+    assert trace.problems == ()
+
+
+def test_examples_that_were_answered_the_same_way_are_no_history() -> None:
+    prompts = [[*EXAMPLE, *asks(text)] for text in ("one", "two")]
+    trace = read(*(line for one in prompts for line in (request(one), response("Its answer"))))
+    assert sessions(trace) == ["1", "2"]
+
+
+def test_the_same_examples_and_question_again_are_another_conversation() -> None:
+    trace = read(*[request([*EXAMPLE, *asks("Refund")]), response("Done.")] * 3)
+    assert sessions(trace) == ["1", "2", "3"]
+
+
+def conversation(name: str, turns: int) -> list[list[dict[str, object]]]:
+    """The request and response of each turn; every request repeats what came before it."""
+    messages: list[dict[str, str]] = []
+    pairs = []
+    for turn in range(turns):
+        messages = [*messages, *asks(f"{name} {turn}")]
+        pairs.append([request(messages), response(f"{name} answer {turn}")])
+        messages = [*messages, says(f"{name} answer {turn}")]
+    return pairs
+
+
+def test_interleaved_conversations_are_separated_by_their_history() -> None:
+    talks = [conversation(name, 5) for name in "abc"]
+    mixed = [talks[n][turn] for turn in range(5) for n in ((0, 1, 2), (2, 0, 1), (1, 2, 0))[turn % 3]]
+    trace = read(*(line for pair in mixed for line in pair))
+    assert trace.sessions == ("1", "2", "3")
+    assert trace.problems == ()
+    assert [e.request.messages[0]["content"][0] for e in responses(trace)] == [  # type: ignore[index, union-attr]
+        "abc"[int(e.origin.session) - 1] for e in responses(trace)
+    ]
+
+
+def test_more_conversations_than_are_remembered_still_separate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "MOST_CONVERSATIONS", 2)
+    monkeypatch.setattr(continuations, "MOST_CONVERSATIONS", 2)
+    talks = [conversation(str(n), 2) for n in range(6)]
+    trace = read(*(line for turn in range(2) for talk in talks for line in talk[turn]))
+    assert sessions(trace)[:6] == ["1", "2", "3", "4", "5", "6"]
+    assert len(set(sessions(trace)[6:])) == 6  # forgotten, so not joined to another one
+    assert "session_end" in kinds(trace.events)
+
+
+def test_the_recorded_answer_tells_equal_questions_apart() -> None:
+    first, second = [*asks("A"), says("ok"), *asks("go")], [*asks("A"), says("no"), *asks("why")]
+    trace = read(
+        *(request(asks("A")), response("ok"), request(asks("A")), response("no")),
+        *(request(first), response("1"), request(second), response("2")),
+    )
+    assert sessions(trace) == ["1", "2", "1", "2"]
+    assert trace.problems == ()
+
+
+def test_a_history_whose_beginning_was_dropped_or_marked_continues() -> None:
+    marked = [{"role": "user", "content": [{"type": "text", "text": "A", "cache_control": {"type": "ephemeral"}}]}]
+    trace = read(
+        *(request(asks("A")), response("ok"), request(asks("B")), response("fine")),
+        *(request([*marked, says("ok"), *asks("go")]), response("on")),
+        *(request([*asks("go"), says("on"), *asks("more")]), response("end")),
+    )
+    assert sessions(trace) == ["1", "2", "1", "1"]
+    assert trace.problems == ()
+
+
+def test_results_of_interleaved_conversations_find_their_calls() -> None:
+    trace = read(
+        request(asks("A"), id="q1"),
+        stopped(use("pay", "1"), stop="tool_use", id="a1", parent="q1"),
+        request(asks("B"), id="q2"),
+        stopped(use("send", "2"), stop="tool_use", id="a2", parent="q2"),
+        result("1"),
+        request([*asks("B"), {"role": "tool", "tool_call_id": "2", "content": "x"}]),
+        response("sent"),
+        request([*asks("A"), {"role": "tool", "tool_call_id": "1", "content": "x"}]),
+        response("paid"),
+    )
+    assert sessions(trace) == ["1", "2", "2", "1"]
+    assert results(trace) == [("pay", "1", 0)]
+
+
+def test_another_answer_than_the_recorded_one_is_reported_once() -> None:
+    talk = [request(), response("recorded"), request(MORE), response("b")]
+    trace = read(*talk * 3)
+    assert trace.sessions == ("1", "2", "3")
+    (problem,) = trace.problems
+    assert (problem.code, problem.severity, problem.span and problem.span.line) == ("unclear-session", "warning", 3)
+
+
+# By requests
+
+
+SPLIT = "no request carries earlier messages, so each that continues no other is read as a session"
 
 
 def test_ten_conversations_of_one_request_are_ten_sessions() -> None:
@@ -259,12 +378,24 @@ def test_a_request_continues_another_if_it_begins_with_its_messages(second: list
     assert sessions(trace) == (["1", "1"] if second[0] == asks("refund")[0] else ["1", "2"])
 
 
-def test_the_same_request_after_a_tool_call_continues_it() -> None:
-    called = read(request(), response(use("pay", "c")), result("c"), request(), response("done"))
+@pytest.mark.parametrize("stop", ["tool_use", "tool_calls", None])
+def test_the_same_request_after_a_tool_call_continues_it(stop: str | None) -> None:
+    # The answer is not finished, and the tool ran: the recorder leaves out the history.
+    called = read(request(), stopped(use("pay", "c"), stop=stop), result("c"), request(), response("done"))
     assert sessions(called) == ["1", "1"]
     alone = read(request(), response("one moment"), call("pay", "c"), request(), response("done"))
     assert sessions(alone) == ["1", "1"]
     assert called.notes == ("no request carries earlier messages, so the file is read as one session",)
+
+
+def test_the_same_request_after_a_finished_answer_is_another_conversation() -> None:
+    ended = stopped(use("pay", "c"), stop="end_turn")
+    assert sessions(read(request(), ended, result("c"), request(), response("done"))) == ["1", "2"]
+
+
+def test_the_same_request_is_another_conversation_if_no_tool_ran() -> None:
+    asked = stopped(use("confirm", "c"), stop="tool_use")
+    assert sessions(read(request(), asked, request(), stopped(use("refund", "d"), stop="tool_use"))) == ["1", "2"]
 
 
 def test_a_request_whose_parent_stopped_to_call_a_tool_continues_it() -> None:

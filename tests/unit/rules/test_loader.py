@@ -11,7 +11,8 @@ import pytest
 from bylaw.errors import InputError
 from bylaw.lint.report import lint_files
 from bylaw.model.rule import Scope, Severity
-from bylaw.rules import load_rules, parse_rules, schemas
+from bylaw.rules import load_guard, load_rules, parse_rules, schemas
+from bylaw.rules.loader import as_rules
 
 RULE = "- id: {id}\n  kind: no_call\n  params: {{tool: x}}\n"
 
@@ -171,8 +172,11 @@ def test_no_rules_in_code_is_a_warning() -> None:
 
 
 def test_a_source_that_is_neither_paths_nor_rules_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="paths or mappings"):
-        load_rules([5])  # type: ignore[list-item]
+    for source in (42, [5], None, b"rules.yaml", 1.5):
+        for load in (load_rules, as_rules, load_guard):
+            with pytest.raises(TypeError, match="paths or mappings") as raised:
+                load(source)  # type: ignore[operator]
+            assert isinstance(raised.value, InputError)
 
 
 def test_good_rules_of_a_bad_text_are_returned() -> None:

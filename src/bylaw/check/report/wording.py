@@ -18,7 +18,7 @@ def headline(report: CheckReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
     if report.exit_code == 1:
         return f"FAILED: {_broken(report)}"
-    if report.exit_code == 3 and report.nothing_checked:
+    if report.exit_code == 3 and report.nothing_checked and not report.scope_doubts:
         return f"NOTHING CHECKED: {_why_nothing(report)}"
     if report.exit_code == 3:
         return f"NOT SHOWN: {_why_not_shown(report)}"
@@ -32,7 +32,7 @@ def headline(report: CheckReport) -> str:
 
 def is_whole(report: CheckReport) -> bool:
     """Whether a pass means that every rule was checked."""
-    return report.exit_code == 0 and not report.unchecked
+    return report.exit_code == 0 and not report.unchecked and not report.nothing_checked
 
 
 def _tolerated(report: CheckReport) -> str:

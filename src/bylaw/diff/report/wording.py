@@ -33,6 +33,9 @@ _MOST_NAMED = 3
 
 def headline(report: DiffReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
+    if report.exit_code == 3 and not report.nothing_compared:
+        rules = ", ".join(report.policy.scope_doubts)
+        return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
     if report.exit_code == 3:
         return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
     if report.worst is Change.NONE:

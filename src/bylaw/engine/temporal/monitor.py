@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import NOTHING, OK, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Found, Monitor, Step
 from bylaw.engine.temporal.analysis import can_skip, watches
 from bylaw.engine.temporal.atom_values import AtomReader
@@ -23,6 +24,7 @@ from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import Implies
 from bylaw.model.verdict import EventRef, Outcome
 
+UNORDERED = "times do not say whether `{}` was called before or after a result that the rule is about"
 _MOST_IDLE = 4096
 _MOST_SPEAKERS = 1024
 """sessions whose user has spoken and got no answer yet"""
@@ -65,6 +67,8 @@ class TemporalMonitor(Monitor):
             return self._step_turn(state, event, applies)
         session = event.origin.session
         atom_values = self._atoms.at(event, state.said.get(session, ()) if state.said else ())
+        if kind is ToolCall and event.unordered and self._needs_order(event, atom_values):  # type: ignore[attr-defined]
+            return replace(state, untimed=UNORDERED.format(event.name)), NOTHING  # type: ignore[attr-defined]
         if atom_values == self._atoms.all_false and self._can_skip(state, kind, applies):
             return state, NOTHING
         if kind is Response and session in state.said:
@@ -72,6 +76,13 @@ class TemporalMonitor(Monitor):
         if self._idle is not None and applies and state.begun and state.triggered and state.frame is not None:
             return self._step_finite(state, atom_values, event, self._idle)
         return self._judge(state, atom_values, position_of(event), applies)
+
+    def _needs_order(self, call: ToolCall, atom_values: AtomValues) -> bool:
+        """Whether it matters if the call came before or after the results that it is unordered with."""
+        if not self._skips:
+            return True
+        takes = [compile_names(results) for results in self.watches.results]
+        return atom_values != self._atoms.all_false and any(take(name) for take in takes for name in call.unordered)
 
     def _step_finite(self, state: State, atom_values: AtomValues, event: Event, idle: dict[Any, bool]) -> Step:
         """A formula that remembers only truth values has few states; where atom_values change nothing is soon known."""
@@ -136,7 +147,8 @@ class TemporalMonitor(Monitor):
     ) -> tuple[State, tuple[Found, ...]]:
         if self._window is not None and at.time is None and atom_values != self._atoms.all_false:
             where = "" if at.turn is None else f" at turn {at.turn}"
-            return replace(state, untimed=f"an event{where} carries no time"), NOTHING
+            window = "`within`" if self._in_words else f"`[{self._window.text}]`"
+            return replace(state, untimed=f"an event{where} carries no time, so {window} cannot be measured"), NOTHING
         frame = self._frame(state, atom_values, at)
         now = Progress(frame, at, state.pending, [], state.triggered, state.undecided, state.first_undecided)
         if now.pending.entries:
@@ -215,8 +227,7 @@ class TemporalMonitor(Monitor):
             found = tuple(one for one in found if not one.doubtful)
         notes = memory_notes(state)
         if state.untimed:
-            window = "`within`" if self._in_words else f"`[{self._window.text if self._window else ''}]`"
-            return Conclusion(Outcome.INCONCLUSIVE, reason=f"{state.untimed}, so {window} cannot be measured")
+            return Conclusion(Outcome.INCONCLUSIVE, reason=state.untimed)
         if not state.begun and ended.turns:
             state = self._begun_unnoticed(state)
         complete = ended.complete

@@ -20,6 +20,7 @@ from bylaw.guard.stores import MemoryStore
 from bylaw.model.events import Event, Request, ToolCall, ToolResult
 from bylaw.model.guard_policy import Action, GuardPolicy, GuardRule
 from bylaw.model.verdict import Verdict
+from bylaw.rules.versions import qualified_id
 from bylaw.text.redaction.secrets import redacted
 
 
@@ -155,7 +156,7 @@ class Replay:
         ]
 
     def _key(self, policy: CompiledPolicy, id: str) -> str:
-        return id if policy.agent is None or not self._several else f"{policy.agent}/{id}"
+        return id if policy.agent is None or not self._several else qualified_id(policy.agent, id)
 
     def _lacking(self, call: ToolCall, concerns: Sequence[Concern], recorded: RecordedSession) -> dict[str, list[Lack]]:
         nameless = self._by_agent and self.guard.policies.named(call.origin.agent) is None

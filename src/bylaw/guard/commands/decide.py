@@ -55,7 +55,7 @@ def decide(
     """Read one attempt as JSON from standard input and print one Decision as JSON.
 
     The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}. Exit 0: allow. 1: block, pause or
-    terminate_session. 2: bad input.
+    terminate_session. 2: bad input. 3: allow, because nothing here decides calls.
     """
     from bylaw.guard.decide.records import decision_json
 
@@ -69,7 +69,12 @@ def decide(
     attempt = _attempt(parse_json(sys.stdin.read(MOST_BYTES + 1), STDIN), STDIN)
     decision = guard.decide(attempt, review=review)
     click.echo(json.dumps(decision_json(decision), ensure_ascii=False, default=str))
-    return ExitCode.OK if decision.allowed else ExitCode.GATE_TRIPPED
+    if not decision.allowed:
+        return ExitCode.GATE_TRIPPED
+    if guard.policies.decide_nothing:
+        click.echo(f"{', '.join(policies)}: no rule here decides calls, and there is no allowlist", err=True)
+        return ExitCode.NOTHING_CHECKED
+    return ExitCode.OK
 
 
 def _guard(
@@ -80,7 +85,7 @@ def _guard(
     from bylaw.guard.stores import MemoryStore, SqliteStore
 
     moded = with_mode(policies, mode)
-    if not any(policy.rules or policy.tools is not None or policy.switched_off for policy in moded):
+    if not any(policy.rules or policy.tools is not None or policy.version is not None for policy in moded):
         raise BadInput(f"{files}: no rule here decides calls; give rules a `then`")
     opened = MemoryStore() if store is None else SqliteStore(store)
     try:

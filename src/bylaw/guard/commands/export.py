@@ -31,7 +31,8 @@ def export(
     """Print the guard rules of FILE for another tool.
 
     A manifest comes out as it went in, with the files of its index in one. Other guard files become a manifest: an
-    agent and a version for each guard. The rules are checked first; exit 2 if they cannot be used.
+    agent and a version for each guard. The rules are checked first; exit 2 if they cannot be used, or if a manifest
+    cannot say the same.
     """
     from bylaw.rules import dump_manifest, load_guard
     from bylaw.rules.guard.manifest_export import as_json_text, as_yaml_text, is_from_manifest
@@ -40,15 +41,13 @@ def export(
     target = None if output is None else file_target(output)
     try:
         guards = load_guard(file, inputs=inputs)
-        content: Any = dump_manifest(guards)
-        if form != "manifest" and not is_from_manifest(guards):
-            content = load_content(file)
+        own = form != "manifest" and not is_from_manifest(guards)
+        content: Any = load_content(file) if own else dump_manifest(guards, inputs=inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
     print_diagnostics(guards.diagnostics)
-    is_documents = form == "manifest" or is_from_manifest(guards)
-    text = as_json_text(content) if form == "json" else as_yaml_text(content, documents=is_documents)
+    text = as_json_text(content) if form == "json" else as_yaml_text(content, documents=not own)
     if target is None:
         emit(text, sys.stdout)
     else:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from bylaw.errors import ExitCode
-from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, cut_to_limit, open_store
+from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, BadInput, cut_to_limit, open_store, parse_json
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def _parse_edit(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        value = json.loads(text)
-    except ValueError as problem:
-        raise click.UsageError(f"--edit is not JSON: {problem}") from None
+        value = parse_json(text, "--edit")
+    except BadInput as problem:
+        raise click.UsageError(str(problem)) from None
     if not isinstance(value, dict) or set(value) != {"tool", "arguments"}:
         raise click.UsageError("--edit takes an object with exactly `tool` and `arguments`")
     return value

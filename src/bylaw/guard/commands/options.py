@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from bylaw.report.command_line import input_option, version_option
 
 if TYPE_CHECKING:
     from bylaw.guard.policies import VersionChoice
@@ -30,39 +31,8 @@ LIMIT = click.option(
     help="List at most N.",
 )
 POLICY = click.option("--policy", "-p", "policies", multiple=True, required=True, metavar="FILE", help="Guard rules.")
-
-
-def _parse_versions(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> VersionChoice:
-    pairs = [text.partition("=") for text in texts]
-    if len(texts) == 1 and not pairs[0][1]:
-        return texts[0]
-    if not all(agent and name for agent, _, name in pairs):
-        raise click.BadParameter("pass one NAME for all agents, or AGENT=NAME for each")
-    return {agent: name for agent, _, name in pairs} or None
-
-
-def _parse_inputs(context: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts]
-    if not all(key and sign for key, sign, _ in pairs):
-        raise click.BadParameter("write it as KEY=VALUE")
-    return {key: value for key, _, value in pairs}
-
-
-VERSION = click.option(
-    "--version",
-    multiple=True,
-    callback=_parse_versions,
-    metavar="[AGENT=]NAME",
-    help="Which version in an agent manifest (default: the deployed one).",
-)
-INPUT = click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=_parse_inputs,
-    metavar="KEY=VALUE",
-    help="Value of {{inputs.KEY}} in the guard file.",
-)
+VERSION = version_option
+INPUT = input_option
 
 
 def _parse_mode(context: click.Context, option: click.Parameter, text: str | None) -> str | None:
@@ -105,10 +75,14 @@ def open_store(path: str) -> Iterator[SqliteStore]:
 def load_rules(
     policies: Sequence[str], version: VersionChoice, inputs: Mapping[str, str] | None = None
 ) -> list[GuardPolicy]:
-    """Raises InputError."""
-    from bylaw.guard.policies import load_policies, select_version
+    """Warnings are printed to stderr. Raises InputError."""
+    from bylaw.guard.policies import select_version
+    from bylaw.report.diagnostics import print_diagnostics
+    from bylaw.rules import load_guard
 
-    return select_version([one for path in policies for one in load_policies(path, inputs=inputs)], version)
+    loaded = [load_guard(path, inputs=inputs) for path in policies]
+    print_diagnostics([problem for guards in loaded for problem in guards.diagnostics])
+    return select_version([policy for guards in loaded for policy in guards.policies], version)
 
 
 def cut_to_limit(limit: int, found: Sequence[T]) -> Sequence[T]:
@@ -135,9 +109,15 @@ def parse_time(option: str, text: str | None) -> float | None:
 def parse_json(text: str, where: str) -> Any:
     if len(text) > MOST_BYTES:
         raise BadInput(f"{where}: longer than {MOST_BYTES:,} characters")
+    from bylaw.traces.records.jsontext import RepeatedKey, loads_strictly
+
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        return loads_strictly(text)
+    except RepeatedKey as problem:  # other programs take the first of the two, so no rule can judge the value
+        raise BadInput(f"{where}: {problem}") from None
+    except RecursionError:
+        raise BadInput(f"{where}: brackets are nested too deeply") from None
+    except ValueError as problem:
         raise BadInput(f"{where}: not JSON: {problem}") from None
 
 

@@ -222,6 +222,8 @@ def _check_listed(attempt: Attempt, chain: Chain) -> None:
         raise NotListed("agent", f"there are no rules for {whom}")
     if chain.unknown is not None:
         raise NotListed("agent", f"there are no rules for the agent `{chain.unknown}`, which called this one")
+    if chain.refused is not None:
+        raise NotListed("sub-agents", chain.refused)
     for tools in chain.allowed:
         if attempt.tool not in tools:
             raise NotListed("allowlist", f"`{attempt.tool}` is not a tool of this agent")

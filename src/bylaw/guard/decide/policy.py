@@ -100,11 +100,6 @@ def cannot_prevent(policy: GuardPolicy) -> list[str]:
         elif label is Prevention.CLOSING:
             found.append(f"`{rule.id}`: cannot block: only the end of the session decides it")
     found += [
-        f"`{rule.rule.id}`: a guard judges it session by session, `bylaw check` the whole trace (`scope: trace`)"
-        for rule in policy.rules
-        if rule.rule.kind != "guard" and rule.rule.scope is Scope.TRACE
-    ]
-    found += [
         f"`{rule}`: blind unless the host feeds {' and '.join(sorted(needs))}"
         for rule, needs in compiled.needs.items()
         if needs

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -32,9 +33,10 @@ from bylaw.rules.guard.manifest_documents import (
     is_version,
     kind_of,
 )
+from bylaw.rules.guard.manifest_keys import AGENT_KEYS, DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.guard.manifest_operations import Operations, is_null, mappings, tool_names
 from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
@@ -45,17 +47,6 @@ STATUSES = ("deployed", "testing")
 MODE_KEYS = ("executionMode", "execution_mode", "mode")
 LABEL_KEYS = ("versionLabel", "version", "name", "label", "id")
 TOOL_KEYS = ("allowedOperations", "operations", "tools")
-DOCUMENT_KEYS = (
-    *("apiVersion", "kind", "metadata", "inputs", "llmProviders", "triggers"),
-    *("name", "description", "instructions", "model"),
-)
-"""keys of a document beside `agents`, `services` and `versions`"""
-AGENT_KEYS = ("llmProviderName", "description")
-VERSION_KEYS = (
-    *("llmModel", "model", "inputSchema", "outputSchema", "instructions", "description", "temperature", "topP", "topK"),
-    *("maxIterations", "maxTokensPerRun", "maxToolCalls", "maxSessionTokens", "maxSessionDurationSec", "limits"),
-    *("canExecuteSubAgents", "subAgentExecutionModel", "allowedSubAgents"),
-)
 
 _SYNONYMS = synonyms(
     {
@@ -93,13 +84,17 @@ class _Manifest:
 
     def __init__(self, documents: Sequence[Document], inputs: Inputs) -> None:
         self._documents, self._inputs = documents, inputs
-        self._written = [plain(document.node) for document in documents]
+        self._written: list[Any] = []
+        """the documents as JSON values"""
         self._agents: dict[str, _Agent] = {}
         self._operations = Operations(inputs)
         self._labels: set[tuple[str | None, str]] = set()
 
     def read(self, ids: Ids) -> list[Guard]:
         versions = [(document, *self._read_document(document)) for document in self._documents]
+        for _, _, _, nodes in versions:
+            _write_labels_as_text(nodes)
+        self._written += [plain(document.node) for document in self._documents]
         self._operations.name_all()
         found = [
             version
@@ -170,6 +165,14 @@ class _Manifest:
             fields.take(other)
         fields.finish(synonyms=_SYNONYMS)
         named = key_node or name_node
+        if mode is None and not node.entries.keys() & set(MODE_KEYS):
+            whose = f"the agent {quote(str(plain(named)))}" if named else "the agent"
+            problems.warn(
+                code="unknown-mode",
+                message=f"{whose} has no `executionMode`, so it is taken for one that may pause",
+                at=node.first_key,
+                help="write `executionMode: request` if nobody can be asked on its behalf",
+            )
         key = self._text(named, "manifestKey", problems) if named else None
         if key is None or named is None:
             return
@@ -199,6 +202,7 @@ class _Manifest:
         mode = self._read_mode(fields, document) or (self._agents[agent].mode if agent in self._agents else mode)
         status = self._read_status(fields, document)
         on = self._read_control(fields)
+        sub_agents = self._read_sub_agents(fields, document)
         rules, tools = fields.take("rules"), fields.take_one_of(TOOL_KEYS)
         for key in VERSION_KEYS:
             fields.take(key)
@@ -214,6 +218,7 @@ class _Manifest:
             items=items,
             agent=agent,
             mode=mode,
+            sub_agents=sub_agents,
             version=label,
             status=status,
             switched_off=on is False,
@@ -229,7 +234,7 @@ class _Manifest:
         if version.tools is not None:
             allowed = self._operations.read_allowed(version.tools, version.document)
             tools = tool_names(allowed, guard.items, problems)
-            return replace(guard, tools=tools, approvals=list(self._operations.approvals(tools, guard.mode)))
+            return replace(guard, tools=tools, approvals=list(self._operations.approvals(tools)))
         if "agentManifestKey" in node.entries:
             problems.warn(
                 code="no-tools",
@@ -237,8 +242,7 @@ class _Manifest:
                 at=node.entries["agentManifestKey"].key,
                 help="list the operations that it may call",
             )
-        hidden = self._operations.hidden_names(node.first_key)
-        return replace(guard, approvals=[*hidden, *self._operations.approvals(None, guard.mode)])
+        return replace(guard, approvals=self._operations.everywhere())
 
     def _read_agent_key(self, fields: Fields, document: Document) -> str | None:
         node, problems = fields.take("agentManifestKey"), document.problems
@@ -261,11 +265,10 @@ class _Manifest:
         if not nodes:
             return None
         node = self._inputs.fill(nodes[0], document.problems)
-        value = node.value if isinstance(node, ScalarNode) else None
-        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+        label = node.value if isinstance(node, ScalarNode) else None
+        if not isinstance(label, str) or not label:
             report_wrong_type(node, "`versionLabel`", "text", document.problems)
             return None
-        label = str(value)
         if (agent, label) in self._labels:
             whose = f" of {quote(agent)}" if agent else ""
             _report_twice(f"the version {quote(label)}{whose}", nodes[0], document.problems)
@@ -279,6 +282,28 @@ class _Manifest:
             return text
         report_wrong_type(node, "`status`", listing(STATUSES, last="or"), document.problems)
         return None
+
+    def _read_sub_agents(self, fields: Fields, document: Document) -> tuple[str, ...] | None:
+        """The agents that it may start; None where the version says nothing about them. An unusable list is empty."""
+        may, listed = fields.take("canExecuteSubAgents"), fields.take("allowedSubAgents")
+        problems = document.problems
+        allowed: list[str] = []
+        if listed is not None and not is_null(listed):
+            if not isinstance(listed, ListNode):
+                report_wrong_type(listed, "`allowedSubAgents`", "a list", problems)
+            for node in listed.items if isinstance(listed, ListNode) else ():
+                key = self._text(node, "allowedSubAgents", problems)
+                if key is not None:
+                    allowed.append(key)
+                    self._warn_of_unknown(key, node, problems)
+        if may is not None and not is_null(may) and read_flag(may, "canExecuteSubAgents", problems) is not True:
+            return ()
+        return None if listed is None or is_null(listed) else tuple(allowed)
+
+    def _warn_of_unknown(self, key: str, at: Node, problems: Problems) -> None:
+        if self._agents and key not in self._agents:
+            help = did_you_mean(key, self._agents)
+            problems.warn(code="unknown-agent", message=f"there is no agent {quote(key)}", at=at, help=help)
 
     def _read_control(self, fields: Fields) -> bool:
         """Whether the rules are switched on. A value that is neither true nor false is reported, and leaves them on."""
@@ -319,6 +344,17 @@ class _Manifest:
 
     def _text(self, node: Node, name: str, problems: Problems) -> str | None:
         return read_text(self._inputs.fill(node, problems), name, problems)
+
+
+def _write_labels_as_text(versions: Sequence[Node]) -> None:
+    """A label is text: `1.10` is not the number 1.1."""
+    for version in versions:
+        for key in LABEL_KEYS if isinstance(version, MapNode) else ():
+            entry = version.entries.get(key)
+            node = entry.value if entry else None
+            if entry and isinstance(node, ScalarNode) and type(node.value) in (int, float):
+                text = ScalarNode(node.source, node.start, node.end, node.raw, quoted=True)
+                version.entries[key] = Entry(entry.key, text)
 
 
 def _report_twice(what: str, at: Node, problems: Problems) -> None:

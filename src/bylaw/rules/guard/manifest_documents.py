@@ -328,6 +328,12 @@ class Inputs:
         return None
 
 
+def inputs_in(text: str) -> list[str] | None:
+    """The inputs that a manifest would put into the text; None where it could not hold the text."""
+    rest = _USED.sub("", text)
+    return None if _PLACEHOLDER.search(rest) or _OPEN.search(rest) else _USED.findall(text)
+
+
 def _texts(node: Node) -> Iterator[str]:
     if isinstance(node, ScalarNode):
         if isinstance(node.value, str):

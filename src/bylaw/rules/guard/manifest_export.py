@@ -1,51 +1,99 @@
-"""Guards → an agent manifest, as JSON values or as text."""
+"""Guards → an agent manifest, as JSON values or as text. What a manifest cannot say is refused, never left out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
+from bylaw.errors import InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy, GuardSet
+from bylaw.rules.guard.manifest_documents import inputs_in
+from bylaw.rules.messages import listing, quote
 
 _Json: TypeAlias = Any
 SERVICE = "tools"
 """the service of the allowlist's tools in a manifest that was not one before"""
 
 
-def manifest_of(guards: GuardSet) -> _Json:
+def manifest_of(guards: GuardSet, inputs: Mapping[str, str]) -> _Json:
     """The manifest that the guards were read from, unchanged, as JSON values; a list of them where there are several.
 
     Guards of another file are written as a manifest: an agent and a version for each, a version alone for the rules of
-    every agent.
+    every agent. Raises InputError if it would not be read, with these inputs, as the same guards.
     """
-    documents: list[_Json] = []
+    file = guards.files[0] if guards.files else "<rules>"
+    read: dict[int, _Json] = {}
     others: list[GuardPolicy] = []
     for policy in guards.policies:
-        if isinstance(policy.source, dict) and "documents" in policy.source:
-            documents += [one for one in policy.source["documents"] if not any(one is known for known in documents)]
+        if _is_from_manifest(policy):
+            read |= {id(document): document for document in policy.source["documents"]}
         else:
             others.append(policy)
-    documents += _built(others)
+    documents = [*read.values(), *_built(others, inputs, file)]
+    found = [
+        f"{quote(path)} is out of range or nested too deeply, so it was not read"
+        for document in read.values()
+        for path in _unwritable(document)
+    ]
+    _refuse(found, file)
     return documents[0] if len(documents) == 1 else documents
 
 
 def is_from_manifest(guards: GuardSet) -> bool:
-    return any(isinstance(one.source, dict) and "documents" in one.source for one in guards.policies)
+    return any(map(_is_from_manifest, guards.policies))
 
 
-def _built(policies: Sequence[GuardPolicy]) -> list[_Json]:
+def _is_from_manifest(policy: GuardPolicy) -> bool:
+    return isinstance(policy.source, dict) and "documents" in policy.source
+
+
+def _refuse(why: Iterable[str], file: str) -> None:
+    problems = [Diagnostic(code="not-in-manifest", message=one, file=file) for one in why]
+    if problems:
+        raise InputError(problems)
+
+
+def _unwritable(value: _Json, path: str = "") -> Iterator[str]:
+    """The paths of values that stand for others that were not read."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield path
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _unwritable(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from _unwritable(inner, f"{path}.{place}")
+
+
+# -- guards of our own ------------------------------------------------------------------------------------------------
+
+
+def _built(policies: Sequence[GuardPolicy], inputs: Mapping[str, str], file: str) -> list[_Json]:
+    if not policies:
+        return []
+    _refuse(_inexpressible(policies), file)
+    documents = _documents(policies)
+    _refuse(_differences(policies, documents, inputs), file)
+    return documents
+
+
+def _documents(policies: Sequence[GuardPolicy]) -> list[_Json]:
     alone = [_version(policy) for policy in policies if policy.agent is None]
     named = [policy for policy in policies if policy.agent is not None]
     if not named:
         return alone
-    tools = dict.fromkeys(tool for policy in named for tool in policy.tools or ())
+    tools = dict.fromkeys(tool for policy in policies for tool in policy.tools or ())
     services = [{"name": SERVICE, "type": "http", "operations": [{"name": tool} for tool in tools]}] if tools else []
     manifest = {
         "kind": "phrony.manifest",
         "version": 1,
         **({"services": services} if services else {}),
-        "agents": [_agent(policy) for policy in {policy.agent: policy for policy in named}.values()],
+        "agents": [_agent(policy) for policy in named],
         "versions": [
             {"agentManifestKey": policy.agent, "versionLabel": f"v{number}", "status": "deployed", **_version(policy)}
             for number, policy in enumerate(named, 1)
@@ -69,10 +117,57 @@ def _version(policy: GuardPolicy) -> dict[str, _Json]:
 
 
 def _rules(policy: GuardPolicy) -> list[_Json]:
-    """The rules as they were written. Those without `then` decide nothing."""
+    """The rules as they were written."""
     written = policy.source.get("rules", []) if isinstance(policy.source, Mapping) else policy.source
-    ids = {rule.rule.id for rule in policy.rules}
-    return [rule for rule in written or [] if isinstance(rule, Mapping) and "then" in rule and rule.get("id") in ids]
+    return list(written or ())
+
+
+def _inexpressible(policies: Sequence[GuardPolicy]) -> Iterator[str]:
+    """What no manifest can say."""
+    agents = [policy.agent for policy in policies if policy.agent is not None]
+    for agent in dict.fromkeys(agents):
+        if agents.count(agent) > 1:
+            yield f"two guards are for the agent {quote(agent)}, and one version of an agent is deployed"
+    rules = {id(rule): rule for policy in policies for rule in _rules(policy)}
+    without = dict.fromkeys(str(rule.get("id")) for rule in rules.values() if "then" not in rule)
+    if without:
+        yield f"the rules {listing(list(without))} have no `then`: a manifest holds rules about calls only"
+    names = [*agents, *(tool for policy in policies for tool in policy.tools or ())]
+    for text in dict.fromkeys(text for value in (*rules.values(), names) for text in _texts(value)):
+        if inputs_in(text) is None:
+            yield f"{quote(text)} holds double braces, which stand for an input in a manifest"
+
+
+def _texts(value: _Json) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(inner)
+
+
+def _differences(policies: Sequence[GuardPolicy], documents: list[_Json], inputs: Mapping[str, str]) -> Iterator[str]:
+    """What the manifest would be read as instead, if anything. Reading it is the only test that covers every kind."""
+    from bylaw.rules.loader import parse_guard
+
+    used = {name for text in _texts(documents) for name in inputs_in(text) or ()}
+    given = {name: value for name, value in inputs.items() if name in used}
+    read = parse_guard(json.dumps(documents), format="json", inputs=given)
+    if not read.ok:
+        yield from (f"as a manifest it could not be read: {one.message}" for one in read.diagnostics if one.is_error)
+        return
+    order = sorted(policies, key=lambda policy: policy.agent is None)  # as in the documents
+    for ours, theirs in zip(order, read.policies, strict=True):
+        whose = f"the guard of {'every agent' if ours.agent is None else quote(ours.agent)}"
+        for name in ("agent", "mode", "tools"):
+            if getattr(ours, name) != getattr(theirs, name):
+                yield f"{whose} would have other {name} in a manifest"
+        for rule, other in zip(ours.rules, theirs.rules, strict=True):
+            if replace(rule, rule=replace(rule.rule, span=None)) != replace(other, rule=replace(other.rule, span=None)):
+                yield f"the rule {quote(rule.rule.id)} would mean something else in a manifest"
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
 
 
 def as_json_text(value: _Json) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.model.demand import Attempt, Calls
-from bylaw.model.guard_policy import Action, ExecutionMode
+from bylaw.model.guard_policy import Action
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.temporal import ResultOf, ToolIs
 from bylaw.rules.guard.manifest_documents import Document, Inputs
+from bylaw.rules.guard.manifest_keys import OPERATION_KEYS, SERVICE_KEYS
 from bylaw.rules.guard.section import read_tools
 from bylaw.rules.located import ListNode, Located, MapNode, Node, ScalarNode
 from bylaw.rules.messages import listing, quote, synonyms
@@ -20,10 +24,11 @@ from bylaw.rules.readers import Fields, read_flag, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Enforcement, Item
 from bylaw.rules.source import Problems
 
-SERVICE_KEYS = ("manifestKey", "type", "config", "secretsRedacted")
-OPERATION_KEYS = ("description", "configuration", "argumentsSchema", "secretsRedacted")
-
 _SYNONYMS = synonyms({"requireApproval": "require_approval requiresApproval approval"})
+
+_Key: TypeAlias = tuple[str, str]
+"""service and operation"""
+_GLOB = frozenset("*?[")
 
 
 class _Operation(Struct, frozen=True):
@@ -31,23 +36,29 @@ class _Operation(Struct, frozen=True):
     name: str
     names: tuple[str, ...]
     """what a model may call it"""
+    at: Node
+    """where it stands"""
     approval: Node | None
     """where `requireApproval: true` stands"""
-
-    @property
-    def aliases(self) -> tuple[str, ...]:
-        """All its names, with the plain one that another service may share."""
-        return tuple(dict.fromkeys((self.name, _qualified(self.service, self.name), *self.names)))
+    aliases: tuple[str, ...] = ()
+    """all its names, with the plain one that another service may share"""
 
 
 class Operations:
-    """The operations of all services of the manifest."""
+    """The operations of all services of the manifest. A manifest may have thousands of them and of versions, so each
+    question is answered from an index."""
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
-        self._known: dict[tuple[str, str], _Operation] = {}
-        self._spoken: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._known: dict[_Key, _Operation] = {}
+        self._by_alias: dict[str, dict[_Key, None]] = {}
+        self._places: dict[_Key, int] = {}
+        self._matching: dict[_Pattern, tuple[str, ...]] = {}
+        """the aliases that a pattern of rules matches"""
+        self._spoken: dict[_Key, tuple[str, ...]] = {}
         """the names that remain of an operation that rules name"""
+        self._everywhere: list[Item] | None = None
+        """what holds for a version without an allowlist"""
 
     def read_service(self, node: MapNode, document: Document) -> None:
         problems = document.problems
@@ -75,36 +86,54 @@ class Operations:
         names = [self._text(one, "manifestKey", problems) for one in ids if one is not None]
         if name is None:
             return None
-        return _Operation(service, name, tuple(one for one in names if one), approval if needed else None)
+        return _Operation(
+            service, name, tuple(one for one in names if one), node.first_key, approval if needed else None
+        )
 
     def name_all(self) -> None:
         """A model calls an operation by its name, or by its `manifestKey`. A name that two services share says nothing
         without the service."""
-        names = [name for _, name in self._known]
-        for key, operation in self._known.items():
-            plain_name = operation.name if names.count(operation.name) == 1 else _qualified(*key)
-            self._known[key] = _Operation(
-                operation.service, operation.name, (plain_name, *operation.names), operation.approval
-            )
+        shared = Counter(name for _, name in self._known)
+        for place, (key, operation) in enumerate(self._known.items()):
+            self._places[key] = place
+            plain_name = operation.name if shared[operation.name] == 1 else _qualified(*key)
+            names = (plain_name, *operation.names)
+            aliases = tuple(dict.fromkeys((operation.name, _qualified(*key), *names)))
+            self._known[key] = replace(operation, names=names, aliases=aliases)
+            for alias in aliases:
+                self._by_alias.setdefault(alias, {})[key] = None
 
     def restrict(self, items: Sequence[Item], at: Located, problems: Problems | None) -> None:
         """Take the names away under which a call would pass by one of the rules. The rules of every version count:
         those of an agent hold for its sub-agents too. Without `problems`, as for rules that are switched off, a rule
         that contradicts earlier ones is left out."""
         for item in items:
-            tests = list(_name_tests(item.rule.demand))
-            for key, operation in self._known.items() if tests else ():
-                seen = [name for name in operation.aliases if any(test(name) for test in tests)]
+            seen = self._seen_names(item)
+            for key in dict.fromkeys(key for name in seen for key in self._by_alias[name]):
+                operation = self._known[key]
                 left = self._spoken.get(key, operation.aliases)
                 spoken = tuple(name for name in left if name in seen)
-                if seen and not spoken:
+                if not spoken:
                     if problems is None:
                         continue
-                    message = f"the rules name one operation in several ways: {listing([*left, *seen])}"
+                    named = [name for name in operation.aliases if name in seen]
+                    message = f"the rules name one operation in several ways: {listing([*left, *named])}"
                     help = "use one of the names in all rules"
                     problems.error(code="unlisted-tool", message=message, at=at, help=help)
-                elif seen and len(spoken) < len(left):
+                elif len(spoken) < len(left):
                     self._spoken[key] = spoken
+
+    def _seen_names(self, item: Item) -> set[str]:
+        """The names of operations that the rule sees."""
+        seen = set[str]()
+        for test in _name_tests(item.rule.demand):
+            if isinstance(test, str):
+                seen.add(test)
+                continue
+            if test not in self._matching:
+                self._matching[test] = tuple(filter(test.compile(), self._by_alias))
+            seen.update(self._matching[test])
+        return seen & self._by_alias.keys()
 
     def _callable_names(self, operation: _Operation) -> tuple[str, ...]:
         """A plain name that services share does not say which operation is meant."""
@@ -114,20 +143,19 @@ class Operations:
 
     def _written_names(self, name: str) -> tuple[str, ...]:
         """The name itself, or, if rules would not see it, the names of its operations that they see."""
-        meant = {key: one for key, one in self._known.items() if name in one.aliases}
+        meant = {key: self._known[key] for key in self._by_alias.get(name, ())}
         if all(name in self._spoken.get(key, one.aliases) for key, one in meant.items()):
             return (name,)
         return tuple(found for one in meant.values() for found in self._callable_names(one))
 
-    def hidden_names(self, at: Located) -> Iterator[Item]:
-        """A rule that refuses the other names of each operation that rules name, where no allowlist does. An operation
-        without a `manifestKey` has no other name."""
-        for key, spoken in self._spoken.items():
-            if len(self._known[key].names) == 1:
-                continue
-            hidden = tuple(name for name in self._known[key].aliases if name not in spoken)
-            reason = f"the rules name this operation {listing(spoken, last='or')}"
-            yield _item(f"manifestKey:{_qualified(*key)}", hidden, Action.BLOCK, at, reason)
+    def everywhere(self) -> list[Item]:
+        """What holds for a version without an allowlist: operations that a person has to approve, and a rule that
+        refuses the other names of each operation that rules name. One without a `manifestKey` has no other name."""
+        if self._everywhere is None:
+            named = [(self._known[key], spoken) for key, spoken in self._spoken.items()]
+            hidden = [_hidden(one, spoken) for one, spoken in named if len(one.names) > 1]
+            self._everywhere = [*hidden, *self.approvals(None)]
+        return self._everywhere
 
     def read_allowed(self, node: Node, document: Document) -> list[tuple[str, ...]]:
         """The names of each operation on the allowlist, which holds names, or `{serviceName, operationName}`. What is
@@ -164,23 +192,35 @@ class Operations:
                 at=node.entries["operationName"].value,
                 help="whether it requires approval is not known; export the manifest with its `services`",
             )
-        shared = any(name == other for _, other in self._known)
+        shared = any(key[1] == name for key in self._by_alias.get(name, ()))
         return (_qualified(service, name),) if shared else (name,)
 
-    def approvals(self, tools: tuple[str, ...] | None, mode: ExecutionMode | None) -> Iterator[Item]:
-        """A rule for each operation that a person has to approve. Nobody can be asked in request mode. A plain name
-        that services share may mean any of their operations, so one that requires approval is enough."""
-        then = Action.BLOCK if mode == "request" else Action.PAUSE
-        why = ", and nobody can be asked in `request` mode" if mode == "request" else ""
-        for operation in self._known.values():
+    def approvals(self, tools: tuple[str, ...] | None) -> Iterator[Item]:
+        """A rule for each operation that a person has to approve. A plain name that services share may mean any of
+        their operations, so one that requires approval is enough."""
+        for operation in self._named(tools):
             at = operation.approval
-            if at is None or (tools is not None and set(tools).isdisjoint(operation.aliases)):
+            if at is None:
                 continue
             id = f"requireApproval:{_qualified(operation.service, operation.name)}"
-            yield _item(id, operation.aliases, then, at, f"`{operation.name}` requires approval{why}")
+            yield _item(id, operation.aliases, Action.PAUSE, at, f"`{operation.name}` requires approval")
+
+    def _named(self, tools: tuple[str, ...] | None) -> Iterable[_Operation]:
+        """The operations that these tools may mean, or all."""
+        if tools is None:
+            return self._known.values()
+        keys = {key for tool in tools for key in self._by_alias.get(tool, ())}
+        return [self._known[key] for key in sorted(keys, key=self._places.__getitem__)]
 
     def _text(self, node: Node, name: str, problems: Problems) -> str | None:
         return read_text(self._inputs.fill(node, problems), name, problems)
+
+
+def _hidden(operation: _Operation, spoken: tuple[str, ...]) -> Item:
+    names = tuple(name for name in operation.aliases if name not in spoken)
+    id = f"manifestKey:{_qualified(operation.service, operation.name)}"
+    reason = f"the rules name this operation {listing(spoken, last='or')}"
+    return _item(id, names, Action.BLOCK, operation.at, reason)
 
 
 def _item(id: str, names: tuple[str, ...], then: Action, at: Located, reason: str) -> Item:
@@ -192,7 +232,7 @@ def _item(id: str, names: tuple[str, ...], then: Action, at: Located, reason: st
         params={"when": {"tool_name_in": list(names)}, "then": then.value},
         span=at.head,
     )
-    return Item(rule, Enforcement(then, at, reason))
+    return Item(rule, Enforcement(then, at, reason, approval=then is Action.PAUSE))
 
 
 def tool_names(allowed: Sequence[tuple[str, ...]], items: Sequence[Item], problems: Problems) -> tuple[str, ...]:
@@ -203,24 +243,35 @@ def tool_names(allowed: Sequence[tuple[str, ...]], items: Sequence[Item], proble
     return tuple(found)
 
 
-def _name_tests(part: object, negated: bool = False) -> Iterator[Callable[[str], bool]]:
+class _Pattern(Struct, frozen=True):
+    text: str
+    is_glob: bool
+
+    def compile(self) -> Callable[[str], bool]:
+        if self.is_glob:
+            return lambda name: fnmatchcase(name, self.text)
+        import re2  # not needed to load rules without patterns
+
+        regex = re2.compile(self.text)
+        return lambda name: regex.search(name) is not None
+
+
+def _name_tests(part: object, negated: bool = False) -> Iterator[str | _Pattern]:
     """What the demand asks of the names of tools, without what stands under `not` in a predicate."""
     match part:
         case ToolIn(names=names) if not negated:
-            yield names.__contains__
+            yield from names
         case CountOver(tool=str(tool)) if not negated:
-            yield tool.__eq__
+            yield tool
         case ToolMatches(pattern=pattern) if not negated:
-            import re2  # not needed to load rules without patterns
-
-            regex = re2.compile(pattern)
-            yield lambda name: regex.search(name) is not None
+            yield _Pattern(pattern, is_glob=False)
         case ToolIn() | CountOver() | ToolMatches() | ArgumentIs():
             pass
         case NotOf(of=inner):
             yield from _name_tests(inner, not negated)
         case Calls(tools=names) | ToolIs(names=names) | ResultOf(names=names):
-            yield lambda name: any(name == one or fnmatchcase(name, one) for one in names)
+            yield from names
+            yield from (_Pattern(name, is_glob=True) for name in names if not _GLOB.isdisjoint(name))
         case Struct():
             for field in part.__struct_fields__:
                 yield from _name_tests(getattr(part, field), negated)

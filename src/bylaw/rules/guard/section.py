@@ -9,7 +9,8 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, parse_mode
+from bylaw.errors import InputError
+from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, parse_mode
 from bylaw.model.rule import Rule
 from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
@@ -19,6 +20,7 @@ from bylaw.rules.readers import Fields, complete, read_choice, read_text, report
 from bylaw.rules.rule_fields import MODES as RULE_MODES
 from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
+from bylaw.rules.versions import qualified_id, shared_ids
 
 _NAMES = ("id", "name")
 """a rule sees the operation's id as the tool's name, so that goes first"""
@@ -55,6 +57,7 @@ class Guard(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     mode: ExecutionMode | None = None
     tools: tuple[str, ...] | None = None
+    sub_agents: tuple[str, ...] | None = None
     version: str | None = None
     status: str | None = None
     switched_off: bool = False
@@ -87,7 +90,7 @@ def _policies(guard: Guard, shared: Sequence[Item], source: Any) -> list[GuardPo
         return [_policy(guard, shared)]
     if not guard.switched_off:
         return [_policy(replace(guard, items=[*guard.items, *guard.approvals]), shared)]
-    approving = replace(guard, items=guard.approvals, tools=None, switched_off=False)
+    approving = replace(guard, items=guard.approvals, tools=None, sub_agents=None, switched_off=False)
     return [_policy(guard, shared), _policy(approving, ())]
 
 
@@ -105,14 +108,37 @@ def refuse_pauses(guard: Guard, shared: Sequence[Item], problems: Problems) -> N
             )
 
 
+def choose_guards(guards: Sequence[Guard], shared: Sequence[Item], root: Node, context: Context) -> list[Guard]:
+    """The guards that `bylaw check` judges: those of the versions that a guard would enforce, and not those that are
+    switched off."""
+    at = root.first_key if isinstance(root, MapNode) else root
+    try:
+        chosen = context.selection.choose(guards, for_everyone=any(item.enforcement for item in shared))
+    except InputError as problem:
+        for one in problem.diagnostics:
+            context.problems.error(code=one.code, message=one.message, at=at, help=one.help)
+        return []
+    for guard in chosen:
+        if guard.switched_off and guard.items:
+            message = f"the rules of {quote(guard.label)} are switched off, so they are not checked"
+            context.problems.warn(code="no-rules", message=message, at=at, help="write `anomalyControl: true`")
+    return [guard for guard in chosen if not guard.switched_off]
+
+
 def rules_of(guards: Sequence[Guard]) -> list[Rule]:
-    """Every rule once, with an id of its own: two guards may use one id, for the same rule or for two."""
+    """Every rule once, with an id of its own, and with the agent whose events it judges. Two guards may use one id, for
+    the same rule or for two."""
     found: dict[str, Rule] = {}
+    shared = shared_ids((guard.agent, item.rule.id) for guard in guards for item in guard.items)
     for number, guard in enumerate(guards, 1):
         for item in guard.items:
-            id = _free_id(item.rule, guard.label, number, found)
-            if id is not None:
-                found[id] = replace(item.rule, id=id) if id != item.rule.id else item.rule
+            rule = item.rule
+            if guard.agent is not None:
+                id = qualified_id(guard.agent, rule.id) if rule.id in shared else rule.id
+                rule = replace(rule, id=id, agents=(guard.agent,))
+            free = _free_id(rule, guard.label, number, found)
+            if free is not None:
+                found[free] = replace(rule, id=free) if free != rule.id else rule
     return list(found.values())
 
 
@@ -130,18 +156,34 @@ def _same(one: Rule, other: Rule) -> bool:
     return replace(one, id="", span=None) == replace(other, id="", span=None)
 
 
+def refuse_approvals(policy: GuardPolicy) -> GuardPolicy:
+    """In request mode, calls that a person has to approve are refused."""
+    if policy.mode != "request" or not any(rule.approval for rule in policy.rules):
+        return policy
+    return replace(policy, rules=tuple(_refusing(rule) if rule.approval else rule for rule in policy.rules))
+
+
+def _refusing(rule: GuardRule) -> GuardRule:
+    then = Action.BLOCK
+    own = replace(rule.rule, params={**rule.rule.params, "then": then.value})
+    reason = f"{rule.reason}, and nobody can be asked in `request` mode"
+    return replace(rule, rule=own, then=then, reason=reason, approval=False)
+
+
 def _policy(guard: Guard, shared: Sequence[Item]) -> GuardPolicy:
     rules = tuple(item.enforcement.of(item.rule) for item in (*shared, *guard.items) if item.enforcement)
-    return GuardPolicy(
+    policy = GuardPolicy(
         rules=rules,
         agent=guard.agent,
         mode=guard.mode,
         tools=guard.tools,
+        sub_agents=guard.sub_agents,
         version=guard.version,
         status=guard.status,
         switched_off=guard.switched_off,
         source=guard.source,
     )
+    return refuse_approvals(policy)
 
 
 _KEY_SYNONYMS = synonyms(

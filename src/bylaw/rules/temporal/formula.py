@@ -34,7 +34,9 @@ def check_formula(parsed: Parsed, *, over: Literal["events", "turns"]) -> bool:
             _refuse_seen(part, parsed)
     if over == "turns":
         _refuse_variables(parsed)
-    elif _check_variables(parsed):
+    else:
+        _check_variables(parsed)
+    if not parsed.report.failed:
         check_boundedness(parsed, survey(parsed))
     return not parsed.report.failed
 
@@ -97,7 +99,7 @@ def _refuse_variables(parsed: Parsed) -> None:
         )
 
 
-def _check_variables(parsed: Parsed) -> bool:
+def _check_variables(parsed: Parsed) -> None:
     scopes = survey(parsed)
     fixings: dict[str, list[Fixing]] = {}
     for fixing in scopes.fixings:
@@ -110,7 +112,6 @@ def _check_variables(parsed: Parsed) -> bool:
             _refuse_rebound(places, parsed)
         elif not places[0].used and name not in loose:
             _refuse_unused(places[0], parsed)
-    return not parsed.report.failed
 
 
 def _refuse_unbound(variable: Variable, elsewhere: bool, parsed: Parsed) -> None:

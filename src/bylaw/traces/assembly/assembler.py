@@ -1,9 +1,11 @@
 """Builds events, in the order of turns, from records in the order of the file.
 
-A turn is emitted as Request, Response, its ToolCalls, its ToolResults. Formats record calls apart from the response
-that issued them, so a turn may still grow until the next request or response of its session. Events wait in `_events`
-from the oldest such turn on; `take` returns those before it. So the order is that of the file, even where sessions
-interleave, and does not depend on how often `take` is called.
+A turn is emitted as Request, Response, the ToolCalls in the response, and then calls and results in the order of their
+records. A call that is both in the response and a record stands where the record does if a result came before it: the
+model asked for it at once, and it ran after that result. Formats record calls apart from the response that issued them,
+so a turn may still grow until the next request or response of its session: its response learns of these calls too.
+Events wait in `_events` from the oldest such turn on; `take` returns those before it. So the order is that of the file,
+even where sessions interleave, and does not depend on how often `take` is called.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class Assembler:
         """responses so far: the index of the next turn"""
         self.requests = 0
         self.unanswered = 0
+        self.has_unordered = False
+        """whether the order of a call and a result was unknown anywhere"""
         self._problems = problems
         self._buffers: dict[str | Origin, SessionBuffer] = {}
         self._latest = _NO_BUFFER
@@ -88,10 +92,11 @@ class Assembler:
             (buffer for buffer in self._buffers.values() if buffer.has_open_request(record_id)), None
         )
 
-    def end_session(self, buffer: SessionBuffer, *, complete: bool = True) -> None:
-        """No record of this session follows, from any of its agents."""
+    def end_session(self, buffer: SessionBuffer, *, complete: bool = True, alone: bool = False) -> None:
+        """No record of this session follows, from any of its agents. `alone`: it has one buffer for all agents."""
         session = buffer.origin.session
-        for one in [buffer, *(other for other in self._buffers.values() if other.origin.session == session)]:
+        others = () if alone else (other for other in self._buffers.values() if other.origin.session == session)
+        for one in [buffer, *others]:
             self._retire(one)
             self.forget(one)
         self._events.append(SessionEnd(origin=buffer.origin, complete=complete))
@@ -143,6 +148,7 @@ class Assembler:
             events.append(response.request)
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns
+        buffer.has_results = False
         self.turns = turn + 1
         self._recent.append((buffer, record_id, turn, at))
         events.append(response)
@@ -165,7 +171,7 @@ class Assembler:
         known = buffer.calls.get(call.call_id)
         turn = self._turn_of(buffer, parent)
         if known is not None and self._repeats(buffer, known, call, turn):
-            self._claim(known, call)
+            self._claim(buffer, known, call)
         elif turn is not None:
             self._add_call(buffer, turn, call)
         elif self._grows(buffer) and not buffer.has_open_request(parent):
@@ -183,6 +189,8 @@ class Assembler:
         known = buffer.find_call(result.call_id, result.name)
         if known is not None:
             call, known.answered = known.call, True
+            if call.turn == buffer.turn:
+                buffer.has_results = True
             result = replace(result, turn=call.turn, call_id=call.call_id, name=result.name or call.name, call=call)
         elif buffer.pending:
             buffer.pending.append(result)
@@ -198,9 +206,29 @@ class Assembler:
         # Some writers always name the previous record as the parent, so a link does not prove a new call.
         return known.repeated_by(call, turn) or (not known.claimed and same_call(known.call, call))
 
-    def _claim(self, known: KnownCall, call: ToolCall) -> None:
+    def place_call(self, buffer: SessionBuffer, call_id: str) -> None:
+        """A call in the latest response runs now. If that is after a result, it is moved to the end."""
+        known = buffer.calls.get(call_id)
+        if known is not None and not known.claimed:
+            known.claimed = True
+            self._place(buffer, known)
+
+    def _place(self, buffer: SessionBuffer, known: KnownCall) -> None:
+        call = known.call
+        if not buffer.has_results or known.answered or call.turn != buffer.turn or not self._grows(buffer):
+            return
+        assert buffer.held is not None
+        events, first = self._events, buffer.held - self._taken
+        at = next((at for at in range(len(events) - 1, first, -1) if events[at] is call), None)
+        if at is not None:
+            events.append(events.pop(at))
+            self._shift(self._taken + at)
+
+    def _claim(self, buffer: SessionBuffer, known: KnownCall, call: ToolCall) -> None:
         """Drop a record that repeats a known call."""
-        known.claimed = True
+        if not known.claimed:
+            known.claimed = True
+            self._place(buffer, known)
         if not same_call(known.call, call):
             message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
             self._warn(call, "disagreeing-call", message, f"the call in the response is used: `{known.call.name}`")
@@ -229,10 +257,10 @@ class Assembler:
         self._events.append(call)
 
     def _join(self, buffer: SessionBuffer, call: ToolCall) -> None:
-        """Make a call part of the latest turn, after the calls it has."""
+        """Make a call part of the latest turn. Its response lists it, and it stands where it was recorded."""
         known = buffer.calls.get(call.call_id)
         if known is not None and known.repeated_by(call, buffer.turn):
-            self._claim(known, call)
+            self._claim(buffer, known, call)
             return
         if buffer.implied == buffer.turn and buffer.has_results:
             # A call after a result was decided after it, so it starts another turn without a recorded response.
@@ -251,20 +279,19 @@ class Assembler:
         call = replace(call, turn=buffer.turn, call_id=call_id)
         buffer.remember(call, claimed=True)
         self._events[at] = replace(response, tool_calls=(*response.tool_calls, call))
-        self._events.insert(at + 1 + number, call)
-        self._shift(buffer.held)
+        self._events.append(call)
         if number >= _MOST_CALLS:
             buffer.held = None
 
     def _shift(self, start: int) -> None:
-        """An event was inserted after position `start`."""
+        """The event at position `start` was moved to the end."""
         for place in range(len(self._recent) - 1, -1, -1):
             buffer, record, turn, at = self._recent[place]
             if at <= start:
                 return  # positions ascend, and usually the latest turn grows
-            self._recent[place] = (buffer, record, turn, at + 1)
+            self._recent[place] = (buffer, record, turn, at - 1)
             if buffer.held == at:
-                buffer.held = at + 1
+                buffer.held = at - 1
 
     def _join_pending(self, buffer: SessionBuffer) -> None:
         waiting, buffer.pending = buffer.pending, []

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bylaw.model.events import Origin, ToolCall
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.session_buffer import same_call
-from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly
+from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, repeated_key
 
 CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 """a call that the model issued, no matter who ran it"""
@@ -69,18 +69,19 @@ def unread_kinds(content: list[Any] | None) -> list[str]:
 def read_arguments(recorded: Any) -> tuple[Any, str | None]:
     """The parsed arguments of a call, and their text if they were recorded as text. Never fails.
 
-    Text that is JSON is parsed; for other text the arguments are None. Any other value is returned as it is.
+    Text that is JSON is parsed; for other text the arguments are None, and so they are if an object in it has a key
+    twice: nobody knows which of the two the tool used. Any other value is returned as it is.
     """
     if not isinstance(recorded, str):
         return recorded, None
     try:
-        return decode_quickly(recorded), recorded
+        value = decode_quickly(recorded)
     except REFUSED:
-        pass
-    try:
-        return decode_carefully(recorded)[0], recorded
-    except Fault:
-        return None, recorded
+        try:
+            value = decode_carefully(recorded)[0]
+        except Fault:
+            return None, recorded
+    return None if repeated_key(recorded, value) is not None else value, recorded
 
 
 class AssistantContent(Struct, eq=False):

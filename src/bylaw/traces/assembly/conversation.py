@@ -132,6 +132,12 @@ class Conversation:
         )
         assembler.response(buffer, None, response)
 
+    def place_calls(self, uses: list[dict[str, Any]]) -> None:
+        """These calls of the latest answer were recorded after the results so far."""
+        for use in uses:
+            if isinstance(call_id := use.get("id"), str):
+                self._assembler.place_call(self._buffer, call_id)
+
     def prefix(self) -> Prefix:
         """All messages so far."""
         start, end = 0, len(self._messages)

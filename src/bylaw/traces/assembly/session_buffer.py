@@ -38,7 +38,7 @@ class KnownCall(Struct, eq=False):
 class SessionBuffer:
     """The state of one session. INVARIANT: bounded, however long the session is."""
 
-    __slots__ = ("calls", "held", "implied", "open", "origin", "pending", "turn")
+    __slots__ = ("calls", "has_results", "held", "implied", "open", "origin", "pending", "turn")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -53,15 +53,12 @@ class SessionBuffer:
         self.pending: list[ToolCall | ToolResult] = []
         """recorded between a request and its response"""
         self.calls: dict[str, KnownCall] = {}
+        self.has_results = False
+        """whether a call of the latest turn was answered"""
 
     @property
     def used(self) -> bool:
         return self.turn is not None or bool(self.open) or bool(self.pending)
-
-    @property
-    def has_results(self) -> bool:
-        """Whether a call of the latest turn was answered."""
-        return any(known.answered and known.call.turn == self.turn for known in reversed(self.calls.values()))
 
     def take_request(self, parent: str | None) -> Request:
         """Remove one of several open requests: the one that a response names as its parent, else the latest."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from bylaw.traces.assembly.assembler import Assembler
+from bylaw.traces.assembly.continuations import MOST_CONVERSATIONS, Continuations, Messages, identify
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.records.jsontext import REFUSED
 
@@ -150,8 +151,8 @@ def survey(
 class Sessions(Protocol):
     current: SessionBuffer
     """the session of the latest record"""
-    watch_history: bool
-    """whether a request without history begins a session"""
+    separates: bool
+    """whether the messages of requests tell sessions apart; if so, `request`, `response` and `act` must be called"""
     waiting: dict[str, list[SessionBuffer]]
     """requests of earlier sessions, by record id, that may still get a response"""
 
@@ -161,7 +162,15 @@ class Sessions(Protocol):
     def add_record(self, record_id: str | None) -> None:
         """Note that a later record may answer this record. Requests and responses need no note."""
 
-    def begin_afresh(self) -> None: ...
+    def request(self, messages: bytes, parent: str | None) -> bool:
+        """Switch to the session that a request continues, or begin one. Returns whether that is certain.
+
+        `messages`: a list in JSON that is not empty."""
+
+    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None: ...
+    def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
+        """Switch to the session of a call or result that has a record of its own."""
+
     def begins(self, session: str | None) -> bool:
         """Whether a marker begins a session."""
 
@@ -169,6 +178,10 @@ class Sessions(Protocol):
         """The object that tells sessions apart once the first id is seen."""
 
     def notes(self) -> list[str]: ...
+
+
+UNCLEAR = "it is not certain which session this request belongs to; it is read as one of session `{}`"
+UNCLEAR_HELP = "rules with `scope: session` depend on it; record a session id"
 
 
 def sessions_of(survey: Survey, assembler: Assembler) -> Sessions:
@@ -181,7 +194,7 @@ class SessionsById:
     """Records name their session. One that does not belongs to that of the record it answers, else to the latest."""
 
     def __init__(self, assembler: Assembler, first_session: str) -> None:
-        self.watch_history = False
+        self.separates = False
         self.waiting: dict[str, list[SessionBuffer]] = {}
         self.current = assembler.session(first_session)
         self._assembler = assembler
@@ -204,7 +217,13 @@ class SessionsById:
             if len(self._records) > _MOST_RECORDS:
                 del self._records[next(iter(self._records))]
 
-    def begin_afresh(self) -> None:
+    def request(self, messages: bytes, parent: str | None) -> bool:
+        return True
+
+    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None:
+        pass
+
+    def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
         pass
 
     def begins(self, session: str | None) -> bool:
@@ -218,27 +237,47 @@ class SessionsById:
 
 
 class SessionsInOrder:
-    """Sessions follow each other. Only a response that names its request may still belong to an earlier one."""
+    """Sessions without ids. They follow each other, unless requests tell them apart: then they may interleave."""
 
     def __init__(self, assembler: Assembler, by: SessionsBy = SessionsBy.NOTHING) -> None:
-        self.watch_history = by is SessionsBy.HISTORY
+        self.separates = by in (SessionsBy.HISTORY, SessionsBy.REQUESTS)
         self.waiting: dict[str, list[SessionBuffer]] = {}
         self._assembler = assembler
         self._by = by
+        self._messages = Messages()
+        self._continuations = Continuations(compare=by is SessionsBy.REQUESTS)
+        self._left: dict[str, SessionBuffer] = {}
+        """sessions that a later request may continue, if requests tell sessions apart"""
         self._started = 0
         self.current = self._next(None)
 
     def find(self, session: str | None, parent: str | None) -> SessionBuffer:
         if parent in self.waiting and not self.current.has_open_request(parent):
-            self._resume(parent)
+            self._resume_request(parent)
         return self.current
 
     def add_record(self, record_id: str | None) -> None:
         pass
 
-    def begin_afresh(self) -> None:
-        if self.current.used:
-            self.start()
+    def request(self, messages: bytes, parent: str | None) -> bool:
+        continuations, current = self._continuations, self.current.origin.session
+        asked = self._messages.read(messages)
+        found = continuations.find(asked, parent, current)
+        if found.session is None or not (found.session == current or self._resume(found.session)):
+            self._begin_afresh()
+        continuations.ask(self.current.origin.session, asked)
+        return found.is_certain
+
+    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None:
+        self._continuations.answer(self.current.origin.session, identify(answer), record_id, stop)
+
+    def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
+        current = self.current.origin.session
+        owner = self._continuations.owner(parent, call_id if is_result else None, current)
+        if owner is not None and owner != current:
+            self._resume(owner)
+        session = self.current.origin.session
+        self._continuations.act(session, record_id, call_id=None if is_result else call_id or "", is_result=is_result)
 
     def begins(self, session: str | None) -> bool:
         if self._by is not SessionsBy.MARKERS:
@@ -260,36 +299,70 @@ class SessionsInOrder:
 
     def start(self, session: str | None = None) -> SessionBuffer:
         """Begin the next session, named or else numbered. A session without events is not counted."""
-        buffer = self.current
-        if any(record is not None for record, _ in buffer.open):
-            self._leave(buffer)
-        elif buffer.used:
-            self._assembler.end_session(buffer)
+        if self.current.used:
+            self._leave(self.current)
         else:
-            self._assembler.forget(buffer)
+            self._assembler.forget(self.current)
             self._started -= 1
         self.current = self._next(session)
         return self.current
+
+    def _begin_afresh(self) -> None:
+        if self.current.used:
+            self.start()
 
     def _next(self, session: str | None) -> SessionBuffer:
         self._started += 1
         return self._assembler.session(str(self._started) if session is None else session)
 
     def _leave(self, buffer: SessionBuffer) -> None:
-        """Leave a session that may still get the responses it waits for."""
+        """Leave a session that may still get the responses it waits for, or be continued."""
+        is_waiting = self._wait(buffer)
+        if self.separates and (is_waiting or not buffer.open):
+            self._put_aside(buffer)
+        elif not is_waiting:
+            self._assembler.end_session(buffer)
+
+    def _wait(self, buffer: SessionBuffer) -> bool:
+        is_waiting = False
         for record, _ in buffer.open:
             if record is not None:
+                is_waiting = True
                 self.waiting.setdefault(record, []).append(buffer)
         while len(self.waiting) > _MOST_WAITING:
             del self.waiting[next(iter(self.waiting))]
+        return is_waiting
 
-    def _resume(self, parent: str) -> None:
+    def _put_aside(self, buffer: SessionBuffer) -> None:
+        buffer.held = None  # its latest turn is final
+        self._left[buffer.origin.session] = buffer
+        if len(self._left) > MOST_CONVERSATIONS:
+            oldest = self._left.pop(next(iter(self._left)))
+            if not any(record is not None for record, _ in oldest.open):
+                self._assembler.end_session(oldest, alone=True)
+
+    def _resume(self, session: str) -> bool:
+        """Continue an earlier session, if it is still open."""
+        buffer = self._left.pop(session, None)
+        if buffer is None:
+            return False
+        self._leave_current()
+        self.current = buffer
+        return True
+
+    def _resume_request(self, parent: str) -> None:
         buffers = self.waiting.pop(parent)
         while buffers:
             buffer = buffers.pop(0)
             if buffer.has_open_request(parent):
                 if buffers:
                     self.waiting[parent] = buffers
-                self._leave(self.current)
+                self._leave_current()
+                self._left.pop(buffer.origin.session, None)
                 self.current = buffer
                 return
+
+    def _leave_current(self) -> None:
+        self._wait(self.current)
+        if self.separates and self.current.used:
+            self._put_aside(self.current)

@@ -128,6 +128,8 @@ class Side(Struct):
     """(trace, verdict): what the rules found"""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     """rule id → its worst outcome over the traces"""
+    scope_doubts: list[str] = field(default_factory=list)
+    """rules without a scope that a trace keeps and one of its sessions breaks"""
     empty: list[str] = field(default_factory=list)
     """traces without a turn"""
     notes: list[str] = field(default_factory=list)
@@ -161,6 +163,7 @@ def _read_trace(side: Side, source: TraceSource, program: Program) -> None:
     side.notes += [f"{source.name}: {source.skipped} bad records skipped"] if source.skipped else []
     side.notes += [] if source.complete else [f"{source.name}: the recording stopped early"]
     side.empty += [] if turns else [source.name]
+    side.scope_doubts += [rule for rule in evaluation.scope_doubts() if rule not in side.scope_doubts]
     for rule, outcome in evaluation.outcomes().items():
         worst = side.outcomes.get(rule, Outcome.VACUOUS)
         side.outcomes[rule] = max(worst, outcome, key=lambda one: one.badness)

@@ -28,7 +28,7 @@ from bylaw.traces.assembly.content import (
     unread_kinds,
 )
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
-from bylaw.traces.assembly.sessions import SessionsBy, carries_history, sessions_of
+from bylaw.traces.assembly.sessions import UNCLEAR, UNCLEAR_HELP, SessionsBy, sessions_of
 from bylaw.traces.assembly.usage import plain_usage, read_usage
 from bylaw.traces.formats.agentlog_records import (
     HINTS,
@@ -45,6 +45,7 @@ from bylaw.traces.formats.agentlog_records import (
     ResultRecord,
     decode_record,
     messages_in,
+    raw_messages_in,
     summarize,
 )
 from bylaw.traces.formats.reader import AssemblingReader, Opened
@@ -55,7 +56,6 @@ from bylaw.traces.records.problems import Place, locator
 
 _MOST_ORIGINS = 4096
 _NOBODY = (None, None, None)
-_TOOL_STOPS = ("tool_use", "tool_calls", "function_call")
 UNKNOWN = Meta(session_id="")
 """differs from the meta of any record whose session is known"""
 
@@ -68,14 +68,8 @@ class AgentlogReader(AssemblingReader):
         if found.sessions_by is SessionsBy.NOTHING:
             found = replace(found, sessions_by=SessionsBy.REQUESTS)
         self._sessions = sessions_of(found, self._assembler)
-        self._watch_history = self._sessions.watch_history
-        self._compare_requests = found.sessions_by is SessionsBy.REQUESTS
-        self._last_request: tuple[int, bytes] = (0, b"")
-        """the number of its messages, and its line; only where requests are compared"""
-        self._has_called = False
-        """whether a tool was called since that request"""
-        self._awaiting: str | None = None
-        """the latest response, if it stopped to call a tool: the request that names it as its parent continues it"""
+        self._separates = self._sessions.separates
+        self._is_unclear = False
         self._by_id = found.first_session is not None
         self._meta: Meta | None = UNKNOWN
         self._buffer = self._sessions.current
@@ -112,12 +106,8 @@ class AgentlogReader(AssemblingReader):
         payload, meta, record_id = record.payload, record.meta, record.id
         messages, tools = payload.messages, payload.tools
         sessions, assembler = self._sessions, self._assembler
-        if self._watch_history:
-            begins = carries_history(messages, line, messages_in) is False
-        else:
-            begins = self._compare_requests and not self._continues(record, line)
-        if begins:
-            sessions.begin_afresh()
+        if self._separates:
+            self._separate(record, line, place)
         buffer = self._buffer
         if buffer is not sessions.current or meta != self._meta:
             buffer = self._find(meta, record.parent if self._by_id else None)
@@ -134,25 +124,16 @@ class AgentlogReader(AssemblingReader):
         )
         assembler.request(buffer, record_id, request)
 
-    def _continues(self, record: ChatRequest, line: bytes) -> bool:
-        """Whether a request continues the last one, in a file whose requests carry no earlier messages.
-
-        It does if it begins with all messages of the last one, and has more, or a tool was called in between; if it
-        follows a response that stopped to call a tool, or names the response it continues; and if its messages were
-        not recorded. Most requests are told apart by the number of their messages, without decoding them.
-        """
+    def _separate(self, record: ChatRequest, line: bytes, place: int | Place) -> None:
+        """Find the session of a request by its messages, unless it names the response that it continues."""
         payload = record.payload
-        if not payload.messages:
-            return True
-        number, (last_number, last_line), has_called = len(payload.messages), self._last_request, self._has_called
-        self._last_request, self._has_called = (number, line), False
-        if not last_line or (payload.params and payload.params.get("previous_response_id")):
-            return True
-        if record.parent is not None and record.parent == self._awaiting:
-            return True
-        if number < last_number or (number == last_number and not has_called):
-            return False
-        return (messages_in(line) or [])[:last_number] == messages_in(last_line)
+        if not payload.messages or (payload.params and payload.params.get("previous_response_id")):
+            return
+        is_certain = self._sessions.request(raw_messages_in(line), record.parent)
+        if not is_certain and not self._is_unclear:
+            self._is_unclear = True  # once is enough
+            message = UNCLEAR.format(self._sessions.current.origin.session)
+            self._warn(place, line, ("payload", "messages"), "unclear-session", message, UNCLEAR_HELP)
 
     def _response(self, record: ChatResponse, line: bytes, place: int | Place) -> None:
         payload, meta, parent, at = record.payload, record.meta, record.parent, record.ts
@@ -175,8 +156,6 @@ class AgentlogReader(AssemblingReader):
                 path = ("payload", "content", (content or []).index(call.block))
                 self._problems.report(place, line, path, code="wrong-type", message=str(call))
                 return
-            self._has_called = self._has_called or bool(calls)
-            self._awaiting = record.id if payload.stop_reason in _TOOL_STOPS else None
             for call_id in shared:
                 self._warn(place, line, ("payload", "content"), "duplicate-call-id", SHARED_ID.format(call_id))
         usage = plain_usage(payload.usage)
@@ -195,6 +174,9 @@ class AgentlogReader(AssemblingReader):
             usage=self._usage(payload, line, place) if usage is None else usage,
         )
         assembler.response(buffer, record.id, response)
+        if self._separates:
+            answer = {"role": "assistant", "content": payload.content}
+            sessions.response(answer, record.id, payload.stop_reason)
 
     def _usage(self, payload: ResponsePayload, line: bytes, place: int | Place) -> Usage | None:
         usage, unread = read_usage(payload.usage, payload.model)
@@ -206,6 +188,10 @@ class AgentlogReader(AssemblingReader):
         if type(record) is Metadata:
             self._metadata(record, place)
             return
+        if self._separates and isinstance(record, (CallRecord, ResultRecord)):
+            call_id, is_result = record.payload.tool_call_id, type(record) is ResultRecord
+            call = None if call_id is None else str(call_id)
+            self._sessions.act(record.parent, record.id, call, is_result=is_result)
         buffer = self._find(record.meta, record.parent)
         self._sessions.add_record(record.id)
         if type(record) is CallRecord:
@@ -223,7 +209,6 @@ class AgentlogReader(AssemblingReader):
 
     def _call(self, record: CallRecord, buffer: SessionBuffer, place: int | Place) -> None:
         payload = record.payload
-        self._has_called = True
         arguments, raw = read_arguments(payload.arguments)
         call = ToolCall(
             origin=self._origin,
@@ -283,7 +268,7 @@ class AgentlogReader(AssemblingReader):
     def _name_sessions(self, session: str) -> None:
         """The first session id of the file: from here on, ids tell sessions apart."""
         self._sessions = self._sessions.by_id(session)
-        self._by_id, self._watch_history, self._compare_requests = True, False, False
+        self._by_id, self._separates = True, False
 
     def _shared_origin(self, buffer: SessionBuffer, meta: Meta) -> Origin:
         """The session's own origin, unless the record names an agent or run. Equal origins are shared."""
@@ -300,5 +285,13 @@ class AgentlogReader(AssemblingReader):
             self._origins[key] = origin
         return origin
 
-    def _warn(self, place: int | Place, line: bytes, path: tuple[str | int, ...], code: str, message: str) -> None:
-        self._problems.report(place, line, path, code=code, message=message, severity="warning")
+    def _warn(
+        self,
+        place: int | Place,
+        line: bytes,
+        path: tuple[str | int, ...],
+        code: str,
+        message: str,
+        help: str | None = None,
+    ) -> None:
+        self._problems.report(place, line, path, code=code, message=message, help=help, severity="warning")

@@ -155,6 +155,25 @@ def messages_in(line: bytes) -> list[Any] | None:
         return messages
 
 
+class _RawPayload(Struct, gc=False):
+    messages: Raw = Raw(b"[]")
+
+
+class _RawRequest(Struct, gc=False):
+    payload: _RawPayload
+
+
+_decode_raw = msgspec.json.Decoder(_RawRequest).decode
+
+
+def raw_messages_in(line: bytes) -> bytes:
+    """All messages of a request's record, as JSON."""
+    try:
+        return bytes(_decode_raw(line).payload.messages)
+    except REFUSED:
+        return msgspec.json.encode(messages_in(line))
+
+
 class _SkimmedPayload(Struct, gc=False):
     messages: list[MessageSkim] | None = None
 

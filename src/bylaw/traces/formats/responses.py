@@ -70,13 +70,14 @@ class _PendingResponse(Struct, eq=False):
     record: Record
     path: Path
     answer: AssistantContent
-    results: list[Result] = []
+    results: list[tuple[Result, int]] = []
+    """results of calls that OpenAI ran itself, each with the number of calls recorded before it"""
 
     def add(self, item: dict[str, Any], kind: str) -> None:
         add_output(item, kind, self.answer)
         result = inline_result(item, kind)
         if result is not None:
-            self.results.append(result)
+            self.results.append((result, len(self.answer.uses)))
 
 
 class ResponsesReader(ConversationReader):
@@ -194,8 +195,10 @@ class ResponsesReader(ConversationReader):
             stop_reason=reason if isinstance(reason, str) else text_field(response, "status"),
             usage=usage,
         )
-        for result in pending.results:
+        ends = [calls for _, calls in pending.results[1:]]
+        for (result, calls), end in zip(pending.results, [*ends, None], strict=False):
             _add_result(conversation, result, at, source)
+            conversation.place_calls(pending.answer.uses[calls:end])
 
 
 def _messages(recorded: tuple[str | None, Any]) -> list[dict[str, Any]] | None:

@@ -55,13 +55,54 @@ def decode_carefully(text: str, *, constants: bool = False) -> tuple[Any, bool]:
     except json.JSONDecodeError as error:
         raise _fault(text, error) from None
     except _RefusedToken as error:
-        raise Fault("bad-json", f"`{_short(str(error))}` is not a JSON number", _find(text, str(error)), text) from None
+        message = f"`{shorten(str(error))}` is not a JSON number"
+        raise Fault("bad-json", message, _find(text, str(error)), text) from None
     except RecursionError:
         raise Fault("too-deep", "brackets are nested too deeply", _deepest(text), text) from None
 
 
 class _RefusedToken(ValueError):
     pass
+
+
+def repeated_key(text: str | bytes, value: Any) -> str | None:
+    """A key that an object in the text has twice, given the decoded value, in which the last one counts.
+
+    Counting colons is enough nearly always: each member has one, and a member that was lost takes its colon along.
+    Only text with escapes, in which a colon can be written otherwise, or with fewer colons is read again.
+    """
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    colons = data.count(b":")
+    if type(value) is dict and len(value) == colons:
+        return None
+    if msgspec.json.encode(value).count(b":") == colons and b"\\u" not in data:
+        return None
+    try:
+        json.loads(data, object_pairs_hook=_unrepeated)
+    except RepeatedKey as error:
+        return error.key
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
+class RepeatedKey(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key `{shorten(key)}` is given twice")
+        self.key = key
+
+
+def loads_strictly(text: str) -> Any:
+    """JSON in which no object has a key twice. Raises RepeatedKey, ValueError or RecursionError."""
+    return json.loads(text, object_pairs_hook=_unrepeated)
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        raise RepeatedKey(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
+    return found
 
 
 def _refuse(token: str) -> NoReturn:
@@ -89,10 +130,11 @@ def _fault(text: str, error: json.JSONDecodeError) -> Fault:
     if text[offset] in "}]" and before.endswith(","):
         offset = len(before) - 1  # Python versions report a trailing comma at different places; point at the comma
     found = _TOKEN.match(text, offset)
-    return Fault("bad-json", f"unexpected `{_short(found[0] if found else text[offset])}`", offset, text)
+    return Fault("bad-json", f"unexpected `{shorten(found[0] if found else text[offset])}`", offset, text)
 
 
-def _short(token: str) -> str:
+def shorten(token: str) -> str:
+    """A token as messages quote it."""
     shown = token if len(token) <= 20 else token[:20] + "…"
     return shown if shown.isprintable() else shown.encode("unicode_escape").decode()
 

@@ -51,6 +51,8 @@ class Problems:
     def __init__(self, file: str, *, skip_bad: bool = False) -> None:
         self.file = file
         self.skip_bad = skip_bad
+        self.checks_keys = False
+        """whether to look for objects that have a key twice: in small files, since it costs a tenth of reading them"""
         self.skipped = 0
         self.unlisted = 0
         """problems beyond MOST_LISTED"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from bylaw.model.events import Deferred, Event, Origin, Request, Response, ToolCall
@@ -11,7 +12,7 @@ from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import NamelessCall, calls_in, read_arguments, read_content
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
-from bylaw.traces.assembly.sessions import Survey, carries_history, sessions_of
+from bylaw.traces.assembly.sessions import UNCLEAR, UNCLEAR_HELP, Survey, sessions_of
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.bylaw.header import LineReader
 from bylaw.traces.formats.bylaw.lines import (
@@ -30,7 +31,8 @@ from bylaw.traces.formats.bylaw.lines import (
     result_of,
 )
 from bylaw.traces.formats.reader import unanswered_notes
-from bylaw.traces.records.jsontext import REFUSED, decode_list
+from bylaw.traces.formats.record import warn_of_repeated_key
+from bylaw.traces.records.jsontext import REFUSED, decode_deferred, decode_list
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
 
@@ -40,6 +42,7 @@ class HandwrittenReader(LineReader):
         super().__init__(problems, header)
         self._assembler = Assembler(problems)
         self._sessions = sessions_of(survey, self._assembler)
+        self._is_unclear = False
 
     def read(self, block: Block) -> list[Event]:
         for raw, place in block:
@@ -50,6 +53,8 @@ class HandwrittenReader(LineReader):
                 if again is None:
                     continue
                 line, raw = again
+            if self._problems.checks_keys:
+                warn_of_repeated_key(raw, decode_deferred(raw), place, self._problems)
             self._read_line(line, raw, place)
         return self._assembler.take()
 
@@ -70,12 +75,8 @@ class HandwrittenReader(LineReader):
         sessions, assembler = self._sessions, self._assembler
         if isinstance(line, SessionStartLine):
             sessions.begins(line.session)
-        elif (
-            isinstance(line, HandwrittenRequestLine)
-            and sessions.watch_history
-            and carries_history(line.messages, raw, messages_in) is False
-        ):
-            sessions.begin_afresh()
+        elif sessions.separates:
+            self._separate(line, raw, place)
         buffer = sessions.find(line.session, None)
         origin, source = self._origins.of(line, buffer.origin.session), self._source(line, place)
         if isinstance(line, HandwrittenRequestLine):
@@ -102,6 +103,28 @@ class HandwrittenReader(LineReader):
             assembler.result(buffer, result_of(line, origin, source))
         else:
             assembler.add(EVENT_OF[type(line)](line, origin, source))
+
+    def _separate(self, line: Any, raw: bytes, place: int | Place) -> None:
+        """Find the session of a request by its messages, and that of a result by its call."""
+        sessions = self._sessions
+        if isinstance(line, HandwrittenRequestLine):
+            if not line.messages:
+                return
+            messages = msgspec.json.encode(messages_in(raw))
+            if not sessions.request(messages, None) and not self._is_unclear:
+                self._is_unclear = True  # once is enough
+                message = UNCLEAR.format(sessions.current.origin.session)
+                self._problems.report(
+                    place,
+                    raw,
+                    ("messages",),
+                    code="unclear-session",
+                    message=message,
+                    help=UNCLEAR_HELP,
+                    severity="warning",
+                )
+        elif isinstance(line, (ToolCallLine, ToolResultLine)):
+            sessions.act(None, None, line.call_id or None, is_result=isinstance(line, ToolResultLine))
 
     def _read_response(
         self,
@@ -142,3 +165,6 @@ class HandwrittenReader(LineReader):
             usage=usage,
         )
         assembler.response(buffer, None, response)
+        if self._sessions.separates:
+            said = response.text if content is None else content
+            self._sessions.response({"role": "assistant", "content": said}, None, line.stop_reason)

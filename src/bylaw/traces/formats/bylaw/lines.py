@@ -91,6 +91,7 @@ class ToolCallLine(Line, tag="tool_call", kw_only=True, gc=False):
     arguments: Any = None
     raw_arguments: str | None = None
     group: str | int | None = None
+    unordered: tuple[str, ...] = ()
 
 
 class ToolResultLine(Line, tag="tool_result", gc=False):
@@ -309,6 +310,7 @@ def call_of(line: ToolCallLine, origin: Origin, source: Locator | None) -> ToolC
         arguments=line.arguments,
         raw_arguments=line.raw_arguments,
         group=line.group,
+        unordered=line.unordered,
     )
 
 

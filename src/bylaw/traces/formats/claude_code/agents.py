@@ -31,6 +31,9 @@ class Input(Struct, eq=False):
     results: list[tuple[Result, float | None]]
     at: str | None
     source: Locator
+    when: float | None = None
+    blocks: int = 0
+    """the blocks of the pending response that came before it"""
 
 
 class PendingResponse(Struct, eq=False):
@@ -55,6 +58,10 @@ class PendingResponse(Struct, eq=False):
         """Add one more line. Each line has the usage of the whole response so far, so the last one is final."""
         self.message["content"] += message["content"]
         self.answer = None
+        for line in reversed(self.inputs):
+            if line.when is None or ended_at is None or line.when <= ended_at:
+                break
+            line.blocks = len(self.message["content"])  # this line was written late
         for key in ("usage", "stop_reason", "model"):
             if message.get(key) is not None:
                 self.message[key] = message[key]
@@ -126,8 +133,13 @@ class AgentConversation:
             remember(shared.counted, pending.id, None)
         conversation.add_message({"role": "assistant", "content": message["content"]})
         shared.is_truncated = shared.is_truncated or conversation.is_truncated
-        for line in pending.inputs:
+        for number, line in enumerate(pending.inputs):
             self.add_input(line)
+            if line.blocks < len(message["content"]):
+                following = pending.inputs[number + 1 : number + 2]
+                end = following[0].blocks if following else None
+                blocks = message["content"][line.blocks : end]
+                conversation.place_calls([block for block in blocks if isinstance(block, dict)])
 
     def save_prefixes(self) -> None:
         """Everything that belongs to the reached lines is emitted, so store the messages up to them."""

@@ -184,8 +184,9 @@ class ClaudeCodeReader(AssemblingReader):
         for result in results_in(message) if type(message["content"]) is list else ():
             called = self._called_at.pop(result.call_id, None) if result.call_id is not None else None
             results.append((file.outputs.complete(result, line.toolUseResult), latency_ms(called, when)))
-        found = Input(message, results, line.at, record.locator())
+        found = Input(message, results, line.at, record.locator(), when)
         if agent.pending is not None and agent.pending.may_wait:
+            found.blocks = len(agent.pending.message["content"])
             agent.pending.inputs.append(found)
             return
         if results:

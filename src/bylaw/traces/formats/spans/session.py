@@ -2,7 +2,8 @@
 
 Recorders differ in where they record a call: in the answer that issued it, in the span of the tool, or in both. What
 one place leaves out is filled in from the other, by the id of the call; a tool's span without an id is the next call of
-that name.
+that name. A call stands where its span starts and a result where it ends. Where times do not say which of the two came
+first, the call names the tool of that result as unordered.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
@@ -50,6 +52,17 @@ class _Run(Struct, eq=False):
     """the turn whose answer holds the call too; None if only the span does"""
     has_result: bool = False
     """the result was emitted"""
+    unordered: tuple[str, ...] = ()
+
+    @property
+    def ended(self) -> float:
+        end = self.span.end
+        return self.when if end is None else max(end, self.when)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result: otherwise the recording stopped before the tool did."""
+        return self.span.end is not None or self.tool.result is not UNSET or bool(self.tool.is_error)
 
 
 # Which answer issued the call that a tool's span recorded
@@ -151,13 +164,15 @@ class SessionSpans:
             elif type(about) is ToolRun:
                 run = _Run(span, when, about, origin)
                 self._runs.append(run)
-                ended = when if span.end is None else max(span.end, when)
+                ended = run.ended
                 steps.append((when, _CALL, number, self._add_call, run))
                 steps.append((ended, _RESULT if ended > when else _LATE, number, self._add_result, run))
             else:
                 steps.append((when, _OTHER, number, self._add_other, (span, origin)))
         self._join()
         steps.sort()  # no two are equal in their first three parts
+        if len(self._runs) > 1:
+            self._compare_times([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)])
         for _, _, _, step, what in steps:
             step(what)
 
@@ -172,6 +187,44 @@ class SessionSpans:
         for run in self._runs:
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
+
+    def _compare_times(self, steps: list[_Turn | _Run]) -> None:
+        """Find the runs that start when another one of their turn ends, or at an unknown time."""
+        latest: dict[Origin, _Turn] = {}
+        by_turn: dict[int, list[_Run]] = {}
+        for one in steps:
+            if isinstance(one, _Turn):
+                latest[one.origin] = one
+            else:
+                by_turn.setdefault(id(one.turn or latest.get(one.origin)), []).append(one)
+        for runs in by_turn.values():
+            if len(runs) > 1:
+                self._compare_runs(runs)
+
+    def _compare_runs(self, runs: list[_Run]) -> None:
+        over = [run for run in runs if run.is_over]
+        loose = [run for run in over if run.span.end is None]
+        ends: dict[float, list[_Run]] = {}
+        for run in over:
+            ends.setdefault(run.ended, []).append(run)
+        for run in runs:
+            if run.span.start is not None:
+                others = [*ends.get(run.when, ()), *loose]
+            elif run.turn is None:
+                others = over
+            else:
+                continue  # only the answer says when it was issued
+            names = {other.tool.name for other in others if other is not run}
+            if names:
+                run.unordered = tuple(sorted(names))
+                self._warn_unordered(run)
+
+    def _warn_unordered(self, run: _Run) -> None:
+        if not self._assembler.has_unordered:  # once for the whole file
+            self._assembler.has_unordered = True
+            message = f"times do not say whether `{run.tool.name}` was called before the result of another call came"
+            help = f"here the result of `{run.unordered[0]}`; rules that depend on such an order are inconclusive"
+            self._warn(run.span, "unknown-order", message, help)
 
     # A model's span
 
@@ -217,6 +270,8 @@ class SessionSpans:
         text: str | None = None
         if answer is not None:
             calls, shared = calls_in(answer.uses, turn.origin, number, span.at, span.source, answer.arguments)
+            if self._assembler.has_unordered:
+                calls = tuple(self._with_unordered(call, turn) for call in calls)
             content, text, _ = read_content(answer.blocks)
             for call_id in shared:
                 self._warn(span, "duplicate-call-id", SHARED_ID.format(call_id))
@@ -236,6 +291,11 @@ class SessionSpans:
             latency_ms=span.latency_ms,
             usage=turn.call.usage,
         )
+
+    def _with_unordered(self, call: ToolCall, turn: _Turn) -> ToolCall:
+        runs = (run for run in self._runs_by_id.get(call.call_id, ()) if run.turn is turn)
+        names = next((run.unordered for run in runs), ())
+        return replace(call, unordered=names) if names else call
 
     def _add_input_results(self, messages: RecordedInput | None, buffer: SessionBuffer, span: Span) -> None:
         """Add the results in a model's input of calls that have no result yet."""
@@ -267,9 +327,11 @@ class SessionSpans:
 
     def _add_call(self, run: _Run) -> None:
         """A call that no answer holds belongs to the agent's latest answer before it."""
-        if run.turn is not None:
-            return
         span, tool = run.span, run.tool
+        if run.turn is not None:
+            if tool.call_id is not None and span.start is not None:
+                self._assembler.place_call(self._assembler.buffer_for(run.turn.origin), tool.call_id)
+            return
         tool.call_id = tool.call_id or span.id
         call = ToolCall(
             origin=run.origin,
@@ -280,13 +342,13 @@ class SessionSpans:
             call_id=tool.call_id,
             arguments=tool.arguments,
             raw_arguments=tool.raw_arguments,
+            unordered=run.unordered,
         )
         self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
     def _add_result(self, run: _Run) -> None:
-        tool = run.tool
-        if run.has_result or (run.span.end is None and tool.result is UNSET and not tool.is_error):
-            return  # emitted already, or the recording stopped before the tool did
+        if run.has_result or not run.is_over:
+            return
         if run.turn is not None and run.turn.span.id not in self._emitted:
             self._early.setdefault(run.turn.span.id, []).append(run)
             return

@@ -1,0 +1,95 @@
+"""A key that stands twice in one object is reported; in arguments recorded as text, rules cannot judge the call."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bylaw import check, load_rules
+from bylaw.model.verdict import Outcome
+from bylaw.traces import load_trace
+from bylaw.traces.records.jsontext import repeated_key
+from bylaw.traces.source import SMALL
+from tests.unit.readers.shapes import lines
+
+USER = {"role": "user", "content": "hi"}
+
+
+def _trace(arguments: str, *, padding: int = 0) -> bytes:
+    function = {"name": "pay", "arguments": arguments}
+    called = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": function}],
+    }
+    return lines({"role": "user", "content": "x" * padding}, called).encode()
+
+
+@pytest.mark.parametrize("padding", [0, SMALL])
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ('{"amount": 900, "amount": 1}', "amount"),
+        ('{"amount": 900, "amount" : 1}', "amount"),
+        ('{"a": {"b": 1, "b": 2}}', "b"),
+        ('{"amount": 900, "am\\u006funt": 1}', "amount"),
+        ('{"a": 1, "a": "\\u003a"}', "a"),
+        ('{"a": 1, "b": {"a": 2}, "c": [{"a": 3}, {"a": 4}], "at": "10:30"}', None),
+        ('{"a": "\\u003a"}', None),
+        ("{}", None),
+        ("not: JSON: at all", None),
+    ],
+)
+def test_arguments_that_are_text_with_a_key_twice_cannot_be_judged(
+    arguments: str, key: str | None, padding: int
+) -> None:
+    trace = load_trace(_trace(arguments, padding=padding))
+    (call,) = trace.turns[0].tool_calls
+    assert call.raw_arguments == arguments
+    found = [problem.message for problem in trace.problems if problem.code == "duplicate-key"]
+    assert found == ([f"the arguments of this call of `pay` have the key `{key}` twice"] if key else [])
+    if key is not None:
+        assert call.arguments is None
+        rules = load_rules([{"id": "r", "kind": "temporal", "params": {"formula": "G !tool(pay, args.amount > 500)"}}])
+        (finding,) = check(trace, rules).findings
+        assert finding.verdict.outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"role": "assistant", "content": "bad", "content": "good"}',
+        '{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "pay", "input": {"a": 1, "a": 2}}]}',
+        '{"kind": "response", "session": "1", "text": "bad", "text": "good"}',
+        '{"kind": "tool_call", "session": "1", "name": "pay", "arguments": {"a": 1, "a": 2}}',
+    ],
+)
+def test_a_record_with_a_key_twice_is_reported(record: str) -> None:
+    first = json.dumps(USER if "role" in record else {"kind": "request", "session": "1"})
+    trace = load_trace(f"{first}\n{record}\n".encode())
+    assert [(problem.code, problem.severity, str(problem.span)) for problem in trace.problems] == [
+        ("duplicate-key", "warning", "trace:2:1")
+    ]
+
+
+values = st.recursive(
+    st.none() | st.integers() | st.text(st.sampled_from('a":\\{')),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from('a":\\')), inner, max_size=3),
+)
+
+
+@given(value=values, escape=st.booleans())
+def test_no_key_is_found_twice_where_none_is(value: Any, escape: bool) -> None:
+    text = json.dumps(value, ensure_ascii=escape)
+    assert repeated_key(text, json.loads(text)) is None
+
+
+@given(value=st.dictionaries(st.text(st.sampled_from('ab":\\')), values, min_size=1, max_size=3), last=values)
+def test_a_key_that_stands_twice_is_found(value: dict[str, Any], last: Any) -> None:
+    key = next(iter(value))
+    text = f"{json.dumps(value)[:-1]}, {json.dumps(key)}: {json.dumps(last)}}}"
+    assert repeated_key(text, json.loads(text)) == key
