@@ -246,6 +246,12 @@ class DiffReport(Struct, kw_only=True):
         return self.divergences[0] if self.divergences else None
 
     @property
+    def most_important(self) -> Divergence | None:
+        """The gravest divergence: calls before decisions before words, then the furthest apart."""
+        gravity = {"structural": 0, "decision": 1, "style": 2}
+        return min(self.divergences, key=lambda one: (gravity[one.kind], -one.weight), default=None)
+
+    @property
     def changes(self) -> list[tuple[str, Change]]:
         """Every change for the worse, by name: an axis, a tool, sessions, a rule."""
         found = [(row.axis, row.severity) for row in self.axes]

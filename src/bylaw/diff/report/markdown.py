@@ -37,7 +37,8 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     yield from _listed("Newly broken rules", map(wording.change_line, policy.regressions))
     yield from _listed("Rules that could not be evaluated", map(wording.change_line, policy.errors))
     yield _axes(report)
-    yield from _listed("Tool rates", map(wording.rate_line, report.tool_rates))
+    yield from _listed("Confirmed changes", map(wording.finding_line, report.findings))
+    yield from _listed("Rules broken in sessions", map(wording.rate_line, policy.rates))
     yield from _listed("Sessions", map(wording.issue_line, report.sessions))
     yield from _listed("Fixed rules", map(wording.change_line, policy.fixes))
     if report.divergences:

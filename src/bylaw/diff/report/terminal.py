@@ -25,7 +25,7 @@ def _lines(report: DiffReport) -> Iterator[str]:
     yield from _dim(f"({wording.size(report)})")
     yield ""
     yield from _axes(report)
-    yield from _section("tool rates", [wording.rate_line(rate) for rate in report.tool_rates])
+    yield from _section("confirmed changes", [wording.finding_line(one) for one in report.findings])
     yield from _divergences(report)
     yield from _policy(report)
     yield from _section("sessions", [wording.issue_line(issue) for issue in report.sessions])
@@ -94,6 +94,7 @@ def _divergences(report: DiffReport) -> Iterator[str]:
 
 def _policy(report: DiffReport) -> Iterator[str]:
     policy = report.policy
+    yield from _section("rules broken in sessions", [wording.rate_line(rate) for rate in policy.rates])
     yield from _section("newly broken", [wording.change_line(change) for change in policy.regressions])
     yield from _section("fixed", [wording.change_line(change) for change in policy.fixes])
     yield from _section("could not be evaluated", [wording.change_line(change) for change in policy.errors])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, PolicyChange, SessionIssue, ToolRate
+from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, Finding, PolicyChange, RuleRate, SessionIssue
 from bylaw.report.text import count
 
 _UNITS = {"verbosity": "tok", "latency": "ms", "cost": "$", "reasoning": "tok"}
@@ -18,6 +18,7 @@ _NAMES = {
     "reasoning": "reasoning length",
     "judge": "judge score",
     "conformance": "output shape",
+    "score": "recorded score",
 }
 _ADVICE = {
     "safety": "look for refusals where there were answers",
@@ -64,34 +65,67 @@ def _name(name: str, report: DiffReport) -> str:
 
 def size(report: DiffReport) -> str:
     turns = f"{report.turns[0]:,} and {report.turns[1]:,} turns"
-    if report.repeats:
+    if report.deterministic:
+        variation = "taken as deterministic: every difference counts"
+    elif report.repeats:
         variation = "compared with the normal variation of the baseline"
+    elif report.by_turn:
+        variation = "a replay: judged turn by turn"
     else:
-        variation = "no repeated runs: normal variation unknown"
+        variation = "no repeated runs: distances are shown, not judged; record the baseline twice to judge them"
     return f"{count(report.groups, 'task')}, {turns}, {variation}"
 
 
 def summary(report: DiffReport) -> Iterator[str]:
-    """What changed, where first, and where to look."""
+    """What changed, in how many sessions, how sure; then the most important divergence, and where to look."""
+    for one in report.findings[:MOST_FINDINGS]:
+        yield f"{finding_line(one)}."
     moved = sorted((row for row in report.axes if row.severity.rank >= 2), key=lambda row: -row.severity.rank)
     if moved:
-        yield (
-            "Changed for the worse: " + ", ".join(f"{_name(row.axis, report)} ({row.severity})" for row in moved) + "."
-        )
-    if report.changed_sessions and report.changed_sessions.share:
-        yield f"{sessions_line(report)}."
-    for rate in report.tool_rates[:3]:
-        yield f"{rate_line(rate)}."
-    first = report.first_divergence
-    if first is not None:
-        yield f"First divergence: {divergence_line(first)}."
-    for change in report.policy.regressions[:3]:
-        yield f"Newly broken: {change_line(change)}."
+        yield f"Changed for the worse: {', '.join(_axis_change(row, report) for row in moved)}."
+    for rate in report.policy.rates:
+        if rate.is_worse:
+            yield f"{rate_line(rate)}."
+    important = report.most_important
+    if important is not None:
+        yield f"Most important divergence: {divergence_line(important)}."
+    one_sided = [_NAMES[row.axis] for row in report.axes if "recorded_on_one_side" in row.flags]
+    if one_sided:
+        yield f"Recorded on one side only, so not compared: {', '.join(one_sided)}."
     advice = [_ADVICE[row.axis] for row in moved if row.axis in _ADVICE]
     if advice:
         yield f"Next: {'; '.join(advice[:2])}."
-    if not moved and first is None and not report.policy.regressions and not report.nothing_compared:
+    if not moved and not report.findings and important is None and not report.nothing_compared:
         yield "No divergence was found."
+
+
+MOST_FINDINGS = 5
+
+
+def _axis_change(row: AxisRow, report: DiffReport) -> str:
+    sure = "" if row.p is None else f", {chance(row.p)}"
+    return f"{_name(row.axis, report)} ({row.severity}{sure})"
+
+
+def chance(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def finding_line(finding: Finding) -> str:
+    if finding.expected is not None:
+        return f"{finding.text} (expected: {finding.expected})"
+    if finding.mends:
+        return f"{finding.text} (mends a rule)"
+    return f"{finding.text} ({finding.severity}, {chance(finding.p)})"
+
+
+def rate_line(rate: RuleRate) -> str:
+    """`confirm-first: broken in 2 of 40 sessions, 1 of 40 before; chance may explain it`"""
+    before = f"{rate.baseline} of {rate.baseline_sessions} before"
+    why = rate.why if rate.expected is None else f"expected: {rate.expected}"
+    sure = f", {chance(rate.p)}" if rate.p is not None and rate.gates and rate.p <= 0.05 else ""
+    sessions = f"{rate.candidate} of {rate.candidate_sessions} sessions"
+    return f"{rate.rule} ({rate.severity}): broken in {sessions}, {before}; {why}{sure}"
 
 
 def figure(axis: str, value: float | None, *, unit: bool = True) -> str:
@@ -108,8 +142,10 @@ def figure(axis: str, value: float | None, *, unit: bool = True) -> str:
 def interval(row: AxisRow) -> str:
     if row.delta is None:
         return "–"
-    ends = ("unknown" if end is None else figure(row.axis, end, unit=False) for end in row.ci95)
-    return f"[{', '.join(ends)}]"
+    ends = ["unknown" if end is None else figure(row.axis, end, unit=False) for end in row.ci95]
+    if all(float(end.replace(",", "")) == 0 for end in ends if end != "unknown"):
+        return "–" if "unknown" in ends else "none"
+    return f"[{', '.join(end.removeprefix('-') if not end.strip('-0.,') else end for end in ends)}]"
 
 
 def changed(row: AxisRow) -> str:
@@ -117,13 +153,7 @@ def changed(row: AxisRow) -> str:
 
 
 def flags(row: AxisRow) -> list[str]:
-    return [flag.replace("_", " ") for flag in row.flags if flag != "no_repeats"]
-
-
-def sessions_line(report: DiffReport) -> str:
-    found = report.changed_sessions
-    assert found is not None
-    return f"{found.share:.0%} of {found.n} sessions call other tools or other argument names ({found.severity})"
+    return [flag.replace("_", " ") for flag in row.flags if flag != "not_judged_without_repeats"]
 
 
 def axis_notes(report: DiffReport) -> Iterator[str]:
@@ -136,11 +166,6 @@ def axis_notes(report: DiffReport) -> Iterator[str]:
             yield "safety: share of answers that are refusals"
         if row.structural is not None:
             yield f"{row.axis} without argument values: {row.structural:.3f}"
-
-
-def rate_line(rate: ToolRate) -> str:
-    rates = f"{rate.candidate:.2f} times a session, {rate.baseline:.2f} before"
-    return f"{rate.tool} is called {rates} ({rate.severity}, p = {rate.p:.4f})"
 
 
 def divergence_line(divergence: Divergence) -> str:
