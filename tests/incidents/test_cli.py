@@ -181,8 +181,27 @@ def test_the_audit_shows_incidents_whole(folder: Path) -> None:
     note = "announced: " + "x" * 300
     run(folder, "incidents", "solve", incident, "--by", "ann", "--note", note)
     shown = run(folder, "audit", "show", "--rule", "burst")
-    assert f"incident  s  {incident} opened by follow-up  `burst`\n" in shown
-    assert f"incident  s  {incident} solved by ann  `burst`: {note}\n" in shown
+    opened, solved = (line.partition("incident  ")[2] for line in shown.splitlines() if "  incident  s  " in line)
+    assert opened.startswith(f"s  {incident} opened by follow-up  error  `burst`: ") and "over 2" in opened
+    assert solved.startswith(f"s  {incident} solved by ann  error  `burst`: ") and solved.endswith(f"  note: {note}")
+
+
+def test_an_alert_over_all_agents_is_shown_with_its_call(folder: Path) -> None:
+    window = "{tool: look, value: 0, windowSeconds: 60, over: all}"
+    rule = f"{{id: wide, when: {{call_count_in_window_gt: {window}}}, then: pause}}"
+    (folder / "wide.yaml").write_text(f"guard:\n  mode: hitl\n  rules:\n    - {rule}\n", "utf-8")
+    guard = bylaw.Guard(folder / "wide.yaml", store=folder / "guard.db")
+    assert guard.decide(bylaw.Attempt(tool="look", session="s9")).allowed
+    run(folder, "follow", "-p", "wide.yaml", "--once")
+    (alert,) = (json.loads(line) for line in run(folder, "incidents", "alerts", "--json").splitlines())
+    assert (alert["over"], alert["session"], alert["call_session"]) == ("all", "", "s9")
+    listed = run(folder, "incidents", "alerts")
+    assert "`wide`  all agents, session s9: " in listed
+    shown = run(folder, "incidents", "show", alert["id"])
+    assert shown.startswith(listed) and alert["incident"] in shown and "call" in shown
+    assert json.loads(run(folder, "incidents", "show", alert["id"], "--json"))["alert"]["id"] == alert["id"]
+    assert "there is no alert `alert-0`" in run(folder, "incidents", "show", "alert-0", code=2)
+    assert "  incident  all agents, s9  " in run(folder, "audit", "show", "--session", "s9")
 
 
 def test_a_session_is_terminated_from_the_command_line(folder: Path) -> None:

@@ -109,24 +109,28 @@ def resend(notification: str, store: str) -> ExitCode:
 
 
 @incidents.command(name="show")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @STORE
 @LIMIT
 @JSON_LINES
 def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
-    """Show an incident with its events and its history."""
+    """Show an incident with its events and its history, or an alert with its incident."""
     from bylaw.guard.incidents.incidents import Incidents
 
     with open_store(store) as opened:
         found = Incidents(opened)
-        known = found.get(incident)
+        alert = found.alert(incident) if incident.startswith("alert-") else None
+        known = found.get(incident if alert is None else alert.incident)
         if known is None:
-            raise click.ClickException(f"there is no incident `{incident}`")
+            what = "alert" if incident.startswith("alert-") else "incident"
+            raise click.ClickException(f"there is no {what} `{incident}`")
         detections = cut_to_limit(limit, found.detections(known, limit=limit + 1))
     if is_json:
-        click.echo(as_json(known, detections=msgspec.to_builtins(detections)))
+        more = {} if alert is None else {"alert": msgspec.to_builtins(alert)}
+        click.echo(as_json(known, detections=msgspec.to_builtins(detections), **more))
     else:
-        click.echo("\n".join(_details(known, detections)))
+        shown = [] if alert is None else [_alert_line(alert)]
+        click.echo("\n".join([*shown, *_details(known, detections)]))
     return ExitCode.OK
 
 
@@ -195,11 +199,18 @@ def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], s
 def line(incident: Incident) -> str:
     assigned = f", assigned to {incident.assignee}" if incident.assignee else ""
     often = times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
-    where = f"agent {incident.session or '-'}" if incident.over == "agent" else f"session {incident.session}"
     return printable(
         f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
-        f"  {'all agents' if incident.over == 'all' else where}: {incident.message}"
+        f"  {_where(incident)}: {incident.message}"
     )
+
+
+def _where(one: Incident | Alert) -> str:
+    """Whose attempts the rule counted, and the session of the deciding call."""
+    if one.over == "session":
+        return f"session {one.session}"
+    call = "" if one.call_session is None else f", session {one.call_session}"
+    return ("all agents" if one.over == "all" else f"agent {one.session or '-'}") + call
 
 
 def times(count: int) -> str:
@@ -208,7 +219,8 @@ def times(count: int) -> str:
 
 def _alert_line(alert: Alert) -> str:
     return printable(
-        f"{alert.id}  {alert.kind} {alert.status}  `{alert.rule}`  session {alert.session}: {alert.message}"
+        f"{alert.id}  {alert.kind} {alert.status}  {alert.severity.value}  `{alert.rule}`  {_where(alert)}:"
+        f" {alert.message}"
     )
 
 
@@ -225,6 +237,7 @@ def _details(incident: Incident, detections: Sequence[Detection]) -> list[str]:
     for one in detections:
         call = f" {one.tool} (call {one.call_id})" if one.tool else ""
         run = f" run {one.run}" if one.run else ""
+        run = f"{run} session {one.call_session}" if one.call_session else run
         stopped = ", stopped by the guard" if one.stopped else ""
         lines.append(f"  event {one.seq}{call}{run}{stopped}: {one.message}")
     for change in incident.history:
