@@ -15,7 +15,7 @@ from bylaw.lint.contradictions import analyse
 from bylaw.lint.report import SECTIONS
 from bylaw.model.condition import OPERATORS
 from bylaw.rules import parse_guard, parse_rules
-from bylaw.rules.guard.predicates import NAMES
+from bylaw.rules.predicates import NAMES
 from bylaw.rules.kinds import KINDS
 from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
