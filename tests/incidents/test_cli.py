@@ -62,7 +62,7 @@ def test_an_incident_from_opening_to_its_end(folder: Path) -> None:
     found = [json.loads(line) for line in run(folder, "incidents", "list", "--json").splitlines()]
     cap = next(one for one in found if one["rule"] == "cap")
     assert (cap["severity"], cap["call_id"], cap["tool"]) == ("critical", "c-1", "pay")
-    assert "anomaly_alert pending  `burst`" in run(folder, "incidents", "alerts")
+    assert "anomaly_alert pending  error  `burst`" in run(folder, "incidents", "alerts")
     run(folder, "incidents", "ack", cap["id"], "--by", "ann")
     assert "acknowledged already" in run(folder, "incidents", "ack", cap["id"], "--by", "ann", code=2)
     run(folder, "incidents", "assign", cap["id"], "bob", "--by", "ann")
