@@ -108,7 +108,7 @@ def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
 def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     root = documents[0]
     if any(map(_may_be_manifest, documents)):
-        from bylaw.rules.guard.manifest_documents import is_manifest, is_version
+        from bylaw.rules.guard.manifest_keys import is_manifest, is_version
 
         parts = root.items if isinstance(root, ListNode) else documents
         if any(is_manifest(part) or is_version(part) for part in parts):

@@ -23,17 +23,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.guard_policy import ExecutionMode
-from bylaw.rules.guard.manifest_documents import (
+from bylaw.rules.guard.manifest_documents import Document, Inputs, check_format, expand_documents
+from bylaw.rules.guard.manifest_keys import (
+    AGENT_KEYS,
+    DOCUMENT_KEYS,
     KIND,
     MANIFEST_KINDS,
-    Document,
-    Inputs,
-    check_format,
-    expand_documents,
+    VERSION_KEYS,
     is_version,
     kind_of,
 )
-from bylaw.rules.guard.manifest_keys import AGENT_KEYS, DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.guard.manifest_operations import Operations, is_null, mappings, tool_names
 from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
