@@ -73,15 +73,20 @@ def open_store(path: str) -> Iterator[SqliteStore]:
 
 
 def load_rules(
-    policies: Sequence[str], version: VersionChoice, inputs: Mapping[str, str] | None = None
+    policies: Sequence[str],
+    version: VersionChoice,
+    inputs: Mapping[str, str] | None = None,
+    *,
+    judges_windows: bool = False,
 ) -> list[GuardPolicy]:
-    """Warnings are printed to stderr. Raises InputError."""
+    """Warnings are printed to stderr, without those about windows where they are judged. Raises InputError."""
     from bylaw.guard.policies import select_version
     from bylaw.report.diagnostics import print_diagnostics
     from bylaw.rules import load_guard
 
     loaded = [load_guard(path, inputs=inputs) for path in policies]
-    print_diagnostics([problem for guards in loaded for problem in guards.diagnostics])
+    problems = [problem for guards in loaded for problem in guards.diagnostics]
+    print_diagnostics([one for one in problems if not (judges_windows and one.code == "window-not-inline")])
     return select_version([policy for guards in loaded for policy in guards.policies], version)
 
 
