@@ -13,7 +13,8 @@ from bylaw.contract.file.schema import contract_defs, contract_sections
 from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
 from bylaw.rules.counters import OVER, REACHES, SECONDS
-from bylaw.rules.guard.manifest import DOCUMENT_KEYS, LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS, VERSION_KEYS
+from bylaw.rules.guard.manifest import LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS
+from bylaw.rules.guard.manifest_keys import DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.kinds import KINDS, Kind
 from bylaw.rules.operators import comparison_schema
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
@@ -169,7 +170,9 @@ def _version() -> dict[str, Any]:
     """One version of an agent."""
     names = ("agentManifestKey", "status", *LABEL_KEYS, *MODE_KEYS, *TOOL_KEYS, *VERSION_KEYS)
     rules = {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}}
-    own = {"anomalyControl": {"type": ["boolean", "null"]}, "rules": rules, "status": {"enum": list(STATUSES)}}
+    flag = {"type": ["boolean", "null"]}
+    own = {"anomalyControl": flag, "rules": rules, "status": {"enum": list(STATUSES)}}
+    own |= {"canExecuteSubAgents": flag, "allowedSubAgents": {"type": ["array", "null"], "items": {"type": "string"}}}
     properties = {**{key: {} for key in names}, **own}
     return {
         "type": "object",

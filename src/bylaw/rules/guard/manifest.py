@@ -348,7 +348,9 @@ class _Manifest:
 def _write_labels_as_text(versions: Sequence[Node]) -> None:
     """A label is text: `1.10` is not the number 1.1."""
     for version in versions:
-        for key in LABEL_KEYS if isinstance(version, MapNode) else ():
+        if not isinstance(version, MapNode):
+            continue
+        for key in LABEL_KEYS:
             entry = version.entries.get(key)
             node = entry.value if entry else None
             if entry and isinstance(node, ScalarNode) and type(node.value) in (int, float):
