@@ -200,6 +200,11 @@ def test_an_alert_over_all_agents_is_shown_with_its_call(folder: Path) -> None:
     shown = run(folder, "incidents", "show", alert["id"])
     assert shown.startswith(listed) and alert["incident"] in shown and "call" in shown
     assert json.loads(run(folder, "incidents", "show", alert["id"], "--json"))["alert"]["id"] == alert["id"]
+    assert "assigned to bob" in run(folder, "incidents", "assign", alert["id"], "bob", "--by", "ann")
+    assert alert["incident"] in run(folder, "incidents", "list", "--session", "s9")
+    assert run(folder, "incidents", "list", "--session", "s8") == "no incident is open\n"
+    assert run(folder, "incidents", "list", "--session", "s8", "--all") == "there is no incident\n"
+    assert "solved" in run(folder, "incidents", "solve", alert["id"], "--by", "ann")
     assert "there is no alert `alert-0`" in run(folder, "incidents", "show", "alert-0", code=2)
     assert "  incident  all agents, s9  " in run(folder, "audit", "show", "--session", "s9")
 

@@ -58,12 +58,14 @@ def list_(
     from bylaw.guard.incidents.incidents import Incidents
 
     filters = {"status": status, "rule": rule, "severity": severity, "assignee": assignee}
-    everything = everything or status is not None
+    shows_all, everything = everything and status is None, everything or status is not None
     with open_store(store) as opened:
-        found = (one for one in Incidents(opened).each(session=session) if everything or one.status != "solved")
+        found = (one for one in Incidents(opened).each() if everything or one.status != "solved")
+        found = (one for one in found if session in (None, one.session if one.over == "session" else one.call_session))
         fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in filters.items()))
         listed = list(islice(fitting, limit + 1))
     nothing = "no incident is open" if status in (None, "unresolved") else f"no incident is {status}"
+    nothing = "there is no incident" if shows_all else nothing
     return _list(listed, line, limit, is_json, nothing=nothing)
 
 
@@ -147,7 +149,7 @@ def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
 
 
 @incidents.command(name="assign")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @click.argument("to")
 @STORE
 @BY
@@ -158,7 +160,7 @@ def assign(incident: str, to: str, store: str, by: str, note: str | None) -> Exi
 
 
 @incidents.command(name="note")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @click.argument("text")
 @STORE
 @BY
@@ -168,7 +170,7 @@ def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
 
 
 @incidents.command(name="solve")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @STORE
 @BY
 @NOTE

@@ -189,7 +189,7 @@ class NotChanged(ValueError):
 
 class Incidents:
     """Lists incidents, alerts and notifications; changes incidents: acknowledge, assign, note, solve; acknowledges
-    alerts."""
+    alerts. The id of an alert stands for its incident."""
 
     def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
@@ -278,7 +278,8 @@ class Incidents:
             raise NotChanged("a change needs a name: by=…")
         _check_note(note)
         with self._store.transaction("") as transaction:
-            incident = transaction.followed(Incident, incident_id)
+            alert = transaction.followed(Alert, incident_id) if incident_id.startswith("alert-") else None
+            incident = transaction.followed(Incident, incident_id if alert is None else alert.incident)
             if incident is None:
                 raise NotChanged(f"there is no incident `{incident_id}`")
             if what in (incident.status, "acknowledged") and incident.status != "unresolved":
