@@ -190,6 +190,9 @@ def _report_shadowed(narrow: _Machine, wide: _Machine, analysis: Analysis, excer
     """A rule that every trace keeps that keeps the other one, which is no less severe."""
     if wide.rule.severity.rank < narrow.rule.severity.rank or wide.rule.demand == narrow.rule.demand:
         return False
+    theirs = set(_names(wide.automaton))
+    if not (theirs.issuperset(_names(narrow.automaton)) or any(map(is_glob, theirs))):
+        return False  # it is about something else too, so it is hardly ever weaker, and a search takes long
     if not _can_end_badly(narrow.automaton):
         return False
     patient = _Patient(narrow.formula)
