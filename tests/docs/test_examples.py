@@ -99,8 +99,9 @@ def test_rules_shown_can_be_used(page: str) -> None:
     for block in blocks(page, "yaml"):
         content = load_yaml(block.text)
         if isinstance(content, list) or "rules" in content:
-            diagnostics = parse_rules(block.text, file=block.where, base=EXAMPLE).diagnostics
-            assert not diagnostics, block.where
+            found = parse_rules(block.text, file=block.where, base=EXAMPLE)
+            assert not found.diagnostics, block.where
+            assert [rule.id for rule in found if not rule.scope_given] == [], f"{block.where}: a rule without a scope"
         elif "guard" in content and block.title not in ("gap.yaml", "burst.yaml"):  # shown for what lint says of them
             assert not parse_guard(block.text, file=block.where).diagnostics, block.where
         elif "contract" in content:
@@ -118,3 +119,5 @@ def test_wrong_and_right(block: Block) -> None:
     findings = analyse(found.rules).findings if found.ok else []
     found_codes = {diagnostic.code for diagnostic in (*found.diagnostics, *findings)}
     assert block.heading in found_codes if block == first else not found_codes
+    shows_it = block.heading == "guard-scope" and block == first
+    assert shows_it or all(rule.scope_given for rule in found), "a rule without a scope"

@@ -78,7 +78,7 @@ def follow(
     from bylaw.guard.incidents.notifications import ReminderTimes
 
     try:
-        rules = load_rules(policies, version, inputs, judges_windows=True)
+        rules = load_rules(policies, version, inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
@@ -174,7 +174,7 @@ def replay(
 
     start = parse_time("--since", since)
     try:
-        rules = load_rules(policies, version, inputs, judges_windows=True)
+        rules = load_rules(policies, version, inputs)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
