@@ -408,3 +408,30 @@ def test_what_follows_a_row_of_no_known_form_is_left_out_and_not_called_wrong() 
     report = verified(Forged(store, lambda data: data.pop("content"), at), RULES)
     assert (report.findings, report.recomputed) == ([], 2)
     assert list(report.unrecomputed) == ["the row is not one that a guard writes"]
+
+
+def test_results_and_follow_ups_inside_a_turn_are_recomputed(tmp_path: Path) -> None:
+    """Call, result, call in one turn, and a response that is observed before its calls."""
+    trigger = [{"path": "response.text", "op": "contains", "value": "total"}]
+    rules = [
+        {"id": "stop", "kind": "temporal", "params": {"never": "pay", "after": {"result": "look", "error": True}}},
+        {
+            "id": "ask",
+            "kind": "must_followup",
+            "params": {"trigger": trigger, "must": {"kind": "tool_call", "tool_name": "ask"}},
+        },
+    ]
+    acting_rules = [{**rule, "scope": "session", "then": "block"} for rule in rules]
+    store = SqliteStore(tmp_path / "guard.db")
+    running = guard(acting_rules, store=store, clock=Clock())
+    found = []
+    for text, tools_called in (("total 5", ["look"]), ("let me", ["look", "ask"]), ("total 6", ["pay"]), ("bye", [])):
+        found += running.observe(Response(origin=Origin("s"), text=text, content=[]))
+        for tool in tools_called:
+            decision = running.decide(Attempt(tool=tool, session="s"))
+            assert decision.allowed == (tool != "pay")
+            if decision.allowed:
+                running.record(decision, "no", is_error=True)
+    found += running.end_session("s")
+    assert [verdict.rule.id for verdict in found] == ["ask"]
+    assert not verified(store, acting_rules).findings

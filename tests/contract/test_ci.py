@@ -163,6 +163,39 @@ def test_rules_that_never_trigger_exit_with_3(folder: Path) -> None:
     assert (code, _parts(report)) == (3, {"check": 0.0})
 
 
+IDLE = {"id": "idle", "kind": "must_call_before", "params": {"first": "a", "second": "b"}}
+UNCHECKED = {"rules": [*RULES["rules"], IDLE]}
+CHECK = {"ci": {"check": {"traces": "v1.jsonl"}}}
+
+
+def test_a_pass_names_the_part_that_left_rules_unchecked(folder: Path) -> None:
+    code, report = _ci(folder, {**UNCHECKED, **CHECK})
+    assert (code, report["verdict"]) == (0, "PASSED, but not everything was checked (check): score 100")
+    assert report["parts"][0]["verdict"] == "PASSED, but 1 of 2 rules was not checked: idle"
+    assert report["parts"][0]["unchecked"] == ["idle"]
+
+
+@pytest.mark.parametrize(
+    ("more", "flags", "wanted"),
+    [
+        ({}, ["--strict"], 3),
+        ({"strict": True}, [], 3),
+        ({"strict": True}, ["--no-strict"], 0),
+        ({"ci": {**CHECK["ci"], "strict": True}}, [], 3),
+    ],
+)
+def test_strict_wants_every_rule_checked(folder: Path, more: dict[str, Any], flags: list[str], wanted: int) -> None:
+    code, report = _ci(folder, {**UNCHECKED, **CHECK, **more}, *flags)
+    assert (code, report["exit_code"], report["strict"]) == (wanted, wanted, wanted == 3)
+
+
+def test_strict_counts_warnings(folder: Path) -> None:
+    warned = {"rules": [{**RULES["rules"][0], "when": []}]}
+    assert _ci(folder, {**warned, **CHECK})[0] == 0
+    code, report = _ci(folder, {**warned, **CHECK}, "--strict")
+    assert (code, report["verdict"]) == (3, "NOT SHOWN: score 100; check did not pass; 1 warning")
+
+
 def test_min_score_applies_to_the_whole_and_to_the_contract(folder: Path) -> None:
     invariants = [*CONTRACT["contract"]["invariants"], {"id": "sings", "type": "contains", "value": "la"}]
     worse = {**CONTRACT, "contract": {"name": "c", "invariants": invariants}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from unittest.mock import patch
 
 import pytest
@@ -15,8 +15,8 @@ from bylaw.lint.contradictions import analyse
 from bylaw.lint.report import SECTIONS
 from bylaw.model.condition import OPERATORS
 from bylaw.rules import parse_guard, parse_rules
-from bylaw.rules.guard.predicates import NAMES
 from bylaw.rules.kinds import KINDS
+from bylaw.rules.predicates import NAMES
 from tests.docs import rule_examples, truth_tables
 from tests.docs.console import Shell
 from tests.docs.pages import ALL_PAGES, EXAMPLE, PAGES, ROOT, Block, blocks, lay_out
@@ -52,10 +52,18 @@ def test_semantics_show_every_operator_and_every_kind_that_the_page_names() -> N
     """
     text = (ROOT / SEMANTICS).read_text("utf-8")
     rules = [(block.heading, rule) for block in blocks(SEMANTICS, "yaml") for rule in load_yaml(block.text)["rules"]]
-    assert {condition["op"] for _, rule in rules for condition in rule.get("when", [])} == set(OPERATORS)
+    assert {op for _, rule in rules for op in _operators(rule.get("when", []))} == set(OPERATORS)
     named = {kind for kind in KINDS if re.search(rf"`{kind}`|^#+ {kind}$", text, re.MULTILINE)}
     assert len(named) >= 13
     assert named == {heading for heading, rule in rules if rule["kind"] == heading}
+
+
+def _operators(when: Any) -> set[str]:
+    if isinstance(when, list):
+        return {op for one in when for op in _operators(one)}
+    if "op" in when:
+        return {when["op"]}
+    return {op for key in ("any_of", "all_of", "not") for op in _operators(when.get(key, []))}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -91,8 +99,9 @@ def test_rules_shown_can_be_used(page: str) -> None:
     for block in blocks(page, "yaml"):
         content = load_yaml(block.text)
         if isinstance(content, list) or "rules" in content:
-            diagnostics = parse_rules(block.text, file=block.where, base=EXAMPLE).diagnostics
-            assert not diagnostics, block.where
+            found = parse_rules(block.text, file=block.where, base=EXAMPLE)
+            assert not found.diagnostics, block.where
+            assert [rule.id for rule in found if not rule.scope_given] == [], f"{block.where}: a rule without a scope"
         elif "guard" in content and block.title not in ("gap.yaml", "burst.yaml"):  # shown for what lint says of them
             assert not parse_guard(block.text, file=block.where).diagnostics, block.where
         elif "contract" in content:
@@ -110,3 +119,5 @@ def test_wrong_and_right(block: Block) -> None:
     findings = analyse(found.rules).findings if found.ok else []
     found_codes = {diagnostic.code for diagnostic in (*found.diagnostics, *findings)}
     assert block.heading in found_codes if block == first else not found_codes
+    shows_it = block.heading == "guard-scope" and block == first
+    assert shows_it or all(rule.scope_given for rule in found), "a rule without a scope"

@@ -14,7 +14,7 @@ from tests.support.build import trace
 RULES = """
 rules:
   - {id: never-delete, kind: no_call, params: {tool: delete}}
-  - {id: say-goodbye, kind: must_include_text, params: {text: goodbye}, severity: info}
+  - {id: say-goodbye, kind: must_include_text, params: {text: goodbye}, severity: info, scope: trace}
 """
 BASELINE = [
     {"session": "a", "calls": [{"name": "look_up", "args": {"id": 1}}], "tokens": [10, 50], "latency": 900.0},

@@ -93,6 +93,25 @@ guard_rules: st.SearchStrategy[Rules] = st.lists(
 behaviour_rules: st.SearchStrategy[Rules] = st.lists(
     st.one_of(_params).map(lambda rule: {**rule, "then": "block", "shadow": True}), min_size=1, max_size=4
 ).map(_named)
+follow_ups: st.SearchStrategy[Rules] = st.lists(
+    st.builds(
+        lambda text, tool: {
+            "kind": "must_followup",
+            "params": {
+                "trigger": [{"path": "response.text", "op": "contains", "value": text}],
+                "must": {"kind": "tool_call", "tool_name": tool},
+            },
+            "scope": "session",
+            "then": "block",
+            "shadow": True,
+        },
+        st.sampled_from(["hi", "me"]),
+        tools,
+    ),
+    min_size=1,
+    max_size=3,
+).map(_named)
+"""judged where a response is over, so they never block"""
 mixed_rules: st.SearchStrategy[Rules] = st.tuples(guard_rules, behaviour_rules).map(lambda two: _named_all(*two))
 
 

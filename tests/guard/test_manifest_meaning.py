@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,13 +195,13 @@ def test_any_value_is_accepted_in_parts_that_are_left_alone(part: str, value: st
 
 @pytest.mark.parametrize("value", [BIG, "1" * 5_000, "1e999", DEEP])
 def test_any_json_value_is_accepted_in_parts_that_are_left_alone(value: str) -> None:
-    text = '{"services": [{"name": "S", "config": {"x": %s}}], "kind": "phrony.manifest"}' % value
+    text = f'{{"services": [{{"name": "S", "config": {{"x": {value}}}}}], "kind": "phrony.manifest"}}'
     assert bylaw.rules.parse_guard(text, format="json").ok
 
 
 @pytest.mark.parametrize(("value", "code"), [(BIG, "number-range"), ("1e999", "number-range"), (DEEP, "too-deep")])
 def test_the_parts_that_decide_calls_are_read_strictly(value: str, code: str) -> None:
-    rule = '{"id": "r", "when": {"arg_gt": {"path": "a", "value": %s}}, "then": "block"}' % value
+    rule = f'{{"id": "r", "when": {{"arg_gt": {{"path": "a", "value": {value}}}}}, "then": "block"}}'
     versions = f'"versions": [{{"agentManifestKey": "a", "rules": [{rule}]}}]'
     texts = [f"[{rule}]", f'{{"kind": "phrony.manifest", {versions}}}', f'{{{versions}, "kind": "phrony.manifest"}}']
     for text in texts:
@@ -294,3 +295,61 @@ def test_what_a_manifest_cannot_say_is_named(content: dict[str, Any], message: s
     assert "not-in-manifest" in done.stderr
     assert message in " ".join(done.stderr.split())
     assert run_bylaw(["guard", "export", path, "--format", "json"]).returncode == 0
+
+
+# -- large manifests --------------------------------------------------------------------------------------------------
+
+
+def large(agents: int) -> dict[str, Any]:
+    """Every agent has an operation of its own, half of them an allowlist, and all use the same ids."""
+    numbers = range(agents)
+    operations = [{"name": f"op{n}", "manifestKey": f"key-{n}", "requireApproval": n % 9 == 0} for n in numbers]
+    return {
+        "kind": "phrony.manifest",
+        "services": [{"name": "S", "operations": operations}],
+        "agents": [{"manifestKey": f"a{n}", "executionMode": "hitl"} for n in numbers],
+        "versions": [
+            {
+                "agentManifestKey": f"a{n}",
+                "versionLabel": "v1",
+                "status": "deployed",
+                "allowedSubAgents": [f"a{(n + 1) % agents}"],
+                "allowedOperations": [{"serviceName": "S", "operationName": f"op{n}"}],
+                "rules": [
+                    {"id": "one", "when": {"tool_name_in": [f"key-{n}"], "arg_missing": "x"}, "then": "block"},
+                    {
+                        "id": "two",
+                        "when": {"tool_name_regex": "^key-1", "arg_eq": {"path": "x", "value": 1}},
+                        "then": "block",
+                    },
+                ],
+            }
+            for n in numbers
+        ],
+    }
+
+
+def calls_made(work: Any) -> int:
+    """How many functions are called, of Python and of C."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_work_of_loading_grows_with_the_manifest(form: str, tmp_path: Path) -> None:
+    path, work = tmp_path / f"m.{form}", []
+    for agents in (20, 20, 40, 80):  # the first imports what is needed
+        content = large(agents)
+        path.write_text(json.dumps(content) if form == "json" else yaml.safe_dump(content))
+        work.append(calls_made(lambda: bylaw.Guard(path).decide(bylaw.Attempt(tool="key-3", agent="a3"))))
+    assert work[3] - work[2] < 2.3 * (work[2] - work[1]), work

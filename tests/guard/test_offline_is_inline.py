@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec.structs import replace
@@ -20,7 +21,8 @@ from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.rules import load_rules
-from tests.guard.strategies import Rules, behaviour_rules, guard_rules, mixed_rules, steps
+from bylaw.traces import load_trace
+from tests.guard.strategies import Rules, behaviour_rules, follow_ups, guard_rules, mixed_rules, steps
 from tests.guard.support import START, Clock, attempt, guard
 from tests.support.judge import every_way
 
@@ -31,11 +33,16 @@ Steps = list[tuple[Any, ...]]
 
 def inline(rules: Rules, told: Steps) -> tuple[list[Event], Found]:
     """What the guard says to each step, and the trace that a recorder would have written."""
+    player = play(rules, told)
+    return player.events, player.found
+
+
+def play(rules: Rules, told: Steps) -> _Player:
     player = _Player(guard(rules, clock=Clock()), {rule["id"] for rule in rules if "kind" not in rule})
     player.respond("", 0)
     for kind, *fields in told:
         getattr(player, {"call": "attempt", "result": "answer", "response": "respond"}[kind])(*fields)
-    return player.events, player.found
+    return player
 
 
 class _Player:
@@ -48,6 +55,12 @@ class _Player:
         self._open: list[ToolCall] = []
         self.events: list[Event] = []
         self.found: Found = Counter()
+        self.reported: list[tuple[str, int | None]] = []
+        """rules that an observed event broke, with the turn they name"""
+
+    def end(self) -> list[tuple[str, int | None]]:
+        """What only the end of the session breaks."""
+        return [(verdict.rule.id, verdict.turn) for verdict in self._guard.end_session("1")]
 
     def attempt(self, tool: str, arguments: Any, run: str | None, gap: float) -> None:
         self._now += gap
@@ -91,6 +104,7 @@ class _Player:
     def _note(self, verdicts: tuple[Verdict, ...]) -> None:
         i = len(self.events)
         self.found.update((v.rule.id, i) for v in verdicts if v.outcome is Outcome.VIOLATED)
+        self.reported += [(v.rule.id, v.turn) for v in verdicts if v.outcome is Outcome.VIOLATED]
 
 
 def offline(rules: Rules, events: list[Event]) -> Found:
@@ -102,17 +116,15 @@ def offline(rules: Rules, events: list[Event]) -> Found:
 
 
 def well_formed(events: list[Event]) -> list[Event]:
-    """As readers make it: a response has the calls that it issued, and its results stand behind them."""
-    turns: dict[int | None, list[Event]] = {}
+    """As readers make it: a response has the calls of its turn."""
+    issued: dict[int | None, list[ToolCall]] = {}
     for event in events:
-        turns.setdefault(event.turn, []).append(event)
-    made: list[Event] = []
-    for found in turns.values():
-        calls = [event for event in found if isinstance(event, ToolCall)]
-        results = [event for event in found if isinstance(event, ToolResult)]
-        made += [replace(event, tool_calls=tuple(calls)) for event in found if isinstance(event, Response)]
-        made += [*calls, *results]
-    return made
+        if isinstance(event, ToolCall):
+            issued.setdefault(event.turn, []).append(event)
+    return [
+        replace(event, tool_calls=tuple(issued.get(event.turn, ()))) if isinstance(event, Response) else event
+        for event in events
+    ]
 
 
 def agree(rules: Rules, told: Steps) -> None:
@@ -127,6 +139,48 @@ def agree(rules: Rules, told: Steps) -> None:
         if verdict.outcome is Outcome.VIOLATED and verdict.turn is not None
     )
     assert checked == turns
+
+
+def as_lines(events: list[Event]) -> bytes:
+    """The events as somebody would write them down: handwritten Bylaw JSONL, in their order."""
+    kinds = {Response: ("text",), ToolCall: ("name", "call_id", "arguments"), ToolResult: ("call_id", "content")}
+    lines: list[dict[str, Any]] = [{"bylaw": "trace/1"}]
+    for event in events:
+        fields = {key: getattr(event, key) for key in ("at", *kinds[type(event)])}
+        who = {"session": "1", "run": event.origin.run}
+        lines.append({"kind": event.kind, **who, **{key: value for key, value in fields.items() if value is not None}})
+    return b"\n".join(map(msgspec.json.encode, lines))
+
+
+def agree_through_a_file(rules: Rules, told: Steps) -> None:
+    """The same, where the recording was written to a file and read again."""
+    events, found = inline(rules, told)
+    trace = load_trace(as_lines(events))
+    assert [event.kind for event in trace.events] == [event.kind for event in events]
+    assert offline(rules, list(trace.events)) == found
+    assert offline(rules, well_formed(events)) == found
+
+
+@given(behaviour_rules, steps)
+def test_a_file_of_what_the_guard_saw_gives_its_answers(rules: Rules, told: Steps) -> None:
+    agree_through_a_file(rules, told)
+
+
+@pytest.mark.proof
+@settings(max_examples=10_000)
+@given(mixed_rules, steps)
+def test_a_file_of_what_the_guard_saw_gives_its_answers_at_length(rules: Rules, told: Steps) -> None:
+    agree_through_a_file(rules, told)
+
+
+@given(follow_ups, steps)
+def test_a_follow_up_may_be_attempted_after_its_response(rules: Rules, told: Steps) -> None:
+    """A guard is given responses without their calls; a check has them. What both report in the end is the same."""
+    player = play(rules, told)
+    seen = Counter((rule, turn) for rule, turn in player.reported + player.end())
+    report = bylaw.check(Trace(name="trace", events=tuple(well_formed(player.events))), load_rules(rules))
+    broken = [one.verdict for one in report.findings if one.verdict.outcome is Outcome.VIOLATED]
+    assert Counter((verdict.rule.id, verdict.turn) for verdict in broken) == seen
 
 
 @given(mixed_rules, steps)

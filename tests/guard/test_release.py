@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -13,7 +14,8 @@ from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.temporal.monitor import TemporalMonitor
 from bylaw.guard.decide.policy import CompiledPolicy
-from bylaw.guard.decide.session import PolicyState
+from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.session_codec import dump, load
 from bylaw.model.events import Event, ToolCall, ToolResult
 from bylaw.model.rule import Scope
 from bylaw.rules import load_rules
@@ -71,30 +73,39 @@ def _reserved(evaluation: Evaluation, event: Event, *, peek: bool) -> Any:
     return evaluation.reserve(event)
 
 
+@pytest.mark.parametrize("stored", [False, True], ids=["in-memory", "stored"])
 @given(behaviour_rules, steps, st.data())
-def test_a_call_that_is_released_was_never_made(rules: Rules, told: Steps, data: Any) -> None:
-    """Some calls are given back, at some time later: what is left is what the others alone would have left."""
+def test_a_call_that_is_released_was_never_made(stored: bool, rules: Rules, told: Steps, data: Any) -> None:
+    """Some calls are given back, at some time later: what is left is what the others alone would have left. So it is
+    where the session is written down and read again between any two events."""
     compiled = CompiledPolicy(policies(rules)[0])
     _strict(compiled.calls)
-    state = PolicyState(compiled)
+    session = SessionState("1")
     made: list[Event] = []
     unsettled: list[ToolCall] = []
     for event in [event for event in inline(rules, told)[0] if isinstance(event, ToolCall | ToolResult)]:
+        if stored and data.draw(st.booleans()):
+            session = load("1", dump(session), [compiled])
+        state = session.of(compiled)
         if isinstance(event, ToolResult):
+            session.open.pop(event.call_id or "", None)
             state.settle(event.call_id)
             state.observe(event)
             unsettled = [call for call in unsettled if call.call_id != event.call_id]
             made.append(event)
             continue
         state.reserve(event)
+        if data.draw(st.booleans()):
+            session.open_call(event)
         unsettled.append(event)
         made.append(event)
         if unsettled and data.draw(st.booleans()):
             gone = unsettled.pop(data.draw(st.integers(0, len(unsettled) - 1)))
             assert state.release(gone.call_id)
             assert not state.release(gone.call_id)
+            session.open.pop(gone.call_id, None)
             made = [one for one in made if one is not gone and not (isinstance(one, ToolResult) and one.call is gone)]
     plain = Evaluation(compiled.calls)
-    for event in made:
-        plain.step(event)
-    assert _known(state.calls) == _known(plain)
+    for one in made:
+        plain.step(one)
+    assert _known(session.of(compiled).calls) == _known(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from pathlib import Path
@@ -224,3 +225,34 @@ def test_a_late_row_that_cannot_be_written_is_reported_and_undoes_nothing(
     assert [row.data["attempt"] for row in store.events()] == ["can be"]
     assert "a decision in the session `s` could not be written down" in caplog.text
     store.close()
+
+
+def test_a_log_of_an_earlier_version_is_read() -> None:
+    """There each event of the log had an undo record of its own."""
+    store = MemoryStore()
+    first = guard(LIMIT[:1], store=store).decide(attempt("pay"))
+    assert guard(LIMIT[:1], store=store).decide(attempt("pay")).allowed
+    with store.transaction("default") as transaction:
+        record = transaction.session("default")
+        state = json.loads(record.state)
+        [policy] = state["policies"].values()
+        opened, after = policy.pop()[0], json.loads(json.dumps(policy[1]["sessions"][0]["states"]))
+        states = [opened, [after, [], [], {}, False]]
+        calls = {call[5]: call for call in state["open"]}
+        policy[2] = [[[calls[entry], undo], settled] for (entry, settled), undo in zip(policy[2], states, strict=True)]
+        record.state, record.version = json.dumps(state).encode(), record.version + 1
+        transaction.put_session(record)
+    assert not guard(LIMIT[:1], store=store).decide(attempt("pay")).allowed
+    assert guard(LIMIT[:1], store=store).release(first)
+    assert guard(LIMIT[:1], store=store).decide(attempt("pay")).allowed
+
+
+def test_a_call_that_another_guard_closes_can_still_be_read() -> None:
+    """The other guard does not know the policy, and stores its state again as it is."""
+    store, others = MemoryStore(), [{**LIMIT[0], "id": "other", "params": {"at_most": 5, "of": "pay"}}]
+    calls = [guard(LIMIT[:1], store=store).decide(attempt("pay")) for _ in range(2)]
+    guard(others, store=store).record(calls[0], "done")
+    guard(others, store=store).release(calls[1])
+    assert not guard(LIMIT[:1], store=store).decide(attempt("pay")).allowed
+    assert guard(LIMIT[:1], store=store).release(calls[1])
+    assert guard(LIMIT[:1], store=store).decide(attempt("pay")).allowed

@@ -62,7 +62,7 @@ def test_an_incident_from_opening_to_its_end(folder: Path) -> None:
     found = [json.loads(line) for line in run(folder, "incidents", "list", "--json").splitlines()]
     cap = next(one for one in found if one["rule"] == "cap")
     assert (cap["severity"], cap["call_id"], cap["tool"]) == ("critical", "c-1", "pay")
-    assert "anomaly_alert pending  `burst`" in run(folder, "incidents", "alerts")
+    assert "anomaly_alert pending  error  `burst`" in run(folder, "incidents", "alerts")
     run(folder, "incidents", "ack", cap["id"], "--by", "ann")
     assert "acknowledged already" in run(folder, "incidents", "ack", cap["id"], "--by", "ann", code=2)
     run(folder, "incidents", "assign", cap["id"], "bob", "--by", "ann")
@@ -181,8 +181,32 @@ def test_the_audit_shows_incidents_whole(folder: Path) -> None:
     note = "announced: " + "x" * 300
     run(folder, "incidents", "solve", incident, "--by", "ann", "--note", note)
     shown = run(folder, "audit", "show", "--rule", "burst")
-    assert f"incident  s  {incident} opened by follow-up  `burst`\n" in shown
-    assert f"incident  s  {incident} solved by ann  `burst`: {note}\n" in shown
+    opened, solved = (line.partition("incident  ")[2] for line in shown.splitlines() if "  incident  s  " in line)
+    assert opened.startswith(f"s  {incident} opened by follow-up  error  `burst`: ") and "over 2" in opened
+    assert solved.startswith(f"s  {incident} solved by ann  error  `burst`: ") and solved.endswith(f"  note: {note}")
+
+
+def test_an_alert_over_all_agents_is_shown_with_its_call(folder: Path) -> None:
+    window = "{tool: look, value: 0, windowSeconds: 60, over: all}"
+    rule = f"{{id: wide, when: {{call_count_in_window_gt: {window}}}, then: pause}}"
+    (folder / "wide.yaml").write_text(f"guard:\n  mode: hitl\n  rules:\n    - {rule}\n", "utf-8")
+    guard = bylaw.Guard(folder / "wide.yaml", store=folder / "guard.db")
+    assert guard.decide(bylaw.Attempt(tool="look", session="s9")).allowed
+    run(folder, "follow", "-p", "wide.yaml", "--once")
+    (alert,) = (json.loads(line) for line in run(folder, "incidents", "alerts", "--json").splitlines())
+    assert (alert["over"], alert["session"], alert["call_session"]) == ("all", "", "s9")
+    listed = run(folder, "incidents", "alerts")
+    assert "`wide`  all agents, session s9: " in listed
+    shown = run(folder, "incidents", "show", alert["id"])
+    assert shown.startswith(listed) and alert["incident"] in shown and "call" in shown
+    assert json.loads(run(folder, "incidents", "show", alert["id"], "--json"))["alert"]["id"] == alert["id"]
+    assert "assigned to bob" in run(folder, "incidents", "assign", alert["id"], "bob", "--by", "ann")
+    assert alert["incident"] in run(folder, "incidents", "list", "--session", "s9")
+    assert run(folder, "incidents", "list", "--session", "s8") == "no incident is open\n"
+    assert run(folder, "incidents", "list", "--session", "s8", "--all") == "there is no incident\n"
+    assert "solved" in run(folder, "incidents", "solve", alert["id"], "--by", "ann")
+    assert "there is no alert `alert-0`" in run(folder, "incidents", "show", "alert-0", code=2)
+    assert "  incident  all agents, s9  " in run(folder, "audit", "show", "--session", "s9")
 
 
 def test_a_session_is_terminated_from_the_command_line(folder: Path) -> None:

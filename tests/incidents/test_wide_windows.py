@@ -98,7 +98,7 @@ def test_a_late_event_withdraws_nothing_that_was_counted_over_all_sessions() -> 
     assert world.incidents.list(status="solved") == []
 
 
-def test_a_rule_of_one_agent_over_all_counts_the_calls_of_others() -> None:
+def test_a_rule_of_one_agent_over_all_judges_the_calls_of_others_too() -> None:
     rules = {
         "guard": [
             {"agent": "a", "mode": "hitl", "rules": [burst("all")]},
@@ -108,6 +108,66 @@ def test_a_rule_of_one_agent_over_all_counts_the_calls_of_others() -> None:
     world = World(rules, mode=None)
     for agent in ("b", "b", "a", "b"):
         world.decide("send", f"s-{agent}", agent=agent)
+    world.follow()
+    assert found(world) == [("burst-all", "all", "", 2)]
+    (incident,) = world.incidents.list()
+    detections = world.incidents.detections(incident)
+    assert [(one.rule, one.agent, one.call_session) for one in detections] == [
+        ("burst-all", "a", "s-a"),
+        ("burst-all", "b", "s-b"),
+    ]
+
+
+def test_rules_of_two_agents_with_one_id_are_told_apart() -> None:
+    rules = {
+        "guard": [{"agent": one, "mode": "hitl", "rules": [burst("all", value)]} for one, value in (("a", 1), ("b", 2))]
+    }
+    world = World(rules, mode=None)
+    for number in range(3):
+        world.decide("send", f"s{number}", agent="ab"[number % 2])
+    world.follow()
+    assert found(world) == [("a/burst-all", "all", "", 2), ("b/burst-all", "all", "", 1)]
+
+
+OTHER = {"id": "x", "when": {"tool_name_in": ["x"]}, "then": "block"}
+
+
+@pytest.mark.parametrize("over", ["agent", "all"])
+@pytest.mark.parametrize("edit", [{"reason": "too many"}, {"then": "block"}, {"shadow": False}])
+def test_an_edit_of_another_rule_or_of_the_action_keeps_the_window(over: str, edit: dict[str, Any]) -> None:
+    store = MemoryStore()
+    before = World([burst(over)], store=store)
+    for number in range(2):
+        before.decide("send", f"s{number}", agent="a")
+    before.follow()
+    after = World([{**burst(over), **edit}, OTHER, burst("all", 50, id="another")], store=store)
+    after.decide("send", "s3", agent="a")
+    after.follow()
+    assert [(rule, count) for rule, _, _, count in found(after)] == [(f"burst-{over}", 1)]
+
+
+def test_a_window_of_another_length_begins_afresh() -> None:
+    store = MemoryStore()
+    before = World([burst("all")], store=store)
+    for number in range(2):
+        before.decide("send", f"s{number}")
+    before.follow()
+    after = World([burst("all", 1)], store=store)
+    after.decide("send", "s3")
+    after.follow()
+    assert found(after) == []
+
+
+def test_a_call_from_the_future_counts_when_it_was_written() -> None:
+    world = World([burst("all")])
+    for number in range(2):
+        world.decide("send", f"s{number}", ts=world.clock.now + 10**9)
+    assert world.follow().ahead == 2
+    world.decide("send", "s3", later=61.0)  # the two are no longer recent
+    world.decide("send", "s4")
+    world.follow()
+    assert found(world) == []
+    world.decide("send", "s5")
     world.follow()
     assert found(world) == [("burst-all", "all", "", 1)]
 

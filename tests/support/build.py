@@ -2,8 +2,8 @@
 
 A trace is a list of items, most of them turns. A turn is a mapping with any of: `session`, `agent`, `run`, `at` (the
 response's time: seconds or RFC 3339), `text` (`null` = content not recorded), `content` (blocks, instead of those that
-`text` and `calls` make), `calls`, `results`, `stop`, `tokens` (`[input, output]`), `latency`, `model`, and `request` (a
-mapping of model, messages, params, tools, metadata).
+`text` and `calls` make), `calls`, `unlisted` (true: the response does not list its calls), `results`, `stop`, `tokens`
+(`[input, output]`), `latency`, `model`, and `request` (a mapping of model, messages, params, tools, metadata).
 
 - A call is a name, or `{name, args, raw, id, at, after, unordered}`. `after: 2` stands behind the first two results of
   the turn; without it, a call stands before all of them. `unordered` lists tools as in the event.
@@ -48,7 +48,7 @@ def trace(turns: list[Item], *, complete: bool = True, name: str = "trace") -> T
 # -- turns ------------------------------------------------------------------------------------------------------------
 
 _KEYS = {"session", "agent", "run", "at", "text", "content", "calls", "results"}
-_KEYS |= {"stop", "tokens", "latency", "model", "request"}
+_KEYS |= {"unlisted", "stop", "tokens", "latency", "model", "request"}
 
 
 def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
@@ -63,7 +63,7 @@ def _turn(turn: Item, index: int, source: Locator) -> list[Event]:
         model=turn.get("model"),
         text=text,
         content=turn["content"] if "content" in turn else _content(text, calls),
-        tool_calls=calls,
+        tool_calls=() if turn.get("unlisted") else calls,
         stop_reason=turn.get("stop"),
         latency_ms=turn.get("latency"),
         usage=Usage(*turn["tokens"]) if "tokens" in turn else None,

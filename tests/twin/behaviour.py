@@ -6,43 +6,32 @@ and traces.
 
 from __future__ import annotations
 
-import fnmatch
 import json
-import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
 import jsonschema_rs
 import re2
+from msgspec.structs import replace
 
+from bylaw.engine.temporal.shape import parts_of
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Rule, Scope
 from bylaw.model.values import json_equal
 from bylaw.model.verdict import Outcome
+from bylaw.rules.conditions import plain_conditions
+from bylaw.text.prices import cost_of
 from bylaw.text.stop_words import STOP_WORDS
+from tests.twin import calls
+from tests.twin.comparison import UNKNOWN, holds_in_turn, values_at
 from tests.twin.guard import is_untimed
 from tests.twin.guard import matches as guard_matches
+from tests.twin.part import Answer, Breaches, Judge, Part, settled
 from tests.twin.temporal import judge_temporal
-
-Breaches = list[int | None]
-"""the turns at which a rule is broken; None for the end"""
-Answer = tuple[Outcome, Breaches]
-
-
-class Part:
-    """One scope: its turns, and the calls of each turn, in order."""
-
-    def __init__(self, events: list[Event], complete: bool) -> None:
-        self.turns = [event for event in events if isinstance(event, Response)]
-        self.calls = [event for event in events if isinstance(event, ToolCall)]
-        self.events = events
-        self.complete = complete
-
-
-Judge = Callable[[dict[str, Any], Part, list[Response]], Answer]
-"""a rule's parameters, the scope, and the turns that match `when` → the outcome, and where the rule is broken"""
 
 
 def reference_check(rules: Iterable[Rule], events: Iterable[Event], *, complete: bool = True) -> dict[str, Answer]:
@@ -76,58 +65,81 @@ def _parts(scope: Scope, events: list[Event], complete: bool) -> list[Part]:
 def _judge_part(rule: Rule, part: Part) -> Answer:
     if not part.turns:
         return Outcome.VACUOUS, []
-    matching = [turn for turn in part.turns if _all_hold(rule.when, turn)]
+    if rule.agents:
+        return _judge_agent(rule, part)
+    when = plain_conditions(rule.when)
+    truths = [(turn, holds_in_turn(when, turn)) for turn in part.turns]
+    unsure = [turn for turn, truth in truths if truth is None]
+    if _begins_at_one_of(unsure, truths, rule):
+        return Outcome.INCONCLUSIVE, []
+    ways = [[turn for turn, truth in truths if truth or turn in chosen] for chosen in _choices(unsure)]
+    answers = [_judge_turns(rule, part, matching) for matching in ways]
+    outcomes = {outcome for outcome, _ in answers}
+    return answers[0] if len(outcomes) == 1 else (Outcome.INCONCLUSIVE, [])
+
+
+def _judge_agent(rule: Rule, part: Part) -> Answer:
+    """The rule on the events of its agents and of the agents below them. What names nobody could be of anybody."""
+    family = set(rule.agents)
+    own, nobodys = list[Event](), list[Event]()
+    for event in part.events:
+        origin = event.origin
+        if origin.agent in rule.agents or (origin.parent_agent is not None and origin.parent_agent in family):
+            own.append(event)
+            family |= {origin.agent} - {None}
+        elif origin.agent is None:
+            nobodys.append(event)
+    everybodys = replace(rule, agents=())
+    answer = _judge_part(everybodys, Part(own, part.complete))
+    if answer[0] is Outcome.VIOLATED or not nobodys:
+        return answer
+    others = _judge_part(everybodys, Part([*own, *nobodys], part.complete))
+    has_turns = any(isinstance(event, Response) for event in own)
+    return answer if has_turns and others == answer else (Outcome.INCONCLUSIVE, [])
+
+
+def _choices(turns: list[Response]) -> list[list[Response]]:
+    """Which of these match: none of them first, and every choice where they are few."""
+    if len(turns) > 6:
+        return [[], *([turn] for turn in turns), turns]
+    return [list(chosen) for size in range(len(turns) + 1) for chosen in combinations(turns, size)]
+
+
+def _begins_at_one_of(unsure: list[Response], truths: list[tuple[Response, bool | None]], rule: Rule) -> bool:
+    """A formula that is judged once begins at the first turn that matches; with several that may be it, nobody asks."""
+    if not isinstance(rule.demand, Temporal) or all(one.always for one in parts_of(rule.demand.formula)):
+        return False
+    first = next((i for i, (_, truth) in enumerate(truths) if truth), len(truths))
+    return sum(turn in unsure for turn, _ in truths[:first]) > 1
+
+
+def _judge_turns(rule: Rule, part: Part, matching: list[Response]) -> Answer:
     if not matching:
         return (Outcome.VACUOUS if part.complete else Outcome.INCONCLUSIVE), []
     if isinstance(rule.demand, Temporal):
         outcome, breaches = judge_temporal(rule.demand, part, matching if rule.when else None)
     else:
-        judge: Judge = globals()[f"judge_{rule.kind}"]
-        outcome, breaches = judge(rule.params, part, matching)
+        outcome, breaches = judge_of(rule.kind)(rule.params, part, matching)
     return (Outcome.VIOLATED, breaches) if breaches else (outcome, [])
 
 
-def _settled(part: Part, blind: int = 0, judged: bool = True) -> Outcome:
-    """The outcome where nothing was broken."""
-    if blind or not part.complete:
-        return Outcome.INCONCLUSIVE
-    return Outcome.OK if judged else Outcome.VACUOUS
+def judge_of(kind: str) -> Judge:
+    name = f"judge_{kind}"
+    judge: Judge = globals().get(name) or getattr(calls, name)
+    return judge
 
 
-# -- one function for each kind: `judge_` and the name of the kind ---------------------------------------------------
-
-
-def judge_must_call_before(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    judged_turns = {turn.turn for turn in matching}
-    judged = [i for i, c in enumerate(part.calls) if _is(c, params["second"]) and c.turn in judged_turns]
-    firsts = [i for i, call in enumerate(part.calls) if _is(call, params["first"])]
-    if params["only_if_both"] and not firsts:
-        return (Outcome.VACUOUS if part.complete else Outcome.INCONCLUSIVE), []
-    early = [part.calls[i].turn for i in judged if not any(first < i for first in firsts)]
-    if judged and firsts:
-        return Outcome.OK, early
-    return _settled(part, judged=False), early
-
-
-def judge_must_call_once(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    calls = _calls_in(part, matching, params["tool"])
-    if not calls and part.complete:
-        return Outcome.VIOLATED, [None]
-    return _settled(part), [call.turn for call in calls[1:]]
-
-
-def judge_no_call(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    return _settled(part), [call.turn for call in _calls_in(part, matching, params["tool"])]
+# -- one function for each kind: `judge_` and the name of the kind; those about calls are in `calls` ----------------
 
 
 def judge_max_turns(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    return _settled(part), [turn.turn for turn in matching[params["n"] : params["n"] + 1]]
+    return settled(part), [turn.turn for turn in matching[params["n"] : params["n"] + 1]]
 
 
 def judge_required_stop_reason(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     recorded = [turn for turn in matching if turn.stop_reason is not None]
     bad = [turn.turn for turn in recorded if turn.stop_reason not in params["allowed"]]
-    return _settled(part, len(matching) - len(recorded), bool(recorded)), bad
+    return settled(part, len(matching) - len(recorded), bool(recorded)), bad
 
 
 def judge_max_total_tokens(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
@@ -135,54 +147,68 @@ def judge_max_total_tokens(params: dict[str, Any], part: Part, matching: list[Re
     running = [sum(total or 0 for total in totals[: i + 1]) for i in range(len(totals))]
     over = [turn.turn for turn, spent in zip(matching, running, strict=True) if spent > params["n"]]
     blind = sum(turn.usage is None or not turn.usage.is_whole for turn in matching)
-    return _settled(part, blind), over[:1]
+    return settled(part, blind), over[:1]
 
 
 def judge_must_include_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    if any(turn.text is not None and _has(turn.text, params) for turn in matching):
+    if any(turn.text is not None and _says(turn, params) for turn in matching):
         return Outcome.OK, []
     if not part.complete or any(turn.text is None for turn in matching):
         return Outcome.INCONCLUSIVE, []
     return Outcome.VIOLATED, [None]
 
 
+def judge_must_include_text_each(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+    each = [judge_must_include_text({**params, "text": text}, part, matching) for text in params["texts"]]
+    missing = [outcome for outcome, _ in each if outcome is not Outcome.OK]
+    if not missing:
+        return Outcome.OK, []
+    return missing[0], ([None] * len(missing) if missing[0] is Outcome.VIOLATED else [])
+
+
 def judge_forbidden_text(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    bad = [turn.turn for turn in matching if turn.text is not None and _has(turn.text, params)]
-    return _settled(part, sum(turn.text is None for turn in matching)), bad
+    bad = [turn.turn for turn in matching if turn.text is not None and _says(turn, params)]
+    return settled(part, sum(turn.text is None for turn in matching)), bad
 
 
 def judge_must_match_json_schema(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    judged = [turn for turn in matching if not (turn.tool_calls and not (turn.text or "").strip())]
-    seen = [turn for turn in judged if turn.text is not None]
-    bad = [turn.turn for turn in seen if not _fits(turn.text or "", params["schema"])]
-    return _settled(part, len(judged) - len(seen), bool(seen)), bad
+    recorded = [turn for turn in matching if turn.text is not None]
+    judged = [turn for turn in recorded if not turn.tool_calls or (turn.text or "").strip()]
+    formats = params.get("check_formats", False)
+    bad = [turn.turn for turn in judged if not _fits(turn.text or "", params["schema"], formats)]
+    return settled(part, len(matching) - len(recorded), bool(judged)), bad
 
 
 def judge_must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     observed = [(t.turn, v) for t in matching for v in _values(params["path"], t) if v is not None]
     bad = [turn for turn, value in observed if not json_equal(value, observed[0][1])]
-    return _settled(part, judged=bool(observed)), list(dict.fromkeys(bad))
+    return settled(part, judged=bool(observed)), list(dict.fromkeys(bad))
 
 
 def judge_must_followup(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    triggers = [i for i, t in enumerate(part.turns) if t in matching and _triggered(params["trigger"], t)]
+    truths = {i: holds_in_turn(params["trigger"], t) for i, t in enumerate(part.turns) if t in matching}
+    triggers = [i for i, truth in truths.items() if truth]
     bad: Breaches = []
     blind = 0
+    for i in (i for i, truth in truths.items() if truth is None):
+        met = i + 1 < len(part.turns) and _follows(params["must"], _with_calls(part, i + 1))
+        blind += not met or not triggers
     for i in triggers:
         if i + 1 == len(part.turns):
             bad += [part.turns[i].turn] if part.complete else []
             continue
-        answer = _follows(params["must"], part.turns[i + 1])
+        answer = _follows(params["must"], _with_calls(part, i + 1))
         blind += answer is None
         bad += [part.turns[i + 1].turn] if answer is False else []
-    return _settled(part, blind, bool(triggers)), bad
+    return settled(part, blind, bool(triggers)), bad
 
 
 def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     blind, judged, bad = 0, 0, list[int | None]()
     for turn in matching:
-        known = _words(" ".join(_chunks(_values(params["retrieval_path"], turn))))
-        if not _chunks(_values(params["retrieval_path"], turn)):
+        chunks = [_chunk_text(chunk) for chunk in _chunks(_values(params["retrieval_path"], turn))]
+        readable = [chunk for chunk in chunks if chunk]
+        if not readable and None not in chunks:
             continue
         if turn.text is None:
             blind += 1
@@ -192,15 +218,40 @@ def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Re
             is_answer = turn.text.strip() and not turn.tool_calls
             blind += bool(is_answer)
             continue
-        judged += 1
-        share = sum(word in known for word in said) / len(said)
-        bad += [turn.turn] if share < params["min_unigram_precision"] else []
-    return _settled(part, blind, judged > 0), bad
+        share = sum(word in _words(" ".join(readable)) for word in said) / len(said)
+        if readable and share >= params["min_unigram_precision"]:
+            judged += 1
+        elif None in chunks:
+            blind += 1
+        else:
+            judged += 1
+            bad.append(turn.turn)
+    return settled(part, blind, judged > 0), bad
+
+
+def judge_max_cost(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+    costs = [cost_of(turn) for turn in matching]
+    return _amounts([None if cost is None else f"{cost:.14g}" for cost in costs], params, part, matching)
+
+
+def judge_max_latency(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+    return _amounts([turn.latency_ms for turn in matching], params, part, matching)
+
+
+def _amounts(found: list[Any], params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
+    limit = Fraction(str(params["limit"]))
+    amounts = [None if amount is None else Fraction(str(amount)) for amount in found]
+    known = [(turn.turn, amount) for turn, amount in zip(matching, amounts, strict=True) if amount is not None]
+    blind = len(amounts) - len(known)
+    if params["per"] == "turn":
+        return settled(part, blind, bool(known)), [turn for turn, amount in known if amount > limit]
+    over = [turn for i, (turn, _) in enumerate(known) if sum(amount for _, amount in known[: i + 1]) > limit]
+    return settled(part, blind), over[:1]
 
 
 def judge_guard(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     hits = [(call.turn, guard_matches(params["when"], part.calls, i)) for i, call in enumerate(part.calls)]
-    outcome = Outcome.INCONCLUSIVE if is_untimed(params["when"], part.calls) else _settled(part)
+    outcome = Outcome.INCONCLUSIVE if is_untimed(params["when"], part.calls) else settled(part)
     if params["then"] == "allow":
         marked = any(hit is True for _, hit in hits)
         return (Outcome.OK if marked else Outcome.VACUOUS), []
@@ -210,41 +261,55 @@ def judge_guard(params: dict[str, Any], part: Part, matching: list[Response]) ->
 # -- what they are made of --------------------------------------------------------------------------------------------
 
 
-def _is(call: ToolCall, names: list[str]) -> bool:
-    return any(call.name == name or fnmatch.fnmatchcase(call.name, name) for name in names)
-
-
-def _calls_in(part: Part, turns: list[Response], names: list[str]) -> list[ToolCall]:
-    wanted = {turn.turn for turn in turns}
-    return [call for call in part.calls if call.turn in wanted and _is(call, names)]
+def _says(turn: Response, params: dict[str, Any]) -> bool:
+    """The text blocks joined by newlines, and joined directly."""
+    blocks = [block for block in turn.content or [] if isinstance(block, dict) and block.get("type") == "text"]
+    return _has(turn.text or "", params) or (len(blocks) > 1 and _has("".join(b["text"] for b in blocks), params))
 
 
 def _has(text: str, params: dict[str, Any]) -> bool:
+    text, wanted = unicodedata.normalize("NFC", text), unicodedata.normalize("NFC", params["text"])
     if params.get("regex"):
         flags = "(?i)" if params.get("ignore_case") else ""
-        return re2.search(f"{flags}(?:{params['text']})", text) is not None
+        return re2.search(f"{flags}(?:{wanted})", text) is not None
     if params.get("ignore_case"):
-        return bool(params["text"].casefold() in text.casefold())
-    return bool(params["text"] in text)
+        return wanted.casefold() in text.casefold()
+    return wanted in text
 
 
-def _fits(text: str, schema: Any) -> bool:
+def _fits(text: str, schema: Any, formats: bool) -> bool:
     def refuse(constant: str) -> Any:
         raise ValueError(constant)
 
     try:
         value = json.loads(
-            text, parse_constant=refuse, parse_float=lambda digits: max(-1e308, min(1e308, float(digits)))
+            text,
+            parse_constant=refuse,
+            parse_float=lambda digits: max(-1e308, min(1e308, float(digits))),
+            parse_int=lambda digits: int(digits[:1000]),
         )
-        return bool(jsonschema_rs.validator_for(schema, offline=True).is_valid(value))
+        validator = jsonschema_rs.validator_for(schema, offline=True, validate_formats=formats)
+        return bool(validator.is_valid(value))
     except (ValueError, RecursionError):  # nested too deeply for the decoder or the validator
         return False
 
 
+def _with_calls(part: Part, i: int) -> Response:
+    """A response that lists no calls, with those that follow it in its turn: a guard sees calls one by one."""
+    turn = part.turns[i]
+    if turn.tool_calls:
+        return turn
+    start = next(k for k, event in enumerate(part.events) if event is turn)
+    end = next((k for k, event in enumerate(part.events) if k > start and isinstance(event, Response)), None)
+    following = [event for event in part.events[start:end] if isinstance(event, ToolCall)]
+    own = [call for call in following if (call.turn, call.origin.session) == (turn.turn, turn.origin.session)]
+    return replace(turn, tool_calls=tuple(own))
+
+
 def _follows(must: dict[str, Any], turn: Response) -> bool | None:
     if must["kind"] == "tool_call":
-        return any(_is(call, must["tool_name"]) for call in turn.tool_calls)
-    return None if turn.text is None else _has(turn.text, must)
+        return calls.calls_one(must, turn)
+    return None if turn.text is None else _says(turn, must)
 
 
 def _words(text: str) -> set[str]:
@@ -254,108 +319,34 @@ def _words(text: str) -> set[str]:
     return {run for run in runs if len(run) >= 2}
 
 
-def _chunks(values: list[Any]) -> list[str]:
+def _chunks(values: list[Any]) -> list[Any]:
     flat = [item for value in values for item in (value if isinstance(value, list) else [value])]
-    texts = [
-        next((item[k] for k in ("text", "content", "page_content") if isinstance(item.get(k), str)), None)
-        if isinstance(item, dict)
-        else item
-        for item in flat
-    ]
-    return [text for text in texts if isinstance(text, str) and text]
+    return [item for item in flat if item not in (None, "", [], {}) or item is False or item == 0]
 
 
-# -- paths and conditions ---------------------------------------------------------------------------------------------
+_CHUNK_KEYS = [
+    *("text", "content", "page_content", "pageContent", "body", "chunk", "chunk_text", "chunk_content"),
+    *("passage", "snippet", "excerpt", "document", "node", "value"),
+]
 
 
-def _all_hold(conditions: Iterable[Any], turn: Response) -> bool:
-    return all(_holds(c.path.text, c.op, c.value, turn) for c in conditions)
+def _chunk_text(chunk: Any, depth: int = 4) -> str | None:
+    if isinstance(chunk, str):
+        return chunk
+    if isinstance(chunk, list) and depth:
+        texts = [text for text in (_chunk_text(item, depth - 1) for item in chunk) if text is not None]
+        return "\n".join(texts) if texts else None
+    if isinstance(chunk, dict) and depth:
+        for key in _CHUNK_KEYS:
+            text = _chunk_text(chunk.get(key), depth - 1)
+            if text is not None:
+                return text
+    return None
 
 
-def _triggered(trigger: list[dict[str, Any]], turn: Response) -> bool:
-    return all(_holds(c["path"], c["op"], c["value"], turn) for c in trigger)
-
-
-def _holds(path: str, op: str, wanted: Any, turn: Response) -> bool:
-    return any(_compare(found, op, wanted) for found in _values(path, turn))
-
-
-def _compare(found: Any, op: str, wanted: Any) -> bool:
-    match op:
-        case "==":
-            return json_equal(found, wanted)
-        case "!=":
-            return not json_equal(found, wanted) and _comparable(found, wanted)
-        case "in":
-            return any(json_equal(found, one) for one in wanted)
-        case "not_in":
-            comparable = not wanted or any(_comparable(found, one) for one in wanted)
-            return comparable and not any(json_equal(found, one) for one in wanted)
-        case "contains":
-            return _contains(found, wanted) is True
-        case "not_contains":
-            return _contains(found, wanted) is False
-    if any(isinstance(side, bool) or not isinstance(side, (int, float)) for side in (found, wanted)):
-        return False
-    return bool({">": found > wanted, ">=": found >= wanted, "<": found < wanted, "<=": found <= wanted}[op])
-
-
-def _comparable(found: Any, wanted: Any) -> bool:
-    kinds = [
-        bool if isinstance(v, bool) else float if isinstance(v, (int, float)) else type(v) for v in (found, wanted)
-    ]
-    return found is None or wanted is None or kinds[0] is kinds[1]
-
-
-def _contains(found: Any, wanted: Any) -> bool | None:
-    if isinstance(found, str) and isinstance(wanted, str):
-        return wanted in found
-    if not isinstance(found, list):
-        return None
-    inside = [item for item in found if isinstance(item, dict)]
-    strings = [item[key] for item in inside for key in ("text", "name", "content") if isinstance(item.get(key), str)]
-    in_blocks = isinstance(wanted, str) and any(wanted in string for string in strings)
-    return in_blocks or any(json_equal(item, wanted) for item in found)
+# -- paths ----------------------------------------------------------------------------------------------------------
 
 
 def _values(path: str, turn: Response) -> list[Any]:
-    """Every value at a dotted path, the wildcard spreading out."""
-    keys = [key.replace("\\.", ".") for key in re.split(r"(?<!\\)\.", path)]
-    if keys == ["model"]:
-        asked = turn.request.model if turn.request else None
-        return [asked or turn.model] if asked or turn.model else []
-    found = [_context(turn)]
-    for key in ["response", *keys] if keys[0] == "stop_reason" else keys:
-        found = [inner for value in found for inner in _inner(value, key)]
-    return found
-
-
-def _inner(value: Any, key: str) -> list[Any]:
-    if key == "*":
-        return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    key = "*" if key == "\\*" else key
-    if isinstance(value, dict):
-        return [value[key]] if key in value else []
-    if isinstance(value, list) and re.fullmatch(r"-?\d{1,8}", key) and -len(value) <= int(key) < len(value):
-        return [value[int(key)]]
-    return []
-
-
-def _context(turn: Response) -> dict[str, Any]:
-    names = {"request": ("model", "messages", "params", "tools", "metadata")}
-    names["response"] = ("content", "text", "stop_reason", "latency_ms", "model")
-    sides = {"request": turn.request, "response": turn}
-    context = {
-        side: {name: getattr(owner, name) for name in names[side] if getattr(owner, name, None) is not None}
-        for side, owner in sides.items()
-        if owner is not None
-    }
-    context["response"]["tool_calls"] = [
-        {"id": c.call_id, "name": c.name, "arguments": c.raw_arguments if c.arguments is None else c.arguments}
-        for c in turn.tool_calls
-    ]
-    if turn.usage is not None:
-        counted = {n: getattr(turn.usage, n) for n in turn.usage.__struct_fields__ if n != "recorded"}
-        recorded = turn.usage.recorded or {}
-        context["response"]["usage"] = recorded | {n: v for n, v in counted.items() if v is not None}
-    return context
+    """Every value at a dotted path that was recorded."""
+    return [value for value in values_at(path, turn) if value is not UNKNOWN]

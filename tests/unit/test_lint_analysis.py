@@ -142,3 +142,105 @@ def test_a_formula_with_too_many_states_is_not_analysed(monkeypatch: pytest.Monk
     wide = " & ".join(f"F (tool(a{i}) & X F tool(b{i}))" for i in range(9))
     (rule,) = load_rules([{"id": "wide", "kind": "temporal", "params": {"formula": wide}}]).rules
     assert analyse([rule]).not_analysed == {"wide": "it has too many states"}
+
+
+def test_a_shadowed_rule_is_kept_by_every_short_trace_that_keeps_the_other() -> None:
+    shadowed = 0
+    for seed in range(150):
+        rng = Random(5000 + seed)
+        formulas = {"one": _formula(rng, 2), "two": _formula(rng, 2)}
+        rules = [
+            {"id": id, "kind": "temporal", "params": {"formula": text}, "scope": "session"}
+            for id, text in formulas.items()
+        ]
+        for finding in analyse(load_rules(rules).rules).findings:
+            if finding.code == "shadowed-rule":
+                shadowed += 1
+                narrow, wide = ("one", "two") if finding.message.startswith("`one`") else ("two", "one")
+                keeping = [steps for steps in TRACES if _holds(_demand(formulas[wide]), steps)]
+                assert all(_holds(_demand(formulas[narrow]), steps) for steps in keeping), formulas
+    assert shadowed > 5, "the claim was never made"
+
+
+def _codes(text: str) -> list[tuple[str, str]]:
+    rules = parse_rules(text)
+    assert rules.ok, rules.diagnostics
+    return [(found.code, found.message.partition("`")[2].partition("`")[0]) for found in analyse(rules.rules).findings]
+
+
+@pytest.mark.parametrize("length", [3, 4, 7])
+def test_orders_that_go_in_a_circle_are_found_at_any_length(length: int) -> None:
+    rules = [
+        f"- {{id: r{i}, kind: must_call_before, params: {{first: t{i}, second: t{(i + 1) % length}}}, scope: session}}"
+        for i in range(length)
+    ]
+    assert [code for code, _ in _codes("\n".join(rules))] == ["circular-order"]
+    assert _codes("\n".join(rules[1:])) == []
+
+
+def test_an_order_with_a_way_out_is_no_circle() -> None:
+    rules = [
+        "- {id: ab, kind: must_call_before, params: {first: [a, z], second: b}, scope: session}",
+        "- {id: bc, kind: must_call_before, params: {first: b, second: c}, scope: session}",
+        "- {id: ca, kind: must_call_before, params: {first: c, second: a}, scope: session}",
+    ]
+    assert "circular-order" not in [code for code, _ in _codes("\n".join(rules))]
+
+
+def test_formulas_take_part_in_a_circle() -> None:
+    rules = [
+        '- {id: ab, kind: temporal, params: {formula: "G (tool(b) -> O tool(a))"}, scope: session}',
+        '- {id: bc, kind: temporal, params: {formula: "G (tool(c) -> Y O tool(b))"}, scope: session}',
+        "- {id: ca, kind: must_call_before, params: {first: c, second: a}, scope: session}",
+    ]
+    assert "circular-order" in [code for code, _ in _codes("\n".join(rules))]
+
+
+@pytest.mark.parametrize(
+    ("when", "code"),
+    [
+        ("{tool_name_in: [a], arg_gt: {path: x, value: 5}, arg_lt: {path: x, value: 5}}", "never-true"),
+        ("{tool_name_in: [a], arg_gte: {path: x, value: 5}, arg_lte: {path: x, value: 5}}", None),
+        ("{tool_name_in: [a], arg_eq: {path: x, value: u}, arg_missing: x}", "never-true"),
+        ("{tool_name_in: [a], arg_ne: {path: x, value: u}, arg_missing: x}", None),
+        ("{arg_gt: {path: 'x.*', value: 5}, arg_lt: {path: 'x.*', value: 5}, tool_name_in: [a]}", None),
+        ("{all_of: [{tool_name_in: [a]}, {not: {tool_name_in: [a]}}]}", "never-true"),
+        ("{all_of: [{tool_name_in: [a, b]}, {tool_name_in: [b, c]}]}", None),
+        ("{tool_name_in: [read_a], tool_name_regex: '^read_'}", None),
+        ("{any_of: [{tool_name_in: [a]}, {not: {tool_name_in: [a]}}]}", "always-true"),
+        ("{any_of: [{arg_eq: {path: x, value: '5'}}, {arg_eq: {path: x, value: '5.0'}}]}", None),
+    ],
+)
+def test_predicates_that_can_never_be_true_or_always_are(when: str, code: str | None) -> None:
+    found = [name for name, _ in _codes(f"- {{id: g, when: {when}, then: block}}")]
+    assert found == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("kind: must_match_json_schema, params: {schema: true}", "open-schema"),
+        ("kind: must_match_json_schema, params: {schema: {anyOf: [{}, {type: object}]}}", "open-schema"),
+        ("kind: must_match_json_schema, params: {schema: {properties: {}, required: []}}", "open-schema"),
+        ("kind: must_match_json_schema, params: {schema: {type: object}}", None),
+        ('kind: max_turns, params: {n: 1}, when: [{path: model, op: "==", value: 5}]', "other-type"),
+        ("kind: max_turns, params: {n: 1}, when: [{path: model, op: in, value: [5, gpt]}]", None),
+        ('kind: max_turns, params: {n: 1}, when: [{path: response.latency_ms, op: "==", value: slow}]', "other-type"),
+        ('kind: max_turns, params: {n: 1}, when: [{path: response.latency_ms, op: ">", value: 5}]', None),
+        (
+            "kind: max_turns, params: {n: 1}, when: [{path: model, op: exists}, {path: model, op: missing}]",
+            "never-true",
+        ),
+    ],
+)
+def test_rules_that_say_nothing_are_found(rule: str, code: str | None) -> None:
+    assert [name for name, _ in _codes(f"- {{id: r, scope: session, {rule}}}")] == ([code] if code else [])
+
+
+def test_a_weaker_rule_that_is_more_severe_is_kept() -> None:
+    text = (
+        "- {id: wide, kind: no_call, params: {tool: 'd*'}, scope: session, severity: warning}\n"
+        "- {id: narrow, kind: no_call, params: {tool: del}, scope: session, severity: critical}\n"
+    )
+    assert _codes(text) == []
+    assert _codes(text.replace("severity: warning", "severity: critical")) == [("shadowed-rule", "narrow")]

@@ -24,6 +24,7 @@ from bylaw.ci.report import RENDERERS
 from bylaw.contract.commands import config_option, print_warnings, run_file
 from bylaw.contract.report import RENDERERS as CONTRACT_RENDERERS
 from bylaw.contract.results import ContractReport
+from bylaw.diff.model import DiffReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import output_options
@@ -92,7 +93,7 @@ def command(
         min_score=file.min_score,
         left_out=list(_left_out(file)),
         warnings=[warning for warning in dict.fromkeys(warnings) if warning not in shown],
-        warnings_in_parts=len(shown),
+        warnings_in_parts=len(shown) + sum(_warning_notes(own) for _, own in parts),
         strict=file.strict,
     )
     print_warnings((*report.warnings, *shown), targets)
@@ -102,6 +103,11 @@ def command(
         with open_target(target) as out:
             emit(text, out)
     return ExitCode(report.exit_code)
+
+
+def _warning_notes(report: Any) -> int:
+    """Warnings among the notes of a comparison."""
+    return sum(note.startswith("warning: ") for note in report.notes) if isinstance(report, DiffReport) else 0
 
 
 def _left_out(file: CiFile) -> Iterator[str]:

@@ -15,14 +15,24 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 
+from bylaw.engine.agents import OfAgents
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Ended, Monitor, Step
 from bylaw.engine.operators.constant import Constant
-from bylaw.engine.operators.quantifiers import Always, NeverCalls, NeverText, SometimeText
+from bylaw.engine.operators.quantifiers import Always, NeverCalls, NeverText, SometimeEach, SometimeText
+from bylaw.engine.operators.same import BeforeSame
 from bylaw.engine.operators.sequence import Before, Next
 from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
-from bylaw.engine.probes import judge_grounding, judge_schema, judge_stop_reason
+from bylaw.engine.operators.totals import TallyAmount, TallyValues
+from bylaw.engine.probes import (
+    CHUNK_KEYS,
+    MEASURES,
+    judge_amount,
+    judge_grounding,
+    judge_schema,
+    judge_stop_reason,
+)
 from bylaw.model import demand as demands
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.rule import Rule, Scope
@@ -171,7 +181,8 @@ def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool =
 
 def _compile(rule: Rule) -> Monitor:
     monitor = _lower(rule.demand)
-    return Gated(monitor, rule.when) if rule.when else monitor
+    gated = Gated(monitor, rule.when) if rule.when else monitor
+    return OfAgents(gated, rule.agents) if rule.agents else gated
 
 
 def _lower(demand: demands.Demand) -> Monitor:
@@ -180,10 +191,10 @@ def _lower(demand: demands.Demand) -> Monitor:
             return NeverCalls(probe) if isinstance(probe, demands.Calls) else NeverText(probe)
         case demands.Always(probe=probe):
             return _lower_always(probe)
-        case demands.Sometime(probe=text):
-            return SometimeText(text)
-        case demands.Before():
-            return Before(demand)
+        case demands.Sometime(probes=probes):
+            return SometimeText(probes[0]) if len(probes) == 1 else SometimeEach(probes)
+        case demands.Before(same=same):
+            return BeforeSame(demand) if same else Before(demand)
         case demands.Tally():
             return _lower_tally(demand)
         case demands.Constant(path=path):
@@ -202,14 +213,20 @@ def _lower(demand: demands.Demand) -> Monitor:
             assert_never(demand)
 
 
-def _lower_always(probe: demands.StopReasonIn | demands.FitsSchema | demands.Grounded) -> Monitor:
+def _lower_always(
+    probe: demands.StopReasonIn | demands.FitsSchema | demands.Grounded | demands.AtMost,
+) -> Monitor:
     match probe:
         case demands.StopReasonIn():
-            return Always(judge_stop_reason(probe), needs="stop reason")
+            return Always(judge_stop_reason(probe), needs="stop reason not recorded in {}")
         case demands.FitsSchema():
-            return Always(judge_schema(probe), needs="content")
+            return Always(judge_schema(probe), needs="content not recorded in {}")
         case demands.Grounded():
-            return Always(judge_grounding(probe), needs="content")
+            looked_for = ", ".join(f"`{key}`" for key in CHUNK_KEYS)
+            unread = f"no text in the chunks at `{probe.path.text}` in {{}}; looked for {looked_for}"
+            return Always(judge_grounding(probe), needs="content not recorded in {}", unread=unread)
+        case demands.AtMost(measure=measure):
+            return Always(judge_amount(probe), needs=MEASURES[type(measure)][2])
         case _:
             assert_never(probe)
 
@@ -222,6 +239,10 @@ def _lower_tally(demand: demands.Tally) -> Monitor:
             return TallyTurns(demand)
         case demands.Tokens():
             return TallyTokens(demand)
+        case demands.Values() as values:
+            return TallyValues(demand, values)
+        case demands.Cost() | demands.Latency() as amount:
+            return TallyAmount(demand, amount)
         case _:
             assert_never(demand.measure)
 
@@ -237,9 +258,9 @@ def _prevention(rule: Rule) -> Prevention:
     match rule.demand:
         case demands.Before(only_if_both=True):
             return Prevention.DETECTIVE  # an early call breaks the rule only once a `first` follows it
-        case demands.Never(probe=demands.Calls()) | demands.Before() | demands.Tally(measure=demands.Calls()):
+        case demands.Never(probe=demands.Calls()) | demands.Before() | demands.Attempt():
             return Prevention.PREVENTIVE
-        case demands.Attempt():
+        case demands.Tally(measure=demands.Calls() | demands.Values()):
             return Prevention.PREVENTIVE
         case demands.Sometime():
             return Prevention.CLOSING

@@ -1,31 +1,35 @@
-"""`when` and triggers: conditions on a turn, all of which must hold, compiled to one function.
+"""`when` and triggers: what a rule asks of a turn, compiled to one function.
 
-A path is compiled to a function from the response, which knows its request, to a value. `ABSENT` is not null: a
-recorded null is a value, a path that leads nowhere has none.
+A path is compiled to a function from the response, which knows its request, to a value. It may lead to nothing:
+`ABSENT` where what was recorded has no such key, which never matches, and `UNRECORDED` where nobody recorded what it
+looks at, which is unknown. A recorded null is a value; nothing stands below it.
 
-A missing path never matches, with any operator. A value of a type that the operator cannot compare with the wanted one
-does not match either, also not under `!=` and the other negations. It is counted, so that a rule which never fires for
-that reason says so. Null compares with anything.
+Values are compared as everywhere, in `values.py`. What cannot be compared is unknown too, also under a negation.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bylaw.engine.values import ABSENT, UNREADABLE, Step, compile_steps, enter
-from bylaw.model.condition import Condition, Path
+from msgspec import Struct
+
+from bylaw.engine.monitor import count_turns
+from bylaw.engine.predicates import compile_where
+from bylaw.engine.values import ABSENT, UNREADABLE, UNRECORDED, Step, compile_comparison, compile_steps, enter
+from bylaw.model.condition import OTHER, TESTS, Clause, Condition, Either, Every, OfCall, Opposite, Path
 from bylaw.model.events import Response, ToolCall
-from bylaw.model.values import json_equal, json_type
 
 Read = Callable[[Response], Any]
 ReadAll = Callable[[Response], Iterable[Any]]
 
+_NOTHING = (ABSENT, UNREADABLE, UNRECORDED)
+
 
 def compile_path(path: Path) -> Read:
-    """For a path without wildcard: its one value, or ABSENT."""
-    field = _FIELDS[path.root, path.field] if path.text != "model" else _either_model
+    """For a path without wildcard: its one value, ABSENT, UNREADABLE or UNRECORDED."""
+    field = _field(path)
     steps = [step for step in compile_steps(path.rest) if step is not None]
     if not steps:
         return field
@@ -33,9 +37,9 @@ def compile_path(path: Path) -> Read:
     def read(response: Response) -> Any:
         value = field(response)
         for key, index in steps:
-            value = value.get(key, ABSENT) if type(value) is dict else enter(value, key, index)
-            if value is ABSENT or value is UNREADABLE:
-                return ABSENT
+            if value in _NOTHING:
+                return value
+            value = value.get(key, ABSENT) if type(value) is dict else _enter(value, key, index)
         return value
 
     return read
@@ -43,62 +47,78 @@ def compile_path(path: Path) -> Read:
 
 def compile_paths(path: Path) -> ReadAll:
     """For any path: every value it leads to, in order. Missing ones are left out."""
-    if None in path.rest:
-        field, steps = _FIELDS[path.root, path.field], compile_steps(path.rest)
-        return lambda response: _spread([field(response)], steps)
-    read = compile_path(path)
+    read_all = _compile_all(path)
+    return lambda response: [value for value in read_all(response) if value not in _NOTHING]
 
-    def read_all(response: Response) -> Iterable[Any]:
-        value = read(response)
-        return () if value is ABSENT else (value,)
 
-    return read_all
+def _compile_all(path: Path) -> ReadAll:
+    if None not in path.rest:
+        read = compile_path(path)
+        return lambda response: (read(response),)
+    field, steps = _field(path), compile_steps(path.rest)
+    return lambda response: _spread([field(response)], steps)
 
 
 def _spread(values: list[Any], steps: tuple[Step | None, ...]) -> list[Any]:
-    """The values that a path with wildcards leads to, one step after the other."""
+    """What a path with wildcards leads to, one step after the other."""
     for step in steps:
-        if step is None:
-            values = [
-                element
-                for value in values
-                if isinstance(value, (list, dict))
-                for element in (value.values() if isinstance(value, dict) else value)
-            ]
-        else:
-            key, index = step
-            values = [value.get(key, ABSENT) if type(value) is dict else enter(value, key, index) for value in values]
-    return [value for value in values if value is not ABSENT and value is not UNREADABLE]
+        spread: list[Any] = []
+        for value in values:
+            if value in _NOTHING:
+                spread.append(value)
+            elif step is not None:
+                spread.append(_enter(value, *step))
+            elif isinstance(value, (list, dict)):
+                spread += value.values() if isinstance(value, dict) else value
+            elif value is not None:
+                spread.append(UNREADABLE)
+        values = spread
+    return values
 
 
-def _present(value: Any) -> Any:
-    return ABSENT if value is None else value
+def _enter(value: Any, key: str, index: int | None) -> Any:
+    return ABSENT if value is None else enter(value, key, index)
 
 
-def _request_field(name: str) -> Read:
+# -- the fields of a turn ---------------------------------------------------------------------------------------------
+
+
+def _field(path: Path) -> Read:
+    return _either_model if path.text == "model" else _FIELDS[path.root, path.field]
+
+
+def _request_field(name: str, if_none: Any) -> Read:
     def read(response: Response) -> Any:
         request = response.request
-        return ABSENT if request is None else _present(getattr(request, name))
+        if request is None:
+            return UNRECORDED
+        value = getattr(request, name)
+        return if_none if value is None else value
 
     return read
 
 
 def _response_field(name: str) -> Read:
-    return lambda response: _present(getattr(response, name))
+    def read(response: Response) -> Any:
+        value = getattr(response, name)
+        return UNRECORDED if value is None else value
+
+    return read
 
 
 def _either_model(response: Response) -> Any:
     """The alias `model` falls back on what the response says, for formats that record the model only there."""
     requested = response.request.model if response.request else None
-    return _present(requested or response.model)
+    return requested or response.model or UNRECORDED
 
 
 def _usage(response: Response) -> Any:
     usage = response.usage
     if usage is None:
-        return ABSENT
+        return UNRECORDED
     counted = {name: getattr(usage, name) for name in _USAGE_FIELDS}
-    return {**(usage.recorded or {}), **{name: value for name, value in counted.items() if value is not None}}
+    known = {name: value for name, value in counted.items() if value is not None}
+    return {"input_tokens": UNRECORDED, "output_tokens": UNRECORDED, **(usage.recorded or {}), **known}
 
 
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -114,131 +134,133 @@ def _call_as_json(call: ToolCall) -> dict[str, Any]:
 
 
 _FIELDS: dict[tuple[str, str], Read] = {
-    **{("request", name): _request_field(name) for name in ("messages", "metadata", "model", "params", "tools")},
+    # every request has messages and a model; parameters, tools and the rest are given or not
+    **{("request", name): _request_field(name, UNRECORDED) for name in ("messages", "model")},
+    **{("request", name): _request_field(name, ABSENT) for name in ("metadata", "params", "tools", OTHER)},
     **{("response", name): _response_field(name) for name in ("content", "latency_ms", "model", "stop_reason", "text")},
     ("response", "usage"): _usage,
     ("response", "tool_calls"): _tool_calls,
 }
 
 
-NO, YES = 0, 1
-MISMATCH = 2
-"""added to NO or YES: the two values are of types that are not usually compared"""
-
-Gate = Callable[[Response], tuple[bool, int]]
-"""turn → (every condition holds, how many comparisons found values of another type)"""
+# -- conditions -------------------------------------------------------------------------------------------------------
 
 
-def compile_conditions(conditions: tuple[Condition, ...]) -> Gate:
-    tests = [_compile_one(condition) for condition in conditions]
-    if len(tests) == 1:
-        test = tests[0]
-        return lambda response: _ANSWERS[test(response)]
+class Doubt(Struct, frozen=True):
+    """Why a condition is unknown in a turn."""
 
-    def gate(response: Response) -> tuple[bool, int]:
-        results = [test(response) for test in tests]
-        return all(result & YES for result in results), sum(result >= MISMATCH for result in results)
+    text: str
+    mismatch: bool = False
+    """a value of another type, rather than one that was not recorded"""
+
+
+Doubts = tuple[Doubt, ...]
+Gate = Callable[[Response], tuple[bool | None, Doubts]]
+"""turn → whether every condition holds, and what was unknown, decisive or not"""
+Test = Callable[[Response, list[Doubt]], bool | None]
+NO_DOUBTS: Doubts = ()
+
+
+def compile_conditions(clauses: tuple[Clause, ...]) -> Gate:
+    test = _compile(clauses[0]) if len(clauses) == 1 else _joined([_compile(one) for one in clauses], decisive=False)
+
+    def gate(response: Response) -> tuple[bool | None, Doubts]:
+        doubts: list[Doubt] = []
+        answer = test(response, doubts)
+        return answer, tuple(doubts) if doubts else NO_DOUBTS
 
     return gate
 
 
-_ANSWERS = ((False, 0), (True, 0), (False, 1), (True, 1))
+def add_doubts(counted: tuple[tuple[str, int], ...], doubts: Doubts) -> tuple[tuple[str, int], ...]:
+    """One more turn for each of them."""
+    return tuple((Counter(dict(counted)) + Counter({doubt.text for doubt in doubts})).items())
 
 
-def _compile_one(condition: Condition) -> Callable[[Response], int]:
-    compare, value = _OPERATORS[condition.op], condition.value
-    if None in condition.path.rest:
-        read_all = compile_paths(condition.path)
-        return lambda response: _any_of(compare(found, value) for found in read_all(response))
-    read = compile_path(condition.path)
-
-    def test(response: Response) -> int:
-        found = read(response)
-        return NO if found is ABSENT else compare(found, value)
-
-    return test
+def tell_doubts(what: str, counted: Iterable[tuple[str, int]]) -> str:
+    """Why nobody knows, and how often."""
+    why = ", ".join(f"{text} in {count_turns(number)}" for text, number in counted)
+    return f"it is not known whether {what}: {why}"
 
 
-def _any_of(results: Iterable[int]) -> int:
-    answer = NO
-    for result in results:
-        answer |= result
-    return answer
+def _compile(clause: Clause) -> Test:
+    match clause:
+        case Condition():
+            return _compile_condition(clause)
+        case OfCall():
+            return _compile_of_call(clause)
+        case Every(of=parts):
+            return _joined([_compile(part) for part in parts], decisive=False)
+        case Either(of=parts):
+            return _joined([_compile(part) for part in parts], decisive=True)
+        case Opposite(of=inner):
+            return _negated(_compile(inner))
 
 
-def _equal(found: Any, value: Any) -> int:
-    if type(found) is type(value) is str:
-        return YES if found == value else NO
-    if _of_other_type(found, value):
-        return MISMATCH
-    return YES if json_equal(found, value) else NO
+def _compile_condition(condition: Condition) -> Test:
+    compare, _ = compile_comparison(TESTS[condition.op], condition.value)
+    if_absent = condition.op == "missing"
+    text = f"`{condition.path.text}`"
+    unrecorded, unlike = Doubt(f"{text} was not recorded"), Doubt(f"{text} cannot be compared", mismatch=True)
+
+    def judge(found: Any, doubts: list[Doubt]) -> bool | None:
+        if found is ABSENT:
+            return if_absent
+        if found is UNRECORDED:
+            doubts.append(unrecorded)
+            return None
+        answer = None if found is UNREADABLE else compare(found)
+        if answer is None:
+            doubts.append(unlike)
+        return answer
+
+    if None not in condition.path.rest:
+        read = compile_path(condition.path)
+        return lambda response, doubts: judge(read(response), doubts)
+    read_all = _compile_all(condition.path)
+
+    def judge_any(response: Response, doubts: list[Doubt]) -> bool | None:
+        met: list[Doubt] = []
+        present = [value for value in read_all(response) if value is not ABSENT]
+        answers = [judge(value, met) for value in present]
+        doubts += dict.fromkeys(met)
+        return any_of(answers) if answers else if_absent
+
+    return judge_any
 
 
-def _of_other_type(found: Any, value: Any) -> bool:
-    """Null can be compared with anything: it is what `!= null` is for."""
-    return found is not None and value is not None and json_type(found) != json_type(value)
+def _compile_of_call(clause: OfCall) -> Test:
+    test, doubt = (
+        compile_where(clause.predicate),
+        Doubt("an argument was not recorded or cannot be compared", mismatch=True),
+    )
+
+    def judge(response: Response, doubts: list[Doubt]) -> bool | None:
+        answer = any_of([test(call) for call in response.tool_calls])
+        if answer is None:
+            doubts.append(doubt)
+        return answer
+
+    return judge
 
 
-def _negated(compare: Callable[[Any, Any], int]) -> Callable[[Any, Any], int]:
-    """The opposite, except that what cannot be compared does not match either way."""
-
-    def test(found: Any, value: Any) -> int:
-        result = compare(found, value)
-        return result if result >= MISMATCH else result ^ YES
-
-    return test
+def any_of(answers: Sequence[bool | None]) -> bool | None:
+    return True if True in answers else None if None in answers else False
 
 
-def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], int]:
-    def test(found: Any, value: Any) -> int:
-        if type(found) not in _NUMBERS or type(value) not in _NUMBERS:
-            return MISMATCH
-        return YES if compare(found, value) else NO
+def _joined(tests: list[Test], *, decisive: bool) -> Test:
+    """All of them, or any of them. Every test is asked, so that each value of another type is counted."""
 
-    return test
+    def joined(response: Response, doubts: list[Doubt]) -> bool | None:
+        answers = [test(response, doubts) for test in tests]
+        return decisive if decisive in answers else None if None in answers else not decisive
 
-
-_NUMBERS = (int, float)
+    return joined
 
 
-def _in(found: Any, values: Any) -> int:
-    if values and all(_of_other_type(found, value) for value in values):
-        return MISMATCH
-    return YES if any(json_equal(found, value) for value in values) else NO
+def _negated(test: Test) -> Test:
+    def opposite(response: Response, doubts: list[Doubt]) -> bool | None:
+        answer = test(response, doubts)
+        return None if answer is None else not answer
 
-
-def _contains(found: Any, value: Any) -> int:
-    if isinstance(found, str):
-        return MISMATCH if not isinstance(value, str) else YES if value in found else NO
-    if not isinstance(found, list):
-        return MISMATCH
-    holds = _text_in if isinstance(value, str) else json_equal
-    for item in found:
-        if holds(item, value):
-            return YES
-    return NO
-
-
-def _text_in(item: Any, value: str) -> bool:
-    """Content blocks, calls and messages are searched where a reader would look: in their text and their tool names."""
-    if type(item) is not dict:
-        return bool(item == value)
-    for key in ("text", "name", "content"):
-        part = item.get(key)
-        if type(part) is str and value in part:
-            return True
-    return False
-
-
-_OPERATORS: dict[str, Callable[[Any, Any], int]] = {
-    "==": _equal,
-    "!=": _negated(_equal),
-    ">": _ordered(operator.gt),
-    ">=": _ordered(operator.ge),
-    "<": _ordered(operator.lt),
-    "<=": _ordered(operator.le),
-    "in": _in,
-    "not_in": _negated(_in),
-    "contains": _contains,
-    "not_contains": _negated(_contains),
-}
+    return opposite

@@ -1,6 +1,9 @@
 """`when`: a monitor that sees only the turns its conditions match.
 
 The conditions are evaluated once a turn, at its response; the calls of that turn use the same answer.
+
+Where the answer is unknown, the monitor is run twice from there: without such turns, and with all of them. What both
+agree on is decided. Anything else is inconclusive, and at an attempt it is a doubt.
 """
 
 from __future__ import annotations
@@ -9,10 +12,20 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from bylaw.engine.conditions import compile_conditions
-from bylaw.engine.monitor import NOTHING, STOPPED_EARLY, VACUOUS, Conclusion, Ended, Monitor, Step, mismatch_notes
-from bylaw.model.condition import Condition
+from bylaw.engine.conditions import Doubts, add_doubts, compile_conditions, tell_doubts
+from bylaw.engine.monitor import (
+    NOTHING,
+    STOPPED_EARLY,
+    VACUOUS,
+    Conclusion,
+    Ended,
+    Monitor,
+    Step,
+    mismatch_notes,
+)
+from bylaw.model.condition import Clause
 from bylaw.model.events import Event, Response
 from bylaw.model.verdict import Outcome
 
@@ -28,67 +41,145 @@ class State(Struct, frozen=True, array_like=True):
     mismatches: int = 0
     late: int = 0
     """calls of a turn so long ago that nobody knows whether it matched"""
+    unsure: tuple[int | None, ...] = ()
+    """the latest turns of which it is unknown whether they match"""
+    unknown: int = 0
+    """how many there were"""
+    doubts: tuple[tuple[str, int], ...] = ()
+    """why, and in how many turns"""
+    differs: bool = False
+    """such a turn made a difference, so `taken` counts"""
+    taken: Any = None
+    """the state if they all matched"""
+    broken: bool = False
+    """the rule is broken if they all matched"""
+    early: int = 0
+    """such turns before the first that matched"""
 
 
 class Gated(Monitor):
     gates_itself = True
     state_type = State
 
-    def __init__(self, inner: Monitor, when: tuple[Condition, ...]) -> None:
+    def __init__(self, inner: Monitor, when: tuple[Clause, ...]) -> None:
         self.inner = inner
         self._gate = compile_conditions(when)
         self.initial = State(inner.initial)
-        self.watches = msgspec.structs.replace(inner.watches, responses=True)
+        self.watches = replace(inner.watches, responses=True)
 
     def step(self, state: State, event: Event, applies: bool = True) -> Step:
         if type(event) is Response:
-            is_open, mismatches = self._gate(event)
-            if is_open or mismatches:
-                state = _after(state, event.turn, is_open, mismatches)
+            is_open, doubts = self._gate(event)
+            if is_open is not False or doubts:
+                state = _after(state, event.turn, is_open, doubts)
         else:
             is_open = event.turn in state.recent
-            if not is_open and _is_forgotten(state, event):
-                state = msgspec.structs.replace(state, late=state.late + 1)
-        if not is_open and not self.inner.gates_itself:
-            return state, NOTHING
-        after, found = self.inner.step(state.inner, event, is_open)
+            if not is_open and state.unknown and event.turn in state.unsure:
+                is_open = None
+            elif not is_open and _is_forgotten(state, event):
+                state = replace(state, late=state.late + 1)
+        if is_open is None or state.differs:
+            return self._step_twice(state, event, is_open)
+        after, found = self._pass(state.inner, event, is_open)
         if found and state.mismatches:
-            found = tuple(msgspec.structs.replace(one, notes=mismatch_notes(state.mismatches)) for one in found)
-        if after is state.inner:
-            return state, found
-        return State(after, state.recent, state.matched, state.mismatches, state.late), found
+            found = tuple(replace(one, notes=mismatch_notes(state.mismatches)) for one in found)
+        return (state if after is state.inner else _with(state, after, state.recent, state.matched)), found
+
+    def _pass(self, inner: Any, event: Event, is_open: bool) -> Step:
+        if is_open or self.inner.gates_itself:
+            return self.inner.step(inner, event, is_open)
+        return inner, NOTHING
+
+    def _step_twice(self, state: State, event: Event, is_open: bool | None) -> Step:
+        """Without the turns that are unknown, and with all of them."""
+        left, found = self._pass(state.inner, event, is_open is True)
+        taken, more = self._pass(state.taken if state.differs else state.inner, event, is_open is not False)
+        broken = state.broken or any(not one.doubtful for one in more)
+        differs = state.differs or broken or bool(more) or taken != left
+        after = replace(state, inner=left, differs=differs, taken=taken if differs else None, broken=broken)
+        sure = bool(found) and broken and not self._is_open_when_it_began(state)
+        notes = mismatch_notes(state.mismatches) if sure else (*_notes(state), *mismatch_notes(state.mismatches))
+        told = found or more
+        return after, tuple(replace(one, doubtful=one.doubtful or not sure, notes=notes) for one in told)
+
+    def _is_open_when_it_began(self, state: State) -> bool:
+        """Without and with all such turns are then not all that is possible."""
+        return state.early > 1 and not self.inner.adds_up
 
     def dump(self, state: State, excerpts: bool = True) -> State:
-        return msgspec.structs.replace(state, inner=self.inner.dump(state.inner, excerpts))
+        taken = self.inner.dump(state.taken, excerpts) if state.differs else None
+        return replace(state, inner=self.inner.dump(state.inner, excerpts), taken=taken)
 
     def revive(self, data: Any) -> State:
         state = msgspec.convert(data, State)
-        return msgspec.structs.replace(state, inner=self.inner.revive(state.inner))
+        taken = self.inner.revive(state.taken) if state.differs else None
+        return replace(state, inner=self.inner.revive(state.inner), taken=taken)
 
     def end(self, state: State, ended: Ended) -> Conclusion:
         notes = mismatch_notes(state.mismatches)
-        if not state.matched:
-            nothing = VACUOUS if ended.complete else STOPPED_EARLY
-            return Conclusion(nothing.outcome, reason=nothing.reason, notes=notes)
-        inner = self.inner.end(state.inner, Ended(state.matched, ended.complete))
+        inner = self._end(state.inner, state.matched, ended)
         if state.late and inner.outcome is not Outcome.VIOLATED:
             return Conclusion(Outcome.INCONCLUSIVE, reason=_too_late(state.late), notes=(*notes, *inner.notes))
+        if state.unknown:
+            taken = state.taken if state.differs else state.inner
+            outcome = self._end(taken, state.matched + state.unknown, ended).outcome
+            if state.broken or outcome is not inner.outcome or self._is_open_when_it_began(state):
+                return Conclusion(Outcome.INCONCLUSIVE, reason=_notes(state)[0], notes=(*notes, *inner.notes))
+            notes = (*_notes(state), *notes)
         return Conclusion(inner.outcome, inner.found, inner.reason, (*notes, *inner.notes))
 
+    def _end(self, inner: Any, turns: int, ended: Ended) -> Conclusion:
+        if not turns:
+            return VACUOUS if ended.complete else STOPPED_EARLY
+        return self.inner.end(inner, Ended(turns, ended.complete))
 
-def _after(state: State, turn: int | None, is_open: bool, mismatches: int) -> State:
-    recent = (*state.recent[1 - RECENT :], turn) if is_open else state.recent
-    return State(state.inner, recent, state.matched + is_open, state.mismatches + mismatches, state.late)
+
+def _after(state: State, turn: int | None, is_open: bool | None, doubts: Doubts) -> State:
+    if is_open:
+        state = _with(state, state.inner, (*state.recent[1 - RECENT :], turn), state.matched + 1)
+    if is_open is None:
+        unsure = (*state.unsure[1 - RECENT :], turn)
+        counted = add_doubts(state.doubts, doubts)
+        early = state.early + (not state.matched)
+        state = replace(state, unsure=unsure, unknown=state.unknown + 1, doubts=counted, early=early)
+    mismatches = sum(doubt.mismatch for doubt in doubts)
+    return replace(state, mismatches=state.mismatches + mismatches) if mismatches else state
+
+
+def _with(state: State, inner: Any, recent: tuple[int | None, ...], matched: int) -> State:
+    """The usual step. Spelt out, since `replace` takes three times as long."""
+    return State(
+        inner,
+        recent,
+        matched,
+        state.mismatches,
+        state.late,
+        state.unsure,
+        state.unknown,
+        state.doubts,
+        state.differs,
+        state.taken,
+        state.broken,
+        state.early,
+    )
 
 
 def _is_forgotten(state: State, event: Event) -> bool:
     """Whether the call's turn lies before all that is remembered, while more had matched than that."""
-    if state.matched <= len(state.recent) or event.turn is None:
+    return _lies_before(state.recent, state.matched, event) or _lies_before(state.unsure, state.unknown, event)
+
+
+def _lies_before(turns: tuple[int | None, ...], total: int, event: Event) -> bool:
+    if total <= len(turns) or event.turn is None:
         return False
-    oldest = state.recent[0]
+    oldest = turns[0]
     return oldest is not None and event.turn < oldest
 
 
 def _too_late(calls: int) -> str:
     many = "1 call was" if calls == 1 else f"{calls} calls were"
     return f"{many} recorded too long after the turn to tell whether `when` matched"
+
+
+def _notes(state: State) -> tuple[str, ...]:
+    return (tell_doubts("`when` matched", state.doubts),) if state.unknown else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unicodedata import normalize
 
 import re2
 
@@ -26,11 +27,19 @@ def compile_names(calls: Calls) -> Matches:
     return lambda name: name in exact or any(fits(name) for fits in globs)
 
 
+def compose(text: str) -> str:
+    """NFC: `é` may be recorded as one character or as two. The same string where it is composed already."""
+    return text if text.isascii() else normalize("NFC", text)
+
+
 def compile_text(probe: TextHas) -> Find:
-    """Plain substring search for literals: it beats any regex engine."""
+    """Plain substring search for literals: it beats any regex engine. Both sides are composed (NFC)."""
+    wanted = compose(probe.text)
     if probe.regex:
-        return _regex_finder(probe)
-    return _caseless_finder(probe.text.casefold()) if probe.ignore_case else _finder(probe.text)
+        find = _regex_finder(wanted, probe.ignore_case)
+    else:
+        find = _caseless_finder(wanted.casefold()) if probe.ignore_case else _finder(wanted)
+    return lambda text: find(compose(text))
 
 
 def _finder(wanted: str) -> Find:
@@ -48,8 +57,8 @@ def _caseless_finder(wanted: str) -> Find:
     return lambda text: find(text.casefold())
 
 
-def _regex_finder(probe: TextHas) -> Find:
-    search = compile_regex(probe.text, ignore_case=probe.ignore_case).search
+def _regex_finder(pattern: str, ignore_case: bool) -> Find:
+    search = compile_regex(pattern, ignore_case=ignore_case).search
 
     def find(text: str) -> tuple[int, int] | None:
         match = search(text)

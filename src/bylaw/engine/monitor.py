@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from bylaw.engine.predicates import unknown_where
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event
 from bylaw.model.verdict import EventRef, Outcome
@@ -75,6 +76,9 @@ class Monitor(ABC):
     watches: Watches
     gates_itself = False
     """True where a closed `when` still lets events through, because only part of the rule is conditional"""
+    adds_up = True
+    """whether a rule that is broken with some turns is broken with more of them too, so that turns for which `when` is
+    unknown need to be judged only with all of them and with none"""
 
     @abstractmethod
     def step(self, state: Any, event: Event, applies: bool = True) -> Step:
@@ -98,14 +102,23 @@ def ok_if_complete(ended: Ended) -> Conclusion:
     return OK if ended.complete else STOPPED_EARLY
 
 
-def unless_blind(blind: int, what: str, otherwise: Conclusion, *, thin: int = 0) -> Conclusion:
-    """A rule that could not see part of what it judges, or saw too little, never reads as ok."""
-    missing = [f"{what} not recorded in {_turns(blind)}"] if blind else []
-    missing += [f"too few content words to judge in {_turns(thin)}"] if thin else []
-    return Conclusion(Outcome.INCONCLUSIVE, reason=", ".join(missing)) if missing else otherwise
+def unless_blind(blind: int, what: str, otherwise: Conclusion) -> Conclusion:
+    """A rule that could not see part of what it judges never reads as ok."""
+    missing = f"{what} not recorded in {count_turns(blind)}"
+    return Conclusion(Outcome.INCONCLUSIVE, reason=missing) if blind else otherwise
 
 
-def _turns(number: int) -> str:
+def unless_unknown(calls: int, otherwise: Conclusion) -> Conclusion:
+    """A rule that cannot tell whether calls are among those it means never reads as ok."""
+    return Conclusion(Outcome.INCONCLUSIVE, reason=unknown_where(calls)) if calls else otherwise
+
+
+def doubt(found: Found) -> Found:
+    """Of a call that may be such a call: a guard stops it, a check does not call it a violation."""
+    return msgspec.structs.replace(found, notes=(*found.notes, "its arguments cannot be compared"), doubtful=True)
+
+
+def count_turns(number: int) -> str:
     return "1 turn" if number == 1 else f"{number} turns"
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from bylaw.engine.values import UNREADABLE, Comparison, compile_test
+from bylaw.model.demand import Calls
 from bylaw.model.events import ToolCall
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.text.regex import compile_search
@@ -37,6 +40,45 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
             return _joined([compile_predicate(part, counters) for part in parts], decisive=True)
         case Nothing():
             return lambda call, counts: False
+
+
+def compile_where(predicate: Predicate) -> Callable[[ToolCall], bool | None]:
+    """Whether a call is such a one; None where its arguments were not recorded or cannot be compared."""
+    test = compile_predicate(predicate, ())
+    return lambda call: test(_unread(call) if call.arguments is None else call, ())
+
+
+def _unread(call: ToolCall) -> ToolCall:
+    """A guard knows that an attempt has no arguments. In a trace nobody knows more than what was recorded."""
+    return call if call.raw_arguments is not None else replace(call, raw_arguments="")
+
+
+def unknown_where(calls: int) -> str:
+    of = "1 call" if calls == 1 else f"{calls} calls"
+    return f"the arguments of {of} cannot be compared with `where`"
+
+
+def describe_calls(calls: Calls) -> str:
+    """The tools, and what `where` says about their arguments."""
+    return " or ".join(f"`{name}`" for name in calls.tools) + describe_where(calls)
+
+
+def describe_where(calls: Calls) -> str:
+    return "" if calls.where is None else f" where {_words(calls.where)}"
+
+
+def _words(predicate: Predicate) -> str:
+    match predicate:
+        case ArgumentIs(name=name):
+            return name
+        case AllOf(of=parts):
+            return " and ".join(map(_words, parts))
+        case AnyOf(of=parts):
+            return f"({' or '.join(map(_words, parts))})"
+        case NotOf(of=of):
+            return f"not ({_words(of)})"
+        case _:
+            return type(predicate).__name__
 
 
 class RedactedArguments(dict[str, Any]):

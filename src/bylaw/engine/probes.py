@@ -1,5 +1,8 @@
 """Judgements of one response: it holds, it breaks the rule, was not recorded, or says nothing or too little to judge.
 
+Text is looked for across blocks: in the text blocks joined by newlines, and in the same blocks joined directly, since a
+word may be split over two of them.
+
 Grounding compares words. A word is a run of two or more letters, digits and marks of any script, lower-cased; each
 distinct word counts once. Only content words of the response are judged: those that are no stop words.
 """
@@ -7,18 +10,22 @@ distinct word counts once. Only content words of the response are judged: those 
 from __future__ import annotations
 
 import json
+import math
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import shorten
-from bylaw.model.demand import FitsSchema, Grounded, StopReasonIn
+from bylaw.engine.matching import compile_text, compose
+from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn, TextHas
 from bylaw.model.events import Response
+from bylaw.text.prices import cost_of
 from bylaw.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -70,17 +77,41 @@ def _ascii_words(text: str) -> set[bytes]:
     return set(text.encode().translate(_ASCII_WORD_BYTES).split())
 
 
-def chunk_texts(values: Iterable[Any]) -> list[str]:
-    """Chunks may be text, a list of texts, or a list of objects that hold their text under a usual name."""
-    items = [item for value in values for item in (value if isinstance(value, list) else (value,))]
+CHUNK_KEYS = (
+    *("text", "content", "page_content", "pageContent", "body", "chunk", "chunk_text", "chunk_content"),
+    *("passage", "snippet", "excerpt", "document", "node", "value"),
+)
+"""the usual names of the text of a chunk, in the order in which they are tried"""
+_DEEPEST_CHUNK = 4
+"""`{node: {text: …}}` and `{content: [{text: …}]}` are usual too"""
+
+
+def chunk_texts(values: Iterable[Any]) -> tuple[list[str], int]:
+    """The texts of the chunks, and how many chunks hold their text under no usual name."""
+    items = [item for value in values for item in (value if isinstance(value, list) else (value,)) if _says_much(item)]
     texts = [item if type(item) is str else _text_of(item) for item in items]
-    return [text for text in texts if text]
+    return [text for text in texts if text], texts.count(None)
 
 
-def _text_of(item: Any) -> str | None:
-    if isinstance(item, dict):
-        item = next((item[key] for key in ("text", "content", "page_content") if isinstance(item.get(key), str)), None)
-    return item if isinstance(item, str) else None
+def _says_much(item: Any) -> bool:
+    """Null, an empty text and an empty object are no chunk."""
+    return item is not None and item not in ("", {}, [])
+
+
+def _text_of(item: Any, depth: int = 0) -> str | None:
+    if isinstance(item, str):
+        return item
+    if depth == _DEEPEST_CHUNK:
+        return None
+    if isinstance(item, list):
+        texts = [_text_of(one, depth + 1) for one in item]
+        return (
+            "\n".join(text for text in texts if text is not None) if any(text is not None for text in texts) else None
+        )
+    if not isinstance(item, dict):
+        return None
+    found = (_text_of(item[key], depth + 1) for key in CHUNK_KEYS if item.get(key) is not None)
+    return next((text for text in found if text is not None), None)
 
 
 class _Mark(Enum):
@@ -88,6 +119,7 @@ class _Mark(Enum):
     SKIP = "skip"
     BLIND = "blind"
     THIN = "thin"
+    UNREAD = "unread"
 
 
 HOLDS: Final = _Mark.HOLDS
@@ -97,6 +129,8 @@ BLIND: Final = _Mark.BLIND
 """what the rule judges was not recorded"""
 THIN: Final = _Mark.THIN
 """the response says too little to be judged"""
+UNREAD: Final = _Mark.UNREAD
+"""what the response is compared with is there, in a form that cannot be read"""
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -104,8 +138,33 @@ class Breach(msgspec.Struct, frozen=True):
     excerpt: str | None = None
 
 
-Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND, _Mark.THIN] | Breach
+Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND, _Mark.THIN, _Mark.UNREAD] | Breach
 Judge = Callable[[Response], Answer]
+
+
+def compile_search(probe: TextHas) -> Callable[[Response], tuple[str, int, int] | None]:
+    """response with recorded text → the text that matches, and where in it; None where nothing does"""
+    find = compile_text(probe)
+
+    def search(response: Response) -> tuple[str, int, int] | None:
+        text = compose(response.text or "")
+        place = find(text)
+        if place is None and response.content is not None and len(response.content) > 1:
+            text = compose("".join(text_blocks(response.content)))
+            place = find(text)
+        return None if place is None else (text, *place)
+
+    return search
+
+
+_TEXT_KEYS = {"text": "text", "output_text": "text", "refusal": "refusal", "None": "text"}
+"""blocks that readers take for text, by their type; without one, a block that has text is text"""
+
+
+def text_blocks(content: list[Any] | None) -> list[str]:
+    keys = ((block, _TEXT_KEYS.get(str(block.get("type")), "")) for block in content or () if type(block) is dict)
+    texts = (block.get(key) for block, key in keys)
+    return [text for text in texts if type(text) is str]
 
 
 def judge_stop_reason(probe: StopReasonIn) -> Judge:
@@ -121,20 +180,28 @@ def judge_stop_reason(probe: StopReasonIn) -> Judge:
     return judge
 
 
+_TOO_DEEP = Breach("response is JSON that is nested too deeply for any schema")
+
+
 def judge_schema(probe: FitsSchema) -> Judge:
-    validator = compile_schema(probe.schema)
+    validator = compile_schema(probe.schema, formats=probe.formats)
 
     def judge(response: Response) -> Answer:
         text = response.text
+        if text is None:
+            return BLIND  # calls or not: what stood beside them is not known
         if not text and response.tool_calls:
             return SKIP
-        if text is None:
-            return BLIND
         try:
             value = decode_json(text)
         except (ValueError, UnicodeEncodeError) as problem:
             return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
-        return HOLDS if validator.is_valid(value) else _first_error(validator, value)
+        except RecursionError:
+            return _TOO_DEEP
+        try:
+            return HOLDS if validator.is_valid(value) else _first_error(validator, value)
+        except ValueError:  # the validator reads 255 levels, the decoder more
+            return _TOO_DEEP
 
     return judge
 
@@ -144,7 +211,7 @@ def decode_json(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:
-        return json.loads(text, parse_float=_bounded_float, parse_constant=_refuse)
+        return json.loads(text, parse_float=_bounded_float, parse_int=_bounded_int, parse_constant=_refuse)
 
 
 def _refuse(constant: str) -> Any:
@@ -153,6 +220,15 @@ def _refuse(constant: str) -> Any:
 
 def _bounded_float(digits: str) -> float:
     return max(-sys.float_info.max, min(sys.float_info.max, float(digits)))
+
+
+def _bounded_int(digits: str) -> int:
+    """Integers of any length are JSON. Python converts none of more than some thousand digits."""
+    return int(digits if len(digits) <= _MOST_DIGITS else digits[:_MOST_DIGITS])
+
+
+_MOST_DIGITS = 640
+"""a number with more keeps its first ones: it is beyond any bound all the same"""
 
 
 def _says_nothing(response: Response) -> bool:
@@ -164,12 +240,12 @@ def _reason(problem: Exception) -> str:
     return text[:1].lower() + text[1:]
 
 
-def compile_schema(schema: Any) -> jsonschema_rs.Validator:
+def compile_schema(schema: Any, *, formats: bool = False) -> jsonschema_rs.Validator:
     """Offline, and with a linear-time regex engine: schemas are user input too."""
     import jsonschema_rs  # slow to import, and few rules have a schema
 
     return jsonschema_rs.validator_for(
-        schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=False
+        schema, offline=True, pattern_options=jsonschema_rs.RegexOptions(), validate_formats=formats
     )
 
 
@@ -180,12 +256,51 @@ def _first_error(validator: jsonschema_rs.Validator, value: Any) -> Breach:
     return Breach(f"response does not fit the schema {place}: {shorten(error.message, 120)}")
 
 
+def measure_cost(response: Response) -> Decimal | None:
+    """US dollars, without the noise of binary fractions: prices have few digits. None where it is not known."""
+    cost = cost_of(response)
+    return Decimal(f"{cost:.14g}") if cost is not None and 0 <= cost < math.inf else None
+
+
+def measure_latency(response: Response) -> Decimal | None:
+    latency = response.latency_ms
+    return Decimal(repr(latency)) if latency is not None and 0 <= latency < math.inf else None
+
+
+def show_amount(amount: Decimal) -> str:
+    return f"{amount.normalize():f}" if abs(amount.adjusted()) < 16 else f"{amount:.6g}"
+
+
+Measure: TypeAlias = tuple[Callable[[Response], Decimal | None], Callable[[Decimal], str], str]
+
+_COST_UNKNOWN = "the cost of {} is not known: tokens not recorded, or no price for the model"
+
+MEASURES: dict[type, Measure] = {
+    Cost: (measure_cost, lambda cost: f"${show_amount(cost)}", _COST_UNKNOWN),
+    Latency: (measure_latency, lambda latency: f"{show_amount(latency)} ms", "latency not recorded in {}"),
+}
+"""how each is measured, shown, and missed"""
+
+
+def judge_amount(probe: AtMost) -> Judge:
+    measure, show, _ = MEASURES[type(probe.measure)]
+    limit = Decimal(repr(probe.limit))
+
+    def judge(response: Response) -> Answer:
+        amount = measure(response)
+        if amount is None:
+            return BLIND
+        return HOLDS if amount <= limit else Breach(f"{show(amount)}, at most {show(limit)} allowed")
+
+    return judge
+
+
 def judge_grounding(probe: Grounded) -> Judge:
     read, fewest = compile_paths(probe.path), max(1, probe.min_words)
 
     def judge(response: Response) -> Answer:
-        chunks = chunk_texts(read(response))
-        if not chunks:
+        chunks, unread = chunk_texts(read(response))
+        if not chunks and not unread:
             return SKIP
         if response.text is None:
             return BLIND
@@ -193,8 +308,10 @@ def judge_grounding(probe: Grounded) -> Judge:
         if len(words) < fewest:
             return SKIP if response.tool_calls or not response.text.strip() else THIN
         found = (len(words) - len(unknown)) / len(words)
-        if found >= probe.min_precision:
+        if found >= probe.min_precision and chunks:
             return HOLDS
+        if unread:
+            return UNREAD
         missing = ", ".join(readable(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
         wanted = f"at least {probe.min_precision:.0%} wanted"
         return Breach(f"{found:.0%} of the content words are in the chunks, {wanted}: {missing} are not")

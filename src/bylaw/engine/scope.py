@@ -95,6 +95,20 @@ def copy_unscoped(program: Program, trace: ScopeState, session: ScopeState) -> N
     session.failed |= {index: reason for index, reason in trace.failed.items() if index in program.unscoped}
 
 
+def join_undos(undos: Iterable[Undo]) -> Undo:
+    """What takes several events back at once, the oldest first: where two moved a rule, the earlier one counts."""
+    all = Undo({}, [])
+    known: set[int] = set()
+    for undo in undos:
+        all.states |= {index: state for index, state in undo.states.items() if index not in known}
+        all.untouched += [index for index in undo.untouched if index not in known]
+        known.update(undo.states, undo.untouched)
+        all.broken += undo.broken
+        all.failed = undo.failed | all.failed
+        all.opened = all.opened or undo.opened
+    return all
+
+
 def dumped_undo(program: Program, undo: Undo) -> Undo:
     states = {index: program.dump(index, state) for index, state in undo.states.items()}
     return Undo(states, undo.untouched, undo.broken, undo.failed, undo.opened)

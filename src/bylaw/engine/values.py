@@ -1,7 +1,8 @@
 """Comparing a recorded value with a wanted one, in three values: true, false, and unknown (None).
 
-Unknown is the answer where the two cannot be compared, so that a text in place of a number slips past nothing: a rule
-that restricts takes it as a match, a check reports it as undecided. Numeric text compares as a number.
+`when`, temporal formulas and guard predicates all compare here. Unknown is the answer where the two cannot be compared,
+so that a text in place of a number slips past nothing: a rule that restricts takes it as a match, a check reports it as
+undecided. Numeric text compares as a number, and null equals only null.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ ABSENT: Final = _Nothing("ABSENT")
 """the path leads to nothing"""
 UNREADABLE: Final = _Nothing("UNREADABLE")
 """the path runs into a value that it cannot enter"""
+UNRECORDED: Final = _Nothing("UNRECORDED")
+"""what the path looks at was not recorded"""
 
 _NUMERIC = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _LONGEST_NUMBER = 64
@@ -91,8 +94,20 @@ def contains(found: Any, wanted: Any) -> bool | None:
     if isinstance(found, str) and isinstance(wanted, str):
         return wanted in found
     if isinstance(found, list):
-        return any(json_equal(item, wanted) for item in found)
+        return any(json_equal(item, wanted) or _has_text(item, wanted) for item in found)
     return None
+
+
+def _has_text(item: Any, wanted: Any) -> bool:
+    """Content blocks, calls and messages are searched where a reader would look: in their text and their tool names."""
+    if not isinstance(item, dict) or not isinstance(wanted, str):
+        return False
+    parts = (item.get(key) for key in ("text", "name", "content"))
+    return any(isinstance(part, str) and wanted in part for part in parts)
+
+
+def _on_text(test: Callable[[str], bool]) -> Comparison:
+    return lambda found: test(found) if isinstance(found, str) else None
 
 
 def _negated(test: Comparison) -> Comparison:
@@ -116,9 +131,14 @@ def compile_comparison(op: str, wanted: Any) -> tuple[Comparison, bool]:
             return _negated(lambda found: one_of(found, wanted)), True
         case "contains":
             return (lambda found: contains(found, wanted)), False
+        case "not contains":
+            return _negated(lambda found: contains(found, wanted)), True
         case "matches":
-            search = compile_search(wanted)
-            return (lambda found: search(found) if isinstance(found, str) else None), False
+            return _on_text(compile_search(wanted)), False
+        case "starts with":
+            return _on_text(lambda found: found.startswith(wanted)), False
+        case "ends with":
+            return _on_text(lambda found: found.endswith(wanted)), False
         case "present":
             return (lambda found: True), False
         case "missing":

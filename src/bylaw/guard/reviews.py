@@ -26,7 +26,8 @@ class NotAnswered(ValueError):
 
 def action_hash(tool: str, arguments: Any, agent: str | None, policy: str) -> str:
     """SHA-256 of the canonical action. An approval applies to exactly this action."""
-    content = {"tool": tool, "arguments": arguments, "agent": agent, "policy": policy}
+    given = {} if arguments is None else arguments
+    content = {"tool": tool, "arguments": given, "agent": agent, "policy": policy}
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 from bylaw.engine.compile import Prevention, compile_rules
 from bylaw.engine.matching import is_glob
 from bylaw.engine.temporal.automaton import Automaton, NotAnalysed, all_satisfied, shortest, why_not
-from bylaw.model.demand import Before, Calls, Never, Tally, Temporal
+from bylaw.lint.rule_set import remarks
+from bylaw.model.demand import Before, Calls, Never, Tally, Temporal, looks_at_arguments
 from bylaw.model.diagnostic import Diagnostic, Related
 from bylaw.model.rule import Rule
 from bylaw.model.source import Span
@@ -41,6 +42,14 @@ class Analysis(Struct):
 class _Machine(Struct):
     rule: Rule
     automaton: Automaton
+    formula: Formula
+
+
+class _Patient(Automaton):
+    """An automaton that a search follows after it was broken."""
+
+    def is_broken(self, state: tuple[object, ...]) -> bool:
+        return False
 
 
 def analyse(rules: Sequence[Rule], excerpt: Excerpt = lambda span: None) -> Analysis:
@@ -53,6 +62,10 @@ def analyse(rules: Sequence[Rule], excerpt: Excerpt = lambda span: None) -> Anal
     for one, other in related[:MOST_PAIRS]:
         _compare(one, other, analysis, excerpt)
     analysis.pairs_left = max(0, len(related) - MOST_PAIRS)
+    analysis.findings += (
+        _found(one.rule, excerpt, code=one.code, message=one.message, help=one.help, other=one.other, warns=True)
+        for one in remarks(rules)
+    )
     analysis.findings.sort(key=Diagnostic.sort_key)
     return analysis
 
@@ -64,13 +77,15 @@ def _machines(rules: Sequence[Rule], analysis: Analysis) -> Iterator[_Machine]:
             analysis.not_analysed[rule.id] = formula
         else:
             analysis.analysed.append(rule.id)
-            yield _Machine(rule, Automaton(formula))
+            yield _Machine(rule, Automaton(formula), formula)
 
 
 def as_formula(rule: Rule) -> Formula | str:
     """The rule as a formula of the fragment, or why it is none."""
     if rule.when:
         return "it has `when`"
+    if any(looks_at_arguments(rule.demand)):
+        return "it looks at arguments"
     match rule.demand:
         case Temporal() as demand:
             return why_not(demand) or demand.formula
@@ -155,7 +170,10 @@ def _compare(one: _Machine, other: _Machine, analysis: Analysis, excerpt: Excerp
             _report_contradiction(one, other, analysis, excerpt)
             return
         for quiet, ruling in ((one, other), (other, one)):
-            _report_silenced(quiet, ruling, analysis, excerpt)
+            if not _report_silenced(quiet, ruling, analysis, excerpt) and _report_shadowed(
+                quiet, ruling, analysis, excerpt
+            ):
+                return  # of two rules that demand the same, one is reported
     except NotAnalysed as why:
         analysis.not_analysed.setdefault(f"{one.rule.id} with {other.rule.id}", str(why))
 
@@ -168,16 +186,40 @@ def _report_contradiction(one: _Machine, other: _Machine, analysis: Analysis, ex
     analysis.findings.append(found)
 
 
-def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, excerpt: Excerpt) -> None:
+def _report_shadowed(narrow: _Machine, wide: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
+    """A rule that every trace keeps that keeps the other one, which is no less severe."""
+    if wide.rule.severity.rank < narrow.rule.severity.rank or wide.rule.demand == narrow.rule.demand:
+        return False
+    theirs = set(_names(wide.automaton))
+    if not (theirs.issuperset(_names(narrow.automaton)) or any(map(is_glob, theirs))):
+        return False  # it is about something else too, so it is hardly ever weaker, and a search takes long
+    if not _can_end_badly(narrow.automaton):
+        return False
+    patient = _Patient(narrow.formula)
+    machines = [patient, wide.automaton]
+    apart = shortest(
+        machines, lambda states: wide.automaton.is_satisfied(states[1]) and not patient.is_satisfied(states[0])
+    )
+    if apart is not None:
+        return False
+    message = f"`{narrow.rule.id}` is weaker than `{wide.rule.id}`, or says the same"
+    help = f"it is broken only where `{wide.rule.id}` is broken too"
+    found = _found(narrow.rule, excerpt, code="shadowed-rule", message=message, help=help, other=wide.rule, warns=True)
+    analysis.findings.append(found)
+    return True
+
+
+def _report_silenced(quiet: _Machine, ruling: _Machine, analysis: Analysis, excerpt: Excerpt) -> bool:
     """A rule that has something to judge only in traces that break the other."""
     machines = [quiet.automaton, ruling.automaton]
     fires = shortest([quiet.automaton], lambda states: quiet.automaton.has_fired(states[0]))
     if fires is None or shortest(machines, _fired_and_satisfied(quiet, ruling)) is not None:
-        return
+        return False
     message = f"`{quiet.rule.id}` is triggered only if `{ruling.rule.id}` is broken"
     help = f"the shortest trace that triggers it is {_trace(fires)}"
     found = _found(quiet.rule, excerpt, code="silenced-rule", message=message, help=help, other=ruling.rule, warns=True)
     analysis.findings.append(found)
+    return True
 
 
 def _fired_and_satisfied(quiet: _Machine, ruling: _Machine) -> Callable[[tuple[tuple[object, ...], ...]], bool]:

@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.contract.file.schema import contract_defs, contract_sections
-from bylaw.model.condition import OPERATORS as CONDITION_OPERATORS
 from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
-from bylaw.rules.guard.manifest import DOCUMENT_KEYS, LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS, VERSION_KEYS
-from bylaw.rules.guard.predicates import BOUNDS, MEMBERSHIP, OPERATORS, OVER, PRESENCE, REACHES, SECONDS
+from bylaw.rules.counters import OVER, REACHES, SECONDS
+from bylaw.rules.guard.manifest import LABEL_KEYS, MODE_KEYS, STATUSES, TOOL_KEYS
+from bylaw.rules.guard.manifest_keys import DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.kinds import KINDS, Kind
+from bylaw.rules.operators import comparison_schema
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, closed_object, params_schema
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.policy import NOT_RUN, OTHERS, PLAIN_KEYS
+from bylaw.rules.predicates import BOUNDS, MEMBERSHIP, OPERATORS, PATTERNS, PRESENCE, TEXTS
 from bylaw.rules.rule_fields import ACTIONS, MODES, SCOPES, SEVERITIES
 
 _GROUP = {"$ref": "#/$defs/predicates"}
+_ARGUMENT = {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `body.to`, `recipients.*`"}
 _NOT_BOTH: dict[str, Any] = {"not": {"required": ["mode", "shadow"]}}
 
 
@@ -81,7 +84,7 @@ def _guard() -> dict[str, Any]:
 def _guard_rule() -> dict[str, Any]:
     properties = {
         "id": {**TEXT_SCHEMA, "description": "the rule's own name"},
-        "when": {**_GROUP, "description": "which attempted calls it is about"},
+        "when": {**_one_or_several(_GROUP), "description": "which attempted calls it is about"},
         **enforcement_properties(),
         "inline": {
             "type": "boolean",
@@ -96,17 +99,25 @@ def _guard_rule() -> dict[str, Any]:
 
 
 def _predicates() -> dict[str, Any]:
-    groups = {"type": "array", "items": _GROUP}
-    properties = {
+    counters = {key: _one_or_several(_counter(key)) for key in OVER}
+    return _comparison_or(_ARGUMENT, {**_of_call(), **counters, **_groups(_GROUP)})
+
+
+def _of_call() -> dict[str, Any]:
+    return {
         "tool_name_in": {**TEXTS_SCHEMA, "description": "the tool is one of these"},
         "tool_name_regex": {**TEXT_SCHEMA, "description": "the tool's name has a match of this pattern"},
         **{key: _one_or_several(_argument(key)) for key in OPERATORS},
-        **{key: _one_or_several(_counter(key)) for key in OVER},
-        "all_of": {**groups, "description": "all of these hold"},
-        "any_of": {**groups, "description": "at least one of these holds"},
-        "not": {**_GROUP, "description": "this does not hold"},
     }
-    return closed_object(properties, required=[])
+
+
+def _groups(one: dict[str, Any]) -> dict[str, Any]:
+    several = {"type": "array", "items": one}
+    return {
+        "all_of": {**several, "description": "all of these hold"},
+        "any_of": {**several, "description": "at least one of these holds"},
+        "not": {"anyOf": [one, {**several, "minItems": 1}], "description": "this does not hold"},
+    }
 
 
 def _one_or_several(one: dict[str, Any]) -> dict[str, Any]:
@@ -114,15 +125,15 @@ def _one_or_several(one: dict[str, Any]) -> dict[str, Any]:
 
 
 def _argument(key: str) -> dict[str, Any]:
-    path = {"path": {**TEXT_SCHEMA, "description": "where in the arguments: `amount`, `body.to`, `recipients.*`"}}
+    path = {"path": _ARGUMENT}
     if key in PRESENCE:
         return {"anyOf": [TEXT_SCHEMA, closed_object(path, required=["path"])]}
-    if key == "arg_regex":
+    if key in PATTERNS:
         return closed_object({**path, "pattern": TEXT_SCHEMA}, required=["path", "pattern"])
     if key in MEMBERSHIP:
         both = closed_object({**path, "values": {"type": "array"}, "value": {"type": "array"}}, required=["path"])
         return {**both, "oneOf": [{"required": ["values"]}, {"required": ["value"]}]}
-    value = {"type": "number"} if key in BOUNDS else {}
+    value = {"type": "number"} if key in BOUNDS else TEXT_SCHEMA if key in TEXTS else {}
     return closed_object({**path, "value": value}, required=["path", "value"])
 
 
@@ -159,7 +170,9 @@ def _version() -> dict[str, Any]:
     """One version of an agent."""
     names = ("agentManifestKey", "status", *LABEL_KEYS, *MODE_KEYS, *TOOL_KEYS, *VERSION_KEYS)
     rules = {"type": ["array", "null"], "items": {"$ref": "#/$defs/rule", "required": ["then"]}}
-    own = {"anomalyControl": {"type": ["boolean", "null"]}, "rules": rules, "status": {"enum": list(STATUSES)}}
+    flag = {"type": ["boolean", "null"]}
+    own = {"anomalyControl": flag, "rules": rules, "status": {"enum": list(STATUSES)}}
+    own |= {"canExecuteSubAgents": flag, "allowedSubAgents": {"type": ["array", "null"], "items": {"type": "string"}}}
     properties = {**{key: {} for key in names}, **own}
     return {
         "type": "object",
@@ -202,6 +215,7 @@ def _file(rules: dict[str, Any]) -> dict[str, Any]:
         **closed_object({"scope": _scope(), "severity": {"$ref": "#/$defs/severity"}}, required=[]),
         "description": "what rules mean that do not say it themselves",
     }
+    plain["tools"] = {**TEXTS_SCHEMA, "description": "the tools that exist; rules that name others are warned about"}
     plain["strict"] = {
         "type": "boolean",
         "default": False,
@@ -254,28 +268,20 @@ def _by_kind(kind: Kind) -> dict[str, Any]:
 
 
 def _condition() -> dict[str, Any]:
-    properties: dict[str, Any] = {
-        "path": {
-            "type": "string",
-            "pattern": path_pattern(),
-            "description": "a dotted path into the turn, such as `request.params.amount`",
-        },
-        "op": {"enum": list(CONDITION_OPERATORS)},
-        "value": {"description": "what to compare with"},
+    path = {
+        "type": "string",
+        "pattern": path_pattern(),
+        "description": "a dotted path into the turn, such as `request.params.amount`",
     }
-    return {
-        **closed_object(properties, required=["path", "op", "value"]),
-        "allOf": [
-            _value_for([">", ">=", "<", "<="], {"type": "number"}),
-            _value_for(["in", "not_in"], {"type": "array"}),
-        ],
-    }
+    return _comparison_or(path, {**_of_call(), **_groups({"$ref": "#/$defs/condition"})})
 
 
-def _value_for(operators: list[str], value: dict[str, Any]) -> dict[str, Any]:
+def _comparison_or(path: dict[str, Any], properties: dict[str, Any]) -> dict[str, Any]:
     return {
-        "if": {"properties": {"op": {"enum": operators}}, "required": ["op"]},
-        "then": {"properties": {"value": value}},
+        "type": "object",
+        "if": {"required": ["path"]},
+        "then": comparison_schema(path),
+        "else": closed_object(properties, required=[]),
     }
 
 

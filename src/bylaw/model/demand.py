@@ -4,7 +4,7 @@
 |------------|-------------------------------------------------------------------|
 | `Never`    | the probe is true of no event                                     |
 | `Always`   | the probe is true of every event it can judge                     |
-| `Sometime` | the probe is true of at least one event                           |
+| `Sometime` | each probe is true of at least one event                          |
 | `Before`   | every call of `second` has an earlier call of `first`             |
 | `Tally`    | the measure, added up, stays within bounds                        |
 | `Constant` | every observed value equals the first                             |
@@ -15,12 +15,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.condition import Condition, Path
-from bylaw.model.predicate import Predicate
+from bylaw.model.condition import Clause, Path
+from bylaw.model.predicate import Predicate, argument_tests
 from bylaw.model.temporal import Formula, TextHas
 
 # probes: what an operator looks at
@@ -30,6 +31,8 @@ class Calls(Struct, frozen=True):
     """A tool call whose name is one of these; `*`, `?` and `[…]` make a name a glob."""
 
     tools: tuple[str, ...]
+    where: Predicate | None = None
+    """what holds for the arguments of the same call"""
 
 
 class StopReasonIn(Struct, frozen=True):
@@ -42,6 +45,8 @@ class FitsSchema(Struct, frozen=True):
     """A response whose text is JSON that the schema accepts."""
 
     schema: Any
+    formats: bool = False
+    """whether `format` is asserted"""
 
 
 class Grounded(Struct, frozen=True):
@@ -61,6 +66,31 @@ class Tokens(Struct, frozen=True):
     """Each response counts its tokens, input and output."""
 
 
+class Cost(Struct, frozen=True):
+    """Each response counts its price in US dollars, by the shipped price list."""
+
+
+class Latency(Struct, frozen=True):
+    """Each response counts the milliseconds it took."""
+
+
+class Values(Struct, frozen=True):
+    """Each call counts the number, or the numbers, at a path in its arguments."""
+
+    calls: Calls
+    path: tuple[str | None, ...]
+    """keys and list indices; None is the wildcard `*`"""
+    name: str
+    """the path as the user wrote it"""
+
+
+class AtMost(Struct, frozen=True):
+    """A response whose measure is no higher than this."""
+
+    measure: Cost | Latency
+    limit: int | float
+
+
 # operators
 
 
@@ -69,11 +99,13 @@ class Never(Struct, frozen=True):
 
 
 class Always(Struct, frozen=True):
-    probe: StopReasonIn | FitsSchema | Grounded
+    probe: StopReasonIn | FitsSchema | Grounded | AtMost
 
 
 class Sometime(Struct, frozen=True):
-    probe: TextHas
+    """Each of the texts, in one response or in several."""
+
+    probes: tuple[TextHas, ...]
 
 
 class Before(Struct, frozen=True):
@@ -81,11 +113,13 @@ class Before(Struct, frozen=True):
     second: Calls
     only_if_both: bool = False
     """judge only scopes in which both occur"""
+    same: tuple[tuple[str | None, ...], ...] = ()
+    """paths into the arguments at which both calls have the same values"""
 
 
 class Tally(Struct, frozen=True):
-    measure: Calls | Turns | Tokens
-    at_most: int
+    measure: Calls | Turns | Tokens | Values | Cost | Latency
+    at_most: int | float
     at_least: int = 0
     each_excess: bool = False
     """report every event past the bound; otherwise only the one that crosses it"""
@@ -96,7 +130,7 @@ class Constant(Struct, frozen=True):
 
 
 class Next(Struct, frozen=True):
-    trigger: tuple[Condition, ...]
+    trigger: tuple[Clause, ...]
     must: Calls | TextHas
 
 
@@ -115,17 +149,39 @@ class Attempt(Struct, frozen=True):
     marks: bool = False
 
 
+def looks_at_arguments(demand: Demand) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:
+    """The paths into the arguments of which calls the demand asks for. Formulas and attempts have their own."""
+    match demand:
+        case Before(first=first, second=second, same=same):
+            yield from _asked(first)
+            yield from _asked(second)
+            yield from ((calls, path) for calls in (first, second) for path in same)
+        case Tally(measure=Values(calls=calls, path=path)):
+            yield calls, path
+            yield from _asked(calls)
+        case Never(probe=Calls() as calls) | Tally(measure=Calls() as calls) | Next(must=Calls() as calls):
+            yield from _asked(calls)
+
+
+def _asked(calls: Calls) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:
+    if calls.where is not None:
+        yield from ((calls, leaf.path) for leaf in argument_tests(calls.where))
+
+
 Demand: TypeAlias = Never | Always | Sometime | Before | Tally | Constant | Next | Temporal | Attempt
 
 __all__ = [
     "Always",
+    "AtMost",
     "Attempt",
     "Before",
     "Calls",
     "Constant",
+    "Cost",
     "Demand",
     "FitsSchema",
     "Grounded",
+    "Latency",
     "Never",
     "Next",
     "Sometime",
@@ -135,4 +191,6 @@ __all__ = [
     "TextHas",
     "Tokens",
     "Turns",
+    "Values",
+    "looks_at_arguments",
 ]

@@ -130,6 +130,13 @@ class Request(Event, frozen=True, kw_only=True):
     params: dict[str, Any] | None = None
     held_tools: list[Any] | Deferred | None = None
     metadata: dict[str, Any] | None = None
+    held_others: dict[str, Any] | Deferred | None = None
+    """whatever else it was recorded with, by key"""
+
+    @property
+    def others(self) -> dict[str, Any] | None:
+        held = self.held_others
+        return held.get() if isinstance(held, Deferred) else held
 
     @property
     def messages(self) -> list[Any] | None:

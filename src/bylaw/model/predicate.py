@@ -6,6 +6,7 @@ unknown unknown, groups follow Kleene. What comes out unknown counts as a match 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -71,6 +72,18 @@ class Nothing(Struct, frozen=True):
 
 
 Predicate: TypeAlias = ToolIn | ToolMatches | ArgumentIs | CountOver | AllOf | AnyOf | NotOf | Nothing
+
+
+def argument_tests(predicate: Predicate) -> Iterator[ArgumentIs]:
+    """Every test of an argument, however deep."""
+    match predicate:
+        case ArgumentIs():
+            yield predicate
+        case AllOf(of=of) | AnyOf(of=of):
+            for part in of:
+                yield from argument_tests(part)
+        case NotOf(of=part):
+            yield from argument_tests(part)
 
 
 def counts(predicate: Predicate) -> list[CountOver]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.model.condition import Condition
+from bylaw.model.condition import Clause
 from bylaw.model.demand import Always, Demand, Never
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.source import Span
@@ -45,7 +45,10 @@ class Rule(Struct, frozen=True, kw_only=True):
     scope: Scope = Scope.TRACE
     scope_given: bool = True
     """False where a rule file leaves it open: then the trace decides, unless one of its sessions says otherwise"""
-    when: tuple[Condition, ...] = ()
+    when: tuple[Clause, ...] = ()
+    agents: tuple[str | None, ...] = ()
+    """the agents whose events it judges, with those of their sub-agents; None stands for events that name no agent, and
+    an empty tuple for everybody's"""
     description: str | None = None
     tags: tuple[str, ...] = ()
     params: dict[str, Any] = {}
@@ -70,6 +73,8 @@ class RuleSet(Struct, frozen=True):
     """the names of the files read, in the order given"""
     strict: bool = False
     """whether one of the files says `strict: true`"""
+    tools: tuple[str, ...] = ()
+    """the tools that exist, as far as the files list them"""
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)

@@ -47,8 +47,23 @@ class Variable(Struct, frozen=True):
 
 
 TestOperator: TypeAlias = Literal[
-    "=", "!=", ">", ">=", "<", "<=", "in", "not in", "contains", "matches", "present", "missing"
+    "=",
+    "!=",
+    ">",
+    ">=",
+    "<",
+    "<=",
+    "in",
+    "not in",
+    "contains",
+    "not contains",
+    "matches",
+    "starts with",
+    "ends with",
+    "present",
+    "missing",
 ]
+"""how a recorded value compares with a wanted one, for `when`, temporal formulas and guard predicates alike"""
 
 
 class Test(Struct, frozen=True):

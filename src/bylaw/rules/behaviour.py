@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bylaw.model.condition import Condition
+from bylaw.model.condition import Clause
 from bylaw.model.guard_policy import Action
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.conditions import read_conditions
@@ -136,7 +136,7 @@ def _read_params(fields: Fields, kind: Kind | None, context: Context) -> Values 
     return values if values is None else kind.complete(values, mapping, context)
 
 
-def _read_when(fields: Fields) -> tuple[Condition, ...] | None:
+def _read_when(fields: Fields) -> tuple[Clause, ...] | None:
     entry = fields.entry("when")
     if entry is None:
         return ()

@@ -1,41 +1,34 @@
-"""`when` and `trigger`: conditions on a turn, all of which must hold."""
+"""`when` and `trigger`: what is asked of a turn; `where`: what is asked of the arguments of one call.
+
+    clause = {path: …, op: …, value: …}
+           | {any_of: [clause, …]} | {all_of: [clause, …]} | {not: clause or a list of them}
+           | a mapping of the guard's predicates: one and the same call of the turn fits them all
+
+A list of clauses holds if all of them do.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from bylaw.model.condition import OPERATORS, Condition, Operator, Path
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
-from bylaw.rules.messages import quote, synonyms
-from bylaw.rules.paths import BadPath, parse_path
-from bylaw.rules.readers import Fields, complete, read_choice, read_json, read_number, read_text, report_wrong_type
+from msgspec.structs import replace
+
+from bylaw.model.condition import TESTS, Clause, Condition, Either, Every, OfCall, Operator, Opposite, Path
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, ToolIn, ToolMatches
+from bylaw.rules.located import Entry, ListNode, MapNode, Node, plain
+from bylaw.rules.messages import quote
+from bylaw.rules.operators import FORM, PRESENCE, is_comparison, read_comparison
+from bylaw.rules.paths import BadPath, parse_path, path_text
+from bylaw.rules.predicates import GROUPS, MAX_DEPTH, NAMES, read_call
+from bylaw.rules.readers import EXTENSION, complete, read_text, report_wrong_type
 from bylaw.rules.source import Problems
 
-_FORM = "write each condition as `{path: …, op: …, value: …}`"
-_ORDERING = frozenset({">", ">=", "<", "<="})
-_MEMBERSHIP = frozenset({"in", "not_in"})
-_OPERATOR_SYNONYMS = synonyms(
-    {
-        "==": "= === eq equals is",
-        "!=": "!== <> ne neq not is_not",
-        ">": "gt",
-        ">=": "gte ge => ≥",
-        "<": "lt",
-        "<=": "lte le =< ≤",
-        "in": "one_of",
-        "not_in": "nin",
-        "contains": "includes has",
-    }
-)
+_COUNTS = "to limit the calls of a tool write a rule of the kind `max_calls`, or a guard rule"
 
 
-def read_conditions(node: Node, name: str, problems: Problems) -> tuple[Condition, ...] | None:
-    """A list of conditions, or one alone; None where any of them is unusable."""
-    if not isinstance(node, ListNode | MapNode):
-        report_wrong_type(node, quote(name), "a list of conditions", problems, help=_FORM)
-        return None
-    items = node.items if isinstance(node, ListNode) else [node]
-    return complete([_read_condition(item, problems) for item in items])
+def read_conditions(node: Node, name: str, problems: Problems) -> tuple[Clause, ...] | None:
+    """A list of clauses, or one alone; None where any of them is unusable."""
+    return _read_list(node, name, problems, depth=0)
 
 
 def read_path(node: Node, name: str, problems: Problems) -> Path | None:
@@ -49,9 +42,106 @@ def read_path(node: Node, name: str, problems: Problems) -> Path | None:
         return None
 
 
-def plain_conditions(conditions: tuple[Condition, ...]) -> list[dict[str, Any]]:
+def plain_conditions(clauses: tuple[Clause, ...]) -> list[Any]:
     """As JSON values."""
-    return [{"path": c.path.text, "op": c.op, "value": c.value} for c in conditions]
+    return [_plain(clause) for clause in clauses]
+
+
+def _plain(clause: Clause) -> Any:
+    match clause:
+        case Condition(path=path, op=op, value=value):
+            return _plain_comparison(path.text, op, value)
+        case OfCall(plain=written):
+            return written
+        case Every(of=of):
+            return {"all_of": plain_conditions(of)}
+        case Either(of=of):
+            return {"any_of": plain_conditions(of)}
+        case Opposite(of=inner):
+            return {"not": _plain(inner)}
+
+
+def _plain_comparison(path: str, op: Operator, value: Any) -> dict[str, Any]:
+    return {"path": path, "op": op} if op in PRESENCE else {"path": path, "op": op, "value": value}
+
+
+def _read_list(node: Node, name: str, problems: Problems, *, depth: int) -> tuple[Clause, ...] | None:
+    if not isinstance(node, ListNode | MapNode):
+        report_wrong_type(node, quote(name), "a list of conditions", problems, help=FORM)
+        return None
+    items = node.items if isinstance(node, ListNode) else [node]
+    return complete([_read_clause(item, problems, depth=depth) for item in items])
+
+
+def _read_clause(node: Node, problems: Problems, *, depth: int) -> Clause | None:
+    if depth > MAX_DEPTH:
+        message = f"the conditions are nested more than {MAX_DEPTH} levels deep"
+        problems.error(code="too-deep", message=message, at=node)
+        return None
+    if isinstance(node, ListNode) and depth and node.items:
+        return _joined(_read_list(node, "all_of", problems, depth=depth + 1), Every)
+    if not isinstance(node, MapNode):
+        report_wrong_type(node, "a condition", "a mapping", problems, help=FORM)
+        return None
+    if is_comparison(node) or _known(node).isdisjoint({*NAMES, *GROUPS}):
+        return _read_condition(node, problems)
+    return _read_group(node, problems, depth=depth)
+
+
+def _read_condition(node: MapNode, problems: Problems) -> Condition | None:
+    comparison = read_comparison(node, problems)
+    path_node = comparison.path if comparison else node.entries["path"].value if "path" in node.entries else None
+    path = read_path(path_node, "path", problems) if path_node else None
+    if path is None or comparison is None:
+        return None
+    return Condition(path=path, op=comparison.op, value=comparison.value, span=node.head)
+
+
+def _read_group(node: MapNode, problems: Problems, *, depth: int) -> Clause | None:
+    """A mapping of groups and predicates. What it says about calls, it says about one and the same call."""
+    turns = [key for key in GROUPS if key in node.entries and not _is_of_call(node.entries[key].value)]
+    of_call = replace(node, entries={key: entry for key, entry in node.entries.items() if key not in turns})
+    read = [_read_entry(key, node.entries[key], problems, depth=depth) for key in turns]
+    if _known(of_call):
+        predicate = read_call(of_call, "when", problems, counts=_COUNTS)
+        read.append(None if predicate is None else OfCall(predicate, plain(of_call)))
+    return _joined(complete(read), Every)
+
+
+def _read_entry(key: str, entry: Entry, problems: Problems, *, depth: int) -> Clause | None:
+    node = entry.value
+    if key != "not" and not isinstance(node, ListNode):
+        help = f"write it as `{key}: [{{…}}, {{…}}]`, or start each with `- `"
+        report_wrong_type(node, quote(key), "a list of conditions", problems, help=help)
+        return None
+    clauses = _read_list(node, key, problems, depth=depth + 1)
+    if clauses == ():
+        message = f"{quote(key)} is an empty list"
+        problems.error(code="empty-value", message=message, at=entry.key, help="add a condition, or remove it")
+        return None
+    if key == "not":
+        inner = _joined(clauses, Every)
+        return None if inner is None else Opposite(inner)
+    return _joined(clauses, Every if key == "all_of" else Either)
+
+
+def _joined(clauses: tuple[Clause, ...] | None, join: type[Every] | type[Either]) -> Clause | None:
+    if not clauses:
+        return None
+    return clauses[0] if len(clauses) == 1 else join(clauses)
+
+
+def _is_of_call(node: Node) -> bool:
+    """Whether a group holds nothing but the guard's predicates."""
+    if isinstance(node, ListNode):
+        return bool(node.items) and all(map(_is_of_call, node.items))
+    if not isinstance(node, MapNode) or is_comparison(node) or not _known(node) <= {*NAMES}:
+        return False
+    return bool(_known(node)) and all(_is_of_call(node.entries[key].value) for key in GROUPS if key in node.entries)
+
+
+def _known(node: MapNode) -> set[str]:
+    return {key for key in node.entries if not key.startswith(EXTENSION)}
 
 
 def conditions_schema(*, min_items: int = 0) -> dict[str, Any]:
@@ -60,60 +150,48 @@ def conditions_schema(*, min_items: int = 0) -> dict[str, Any]:
     return {"anyOf": [one, {"type": "array", "items": one, "minItems": min_items}]}
 
 
-def _read_condition(node: Node, problems: Problems) -> Condition | None:
-    if not isinstance(node, MapNode):
-        report_wrong_type(node, "a condition", "a mapping", problems, help=_FORM)
+# -- where ------------------------------------------------------------------------------------------------------------
+
+
+def read_where(node: Node, name: str, problems: Problems) -> Predicate | None:
+    """Conditions on the arguments of a call, whose paths start there; None where any of them is unusable."""
+    if not isinstance(node, ListNode | MapNode):
+        report_wrong_type(node, quote(name), "a list of conditions", problems, help=FORM)
         return None
-    fields = Fields(node, problems, what="a condition")
-    path_node, op_node, value_node = fields.require("path"), fields.require("op"), fields.require("value")
-    fields.finish(synonyms=_KEY_SYNONYMS)
-    path = read_path(path_node, "path", problems) if path_node else None
-    op = _read_operator(op_node, problems) if op_node else None
-    if path is None or op is None or value_node is None or not _value_fits(op, value_node, problems):
+    if isinstance(node, ListNode) and not node.items:
+        problems.error(code="empty-value", message=f"{quote(name)} is an empty list", at=node, help=FORM)
         return None
-    return Condition(path=path, op=op, value=read_json(value_node, problems), span=node.head)
+    return read_call(node, name, problems, counts=_COUNTS, tools=False)
 
 
-_KEY_SYNONYMS = synonyms(
-    {
-        "path": "field",
-        "op": "operator comparison",
-        "value": "val values",
-    }
-)
+def plain_where(predicate: Predicate) -> list[Any]:
+    """As JSON values, in the form of conditions."""
+    parts = predicate.of if isinstance(predicate, AllOf) else (predicate,)
+    return [_plain_predicate(part) for part in parts]
 
 
-def _read_operator(node: Node, problems: Problems) -> Operator | None:
-    if isinstance(node, ScalarNode) and node.value == "" and node.raw.startswith((">", "|")):
-        problems.error(
-            code="unknown-operator",
-            message="unquoted, `>` begins a block of text",
-            at=node,
-            help='put the operator in quotes: `">"`',
-        )
-        return None
-    text = read_choice(
-        node,
-        "op",
-        OPERATORS,
-        problems,
-        code="unknown-operator",
-        message="unknown operator {}",
-        synonyms=_OPERATOR_SYNONYMS,
-    )
-    return cast(Operator | None, text)
+def _plain_predicate(predicate: Predicate) -> Any:
+    match predicate:
+        case ArgumentIs(path=path, op=op, value=value):
+            return _plain_comparison(path_text(path), _OPERATORS[op], value)
+        case AllOf(of=of):
+            return {"all_of": [_plain_predicate(one) for one in of]}
+        case AnyOf(of=of):
+            return {"any_of": [_plain_predicate(one) for one in of]}
+        case NotOf(of=inner):
+            return {"not": _plain_predicate(inner)}
+        case ToolIn(names=names):
+            return {"tool_name_in": list(names)}
+        case ToolMatches(pattern=pattern):
+            return {"tool_name_regex": pattern}
+        case _:
+            return {}
 
 
-def _value_fits(op: Operator, node: Node, problems: Problems) -> bool:
-    if op in _ORDERING:
-        return read_number(node, "value", f"a number with `{op}`", problems) is not None
-    if op not in _MEMBERSHIP:
-        return True
-    if not isinstance(node, ListNode):
-        help = "write the values in `[` and `]`, or use `==` for one value"
-        report_wrong_type(node, "`value`", f"a list with `{op}`", problems, help=help)
-        return False
-    if not node.items:
-        outcome = "never" if op == "in" else "always"
-        problems.warn(code="empty-value", message=f"`value` is an empty list, so `{op}` {outcome} holds", at=node)
-    return True
+_OPERATORS: dict[str, Operator] = {test: op for op, test in TESTS.items()}
+
+
+def where_schema() -> dict[str, Any]:
+    """The JSON Schema of what `read_where` accepts."""
+    one = {"$ref": "#/$defs/predicates"}
+    return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from bylaw.rules.files import Format
-from bylaw.rules.located import MAX_BYTES, Located, Node, ScalarNode
+from bylaw.rules.located import MAX_BYTES, LeftAlone, Located, Node, ScalarNode
 from bylaw.rules.source import Problems, Source
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def read_documents(source: Source, problems: Problems, format: Format, several: Callable[[Node], bool]) -> list[Node]:
+def read_documents(
+    source: Source, problems: Problems, format: Format, several: Callable[[Node], bool], left_alone: LeftAlone
+) -> list[Node]:
     """The trees of the text's documents; none where the text cannot be used, which is then reported.
 
-    `several`: whether other documents may follow this one.
+    `several`: whether other documents may follow this one. `left_alone`: parts that may hold any value.
     """
     if len(source.text) > MAX_BYTES:
         message = f"the text is longer than {MAX_BYTES:,} characters"
@@ -25,7 +27,8 @@ def read_documents(source: Source, problems: Problems, format: Format, several: 
         message = "the text holds half of a surrogate pair"
         problems.error(code="bad-surrogate", message=message, at=Located(source, half.start(), half.end()))
         return []
-    roots = _parse_json(source, problems) if format == "json" else _parse_yaml(source, problems, several)
+    is_json = format == "json"
+    roots = _parse_json(source, problems, left_alone) if is_json else _parse_yaml(source, problems, several, left_alone)
     if all(_is_blank(root) for root in roots) and (roots or not problems.all):
         help = "write a list of rules under `rules:`"
         problems.error(code="empty-file", message="the file is empty", at=Located(source, 0, 0), help=help)
@@ -33,23 +36,19 @@ def read_documents(source: Source, problems: Problems, format: Format, several: 
     return [root for root in roots if not _is_blank(root)]
 
 
-def _parse_json(source: Source, problems: Problems) -> list[Node]:
+def _parse_json(source: Source, problems: Problems, left_alone: LeftAlone) -> list[Node]:
     from bylaw.rules.located_json import parse_json
 
-    root = parse_json(source, problems, _left_alone)
+    root = parse_json(source, problems, left_alone)
     return [] if root is None else [root]
 
 
-def _parse_yaml(source: Source, problems: Problems, several: Callable[[Node], bool]) -> list[Node]:
+def _parse_yaml(
+    source: Source, problems: Problems, several: Callable[[Node], bool], left_alone: LeftAlone
+) -> list[Node]:
     from bylaw.rules.located_yaml import parse_yaml_documents  # PyYAML is slow to import, and JSON does without
 
-    return parse_yaml_documents(source, problems, several, _left_alone)
-
-
-def _left_alone(root: Node) -> Iterable[Node]:
-    from bylaw.rules.guard.manifest_keys import left_alone  # hardly any file has values that are out of range
-
-    return left_alone(root)
+    return parse_yaml_documents(source, problems, several, left_alone)
 
 
 def _is_blank(root: Node) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -208,7 +208,11 @@ def dump_manifest(guards: GuardSet | _Input, *, inputs: Mapping[str, str] | None
     """
     from bylaw.rules.guard.manifest_export import manifest_of
 
-    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs), inputs or {})
+    def read(text: str, names: Collection[str]) -> GuardSet:
+        given = {name: value for name, value in (inputs or {}).items() if name in names}
+        return parse_guard(text, format="json", inputs=given)
+
+    return manifest_of(guards if isinstance(guards, GuardSet) else load_guard(guards, inputs=inputs), read)
 
 
 def load_content(path: FilePath) -> Any:
@@ -275,11 +279,16 @@ def parse_documents(source: Source, problems: Problems, format: Format) -> list[
     """
 
     def may_be_one_of_several(document: Node) -> bool:
-        from bylaw.rules.guard import manifest_documents  # only for a file with a second document
+        from bylaw.rules.guard import manifest_keys  # only for a file with a second document
 
-        return manifest_documents.may_be_one_of_several(document)
+        return manifest_keys.may_be_one_of_several(document)
 
-    return read_documents(source, problems, format, may_be_one_of_several)
+    def left_alone(document: Node) -> Iterable[Node]:
+        from bylaw.rules.guard import manifest_keys  # only for a file with values that are out of range
+
+        return manifest_keys.left_alone(document)
+
+    return read_documents(source, problems, format, may_be_one_of_several, left_alone)
 
 
 def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -> _Set:

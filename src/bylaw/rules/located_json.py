@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from bylaw.rules.located import (
     MAX_DEPTH,
+    MAX_NODES,
     Entry,
     LeftAlone,
     ListNode,
@@ -73,7 +74,8 @@ class _Parser:
     def value(self, depth: int) -> Node:
         start = self.at
         self.nodes += 1
-        check_count(self.nodes, self.here(), self.problems)
+        if self.nodes > MAX_NODES:
+            check_count(self.nodes, self.here(), self.problems)
         first = self.text[start : start + 1]
         if first in ("{", "["):
             if depth == MAX_DEPTH:
@@ -182,12 +184,13 @@ class _Parser:
     # small steps
 
     def blank(self) -> None:
-        found = _BLANK.match(self.text, self.at)
-        self.at = found.end() if found else self.at
+        if self.text[self.at : self.at + 1] <= " ":  # hardly ever a blank in an export
+            found = _BLANK.match(self.text, self.at)
+            self.at = found.end() if found else self.at
 
-    def skip(self, token: str) -> bool:
-        found = self.text.startswith(token, self.at)
-        self.at += len(token) if found else 0
+    def skip(self, character: str) -> bool:
+        found = self.text[self.at : self.at + 1] == character
+        self.at += found
         return found
 
     def here(self) -> Located:

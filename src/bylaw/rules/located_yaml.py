@@ -71,6 +71,12 @@ def resolve(text: str) -> Scalar:
     return text
 
 
+def _refusal(text: str) -> str:
+    if text.lower() == ".nan":
+        return f"{quote(text)} is not a number (NaN), which nothing compares with"
+    return f"the number {quote(text)} is out of range"
+
+
 def read_scalar(text: str) -> Scalar:
     """The value of an unquoted scalar; None also for a number that is refused."""
     try:
@@ -343,7 +349,7 @@ class _Builder:
             node.value = beyond(text)
             self.problems.defer(
                 code="number-range",
-                message=f"the number {quote(text)} is out of range",
+                message=_refusal(text),
                 at=node,
                 help=f"if text is meant, put it in quotes: {as_json(text)}",
             )

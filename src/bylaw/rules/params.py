@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from bylaw.model.condition import Condition
+from bylaw.model.condition import Clause
 from bylaw.model.demand import TextHas
 from bylaw.model.rule import Scope, Severity
 from bylaw.rules.conditions import conditions_schema, plain_conditions, read_conditions, read_path
-from bylaw.rules.located import Entry, MapNode, Node
+from bylaw.rules.located import Entry, ListNode, MapNode, Node
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
 from bylaw.rules.paths import path_pattern
 from bylaw.rules.readers import (
@@ -21,6 +21,7 @@ from bylaw.rules.readers import (
     Fields,
     read_count,
     read_flag,
+    read_number,
     read_share,
     read_text,
     read_texts,
@@ -28,6 +29,7 @@ from bylaw.rules.readers import (
 )
 from bylaw.rules.regexes import check_pattern
 from bylaw.rules.source import Problems
+from bylaw.rules.versions import Selection
 
 Values: TypeAlias = Mapping[str, Any]
 """what was read, under the parameters' own names, defaults filled in"""
@@ -55,6 +57,10 @@ class Context(Struct, frozen=True):
     """the severity of rules that give none: `defaults: {severity: …}`"""
     strict: bool = False
     """whether the file says `strict: true`"""
+    tools: tuple[str, ...] = ()
+    """the tools that exist, if the file lists them"""
+    selection: Selection = field(default_factory=Selection)
+    """the versions of an agent manifest whose rules are checked"""
 
 
 class ParamType(Struct, frozen=True):
@@ -148,6 +154,10 @@ _PARAMETER_SYNONYMS = synonyms(
         "never": "forbid forbidden",
         "schema": "json_schema",
         "n": "max max_tokens max_turns maximum",
+        "limit": "budget",
+        "check_formats": "assert_format format formats validate_formats",
+        "args": "arguments",
+        "texts": "all each",
         "tool": "name tool_name tools",
         "text": "pattern string",
         "allowed": "reasons stop_reason stop_reasons",
@@ -192,7 +202,7 @@ TEXT_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}
 TEXTS_SCHEMA: dict[str, Any] = {"anyOf": [TEXT_SCHEMA, {"type": "array", "items": TEXT_SCHEMA, "minItems": 1}]}
 
 
-def _read_trigger(node: Node, name: str, context: Context) -> tuple[Condition, ...] | None:
+def _read_trigger(node: Node, name: str, context: Context) -> tuple[Clause, ...] | None:
     conditions = read_conditions(node, name, context.problems)
     if conditions == ():
         context.problems.error(
@@ -207,6 +217,21 @@ def _read_trigger(node: Node, name: str, context: Context) -> tuple[Condition, .
 
 def _check_text(text: str, node: Node, values: Values, context: Context) -> bool:
     return not values.get("regex") or check_pattern(text, node, context.problems)
+
+
+def _check_texts(texts: tuple[str, ...], node: Node, values: Values, context: Context) -> bool:
+    nodes = node.items if isinstance(node, ListNode) else [node]
+    passed = [_check_text(text, at, values, context) for text, at in zip(texts, nodes, strict=True)]
+    return all(passed)
+
+
+def _read_amount(node: Node, name: str, context: Context) -> int | float | None:
+    wanted = "a number from 0 up"
+    value: int | float | None = read_number(node, name, wanted, context.problems)
+    if value is None or value >= 0:
+        return value
+    report_wrong_type(node, quote(name), wanted, context.problems)
+    return None
 
 
 def choice(*words: str) -> ParamType:
@@ -245,13 +270,18 @@ TOOLS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a tool's name, a glob, or a list of these → tuple of names"""
 PATTERN = ParamType(_plain_reader(read_text), TEXT_SCHEMA, check=_check_text)
 """text, or a regular expression where the parameter `regex` is true"""
+PATTERNS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list, check=_check_texts)
+"""a text or a list of texts, each like PATTERN → tuple"""
+AMOUNT = ParamType(_read_amount, {"type": "number", "minimum": 0})
+PER = choice("turn", "scope")
+"""what a limit is for"""
 COUNT = ParamType(_plain_reader(read_count), {"type": "integer", "minimum": 0})
 SHARE = ParamType(_plain_reader(read_share), {"type": "number", "minimum": 0, "maximum": 1})
 FLAG = ParamType(_plain_reader(read_flag), {"type": "boolean"})
 PATH = ParamType(_plain_reader(read_path), {"type": "string", "pattern": path_pattern()}, plain=lambda path: path.text)
 """a path into a turn → Path"""
 TRIGGER = ParamType(_read_trigger, conditions_schema(min_items=1), plain=plain_conditions)
-"""conditions, at least one → tuple of Condition"""
+"""conditions, at least one → tuple of Clause"""
 SCHEMA = ParamType(_read_schema, {"type": ["object", "boolean"]})
 """a JSON Schema written out"""
 SCHEMA_PATH = ParamType(_read_schema_file, TEXT_SCHEMA)

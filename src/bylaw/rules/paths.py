@@ -2,6 +2,7 @@ r"""Paths into a turn and into the arguments of a call.
 
     path     = root "." field { "." segment } | alias { "." segment }
     root     = "request" | "response"
+    field    = one that every turn has, or any other key that a request was recorded with: `request.context`
     alias    = "model" | "stop_reason"
     argument = segment { "." segment | "[" ( index | "*" | quoted key ) "]" }
              | "/" key { "/" key }      a JSON pointer
@@ -19,7 +20,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.condition import ALIASES, FIELDS, Path
+from bylaw.model.condition import ALIASES, FIELDS, OTHER, Path
 from bylaw.rules.located import Node
 from bylaw.rules.messages import listing, near, quote
 from bylaw.rules.readers import read_text
@@ -61,6 +62,11 @@ _Parts: TypeAlias = list[Part]
 def parse_path(text: str) -> Path:
     """The path, or BadPath."""
     parts = split_path(text)
+    if found := _INDEXED.search(text):
+        meant = _dotted(text)
+        raise BadPath(
+            code="unknown-path", message=f"{quote(found[0])} is no part of a path", help=f"did you mean {quote(meant)}?"
+        )
     root, field, rest = _locate(parts)
     _check_rest(root, field, rest)
     return Path(text=text, root=root, field=field, rest=tuple(part.name for part in rest))
@@ -74,7 +80,8 @@ def split_path(text: str) -> list[Part]:
 def path_pattern() -> str:
     """The same as a regular expression, for editors."""
     fields = [_field_pattern(root, field) for root, fields in FIELDS.items() for field in fields]
-    return f"^({'|'.join([*ALIASES, *fields])})$"
+    other = r"request\.[^.*].*"  # any other recorded key
+    return f"^({'|'.join([*ALIASES, *fields, other])})$"
 
 
 def _field_pattern(root: str, field: str) -> str:
@@ -123,14 +130,23 @@ def _locate(parts: _Parts) -> tuple[str, str, _Parts]:
     if len(parts) == 1:
         raise BadPath(code="unknown-path", message=f"{quote(first)} alone names no value", help=_field_help(first))
     field = parts[1].name or "*"
+    if first == "request" and _is_other(field):
+        return first, OTHER, parts[1:]
     if field not in FIELDS[first]:
         raise BadPath(code="unknown-path", message=f"a {first} has no {quote(field)}", help=_field_help(first, parts))
     return first, field, parts[2:]
 
 
+def _is_other(field: str) -> bool:
+    """Whether a request may have been recorded with this key, rather than with the field that it looks like."""
+    return field not in ("*", OTHER) and near(field, FIELDS["request"], _FIELD_WORDS["request"]) is None
+
+
 def _check_rest(root: str, field: str, rest: _Parts) -> None:
     """Refuse what can never be found below `field`."""
     if not rest:
+        return
+    if field == OTHER:
         return
     whole = f"{root}.{field}"
     if field in PLAIN_FIELDS:
@@ -151,6 +167,9 @@ CALL_KEYS = ("arguments", "id", "name")
 
 def _root_help(parts: _Parts) -> str:
     first = parts[0].name or "*"
+    if first in _OUTER:
+        meant = ".".join(["response", "tool_calls", "*", "arguments", *(part.raw for part in parts[1:])])
+        return f"write {quote(meant)} for the arguments of any call, or `where` for those of the call the rule is about"
     below = {field: root for root in reversed(FIELDS) for field in FIELDS[root]}
     if first in below:
         return _meant([below[first], *(part.raw for part in parts)])
@@ -184,6 +203,7 @@ _FIELD_WORDS = {
 
 _ROOTED = re.compile(r"\$(?=[.\[]|$)")
 _BRACKET = re.compile(r"\[\s*(?:'([^']*)'|\"([^\"]*)\"|(-?[0-9]+|\*))\s*\]")
+_INDEXED = re.compile(r"\[(?:-?[0-9]+|\*)\]")
 _LONE_BRACKET = re.compile(r"\[[^\]]*\]?|\]")
 _SPECIAL = re.compile(r"[.*\\]")
 _OUTER = ("args", "arguments")

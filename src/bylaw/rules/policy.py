@@ -16,7 +16,7 @@ from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
-from bylaw.rules.messages import listing, synonyms
+from bylaw.rules.messages import listing, quote, synonyms
 from bylaw.rules.names import Existing, RulePlace, doubtful_names
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 PLAIN_KEYS = ("apiVersion", "version")
 """accepted in any file; `apiVersion` says whose rules they are"""
+
+SHADOW_VERSION = "shadow.dev/v1alpha1"
+"""the version of another product's rules that is read"""
 
 FILE_KEYS = ("defaults", "strict", "tools")
 """what holds for every rule of the file; `tools` are the tools that exist, and misspelt names are warned about"""
@@ -108,7 +111,7 @@ def _read(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
 def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _Contents:
     root = documents[0]
     if any(map(_may_be_manifest, documents)):
-        from bylaw.rules.guard.manifest_documents import is_manifest, is_version
+        from bylaw.rules.guard.manifest_keys import is_manifest, is_version
 
         parts = root.items if isinstance(root, ListNode) else documents
         if any(is_manifest(part) or is_version(part) for part in parts):
@@ -178,6 +181,7 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
     version = root.entries.get("apiVersion")
     if version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("shadow.dev/"):
         context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
+        _warn_of_version(version.value, context.problems)
     if "defaults" in root.entries:
         context = _read_defaults(root.entries["defaults"].value, context)
     if "tools" in root.entries:
@@ -189,6 +193,17 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
         if strict is None
         else replace(context, strict=bool(read_flag(strict.value, "strict", context.problems)))
     )
+
+
+def _warn_of_version(node: ScalarNode, problems: Problems) -> None:
+    """The kinds of another product are known as they are in one version of it."""
+    if node.value != SHADOW_VERSION:
+        problems.warn(
+            code="unsupported-version",
+            message=f"the rules are read as those of `{SHADOW_VERSION}`, and the file says {quote(str(node.value))}",
+            at=node,
+            help="kinds and parameters may mean something else there: check each rule",
+        )
 
 
 def _read_defaults(node: Node, context: Context) -> Context:

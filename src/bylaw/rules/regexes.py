@@ -87,6 +87,7 @@ def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
 
 def _refuse_doubled(pattern: str, at: Place, problems: Problems) -> None:
     meant = _guess(pattern)
+    problems.withdraw("doubled-backslash", at)  # a rule that a contract names was read before without it
     problems.error(
         code="doubled-backslash",
         message=f"{quote(pattern)} looks for a backslash in the text: its backslashes were probably doubled by mistake",

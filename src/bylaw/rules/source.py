@@ -99,9 +99,10 @@ class Place(Protocol):
 
 
 class Node(Place, Protocol):
+    """A part of a located tree."""
+
     start: int
     end: int
-    value: Any
 
 
 class _Deferred(Struct, frozen=True):

@@ -58,7 +58,7 @@ class Selection:
 
     def unknown(self) -> list[Diagnostic]:
         """Agents that a version is wanted of and that no file has."""
-        known = {agent: None for agent, has_versions in self._agents.items() if has_versions}
+        known: dict[str | None, None] = {agent: None for agent, has_versions in self._agents.items() if has_versions}
         wanted = self._version if isinstance(self._version, Mapping) else ()
         return [_unknown_agent(agent, known) for agent in wanted if agent not in known]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bylaw.model.events import Request, SessionEnd, SessionStart
 from bylaw.traces.assembly import continuations
@@ -283,6 +285,24 @@ def test_interleaved_conversations_are_separated_by_their_history() -> None:
     ]
 
 
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xy"), st.booleans()), max_size=24))
+def test_any_mixture_is_separated_if_the_answers_differ(steps: list[tuple[int, str, bool]]) -> None:
+    talks: dict[int, list[dict[str, object]]] = {}
+    names: dict[int, int] = {}
+    lines: list[dict[str, object]] = []
+    wanted: list[int] = []
+    for number, (who, text, is_call) in enumerate(steps):
+        before = talks.setdefault(who, [*EXAMPLE])
+        names.setdefault(who, len(names) + 1)
+        messages = [*before, {"role": "user", "content": text}]
+        content = [use("pay", f"c{number}")] if is_call else [{"type": "text", "text": f"answer {number}"}]
+        lines += [request(messages), stopped(*content, stop="tool_use" if is_call else "end_turn")]
+        talks[who] = [*messages, {"role": "assistant", "content": content}]
+        wanted.append(names[who])
+    trace = read(*lines) if lines else None
+    assert trace is None or (sessions(trace) == [str(name) for name in wanted] and trace.problems == ())
+
+
 def test_more_conversations_than_are_remembered_still_separate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "MOST_CONVERSATIONS", 2)
     monkeypatch.setattr(continuations, "MOST_CONVERSATIONS", 2)
@@ -386,6 +406,7 @@ def test_the_same_request_after_a_tool_call_continues_it(stop: str | None) -> No
     alone = read(request(), response("one moment"), call("pay", "c"), request(), response("done"))
     assert sessions(alone) == ["1", "1"]
     assert called.notes == ("no request carries earlier messages, so the file is read as one session",)
+    assert [problem.code for problem in called.problems] == ["unclear-session"]
 
 
 def test_the_same_request_after_a_finished_answer_is_another_conversation() -> None:

@@ -12,12 +12,15 @@ from bylaw.model.condition import Condition
 from bylaw.model.condition import Path as TurnPath
 from bylaw.model.demand import (
     Always,
+    AtMost,
     Before,
     Calls,
     Constant,
+    Cost,
     Demand,
     FitsSchema,
     Grounded,
+    Latency,
     Never,
     Next,
     Sometime,
@@ -44,7 +47,7 @@ def test_every_file_is_a_kind() -> None:
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.name)
 def test_kind_has_a_case_file_and_a_reference_function(kind: Kind) -> None:
     assert (Path(cases.__file__).parent / f"{kind.name}.yaml").is_file()
-    assert callable(getattr(behaviour, f"judge_{kind.name}"))
+    assert callable(behaviour.judge_of(kind.name))
 
 
 def test_reading_a_rule_imports_its_kind_alone() -> None:
@@ -102,7 +105,10 @@ LOWERED = [
     ("max_turns", {"limit": 3}, Tally(Turns(), at_most=3)),
     ("max_total_tokens", {"n": 0}, Tally(Tokens(), at_most=0)),
     ("required_stop_reason", {"allowed": "end_turn"}, Always(StopReasonIn(("end_turn",)))),
-    ("must_include_text", {"text": "x", "ignore_case": True}, Sometime(TextHas("x", ignore_case=True))),
+    ("must_include_text", {"text": "x", "ignore_case": True}, Sometime((TextHas("x", ignore_case=True),))),
+    ("max_calls", {"tool": "a", "n": 3}, Tally(Calls(("a",)), at_most=3, each_excess=True)),
+    ("max_latency", {"limit": 5}, Always(AtMost(Latency(), 5))),
+    ("max_cost", {"usd": 0.5}, Tally(Cost(), at_most=0.5)),
     ("forbidden_text", {"text": "a.c", "regex": True}, Never(TextHas("a.c", regex=True))),
     ("must_match_json_schema", {"schema": False}, Always(FitsSchema(False))),
     ("must_remain_consistent", {"path": AMOUNT.text}, Constant(AMOUNT)),

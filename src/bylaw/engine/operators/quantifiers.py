@@ -2,7 +2,7 @@
 
 `Never`     each event for which the probe is true is a violation
 `Always`    each response for which the probe is false is a violation
-`Sometime`  the probe must be true for at least one response; a violation is known only at the end
+`Sometime`  each probe must be true for at least one response; a violation is known only at the end
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.evidence import around, ref
-from bylaw.engine.matching import compile_names, compile_text
+from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -23,31 +23,42 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
+    count_turns,
+    doubt,
     ok_if_complete,
     unless_blind,
+    unless_unknown,
 )
-from bylaw.engine.probes import BLIND, HOLDS, SKIP, THIN, Judge
+from bylaw.engine.predicates import compile_where, describe_where
+from bylaw.engine.probes import BLIND, HOLDS, SKIP, THIN, UNREAD, Judge, compile_search
 from bylaw.model.demand import Calls, TextHas
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.verdict import Outcome
 
 
 class NeverCalls(Monitor):
-    initial = None
-    state_type = None
+    """State: how many calls may be such calls, for all that is known of their arguments."""
+
+    initial = 0
+    state_type = int
 
     def __init__(self, calls: Calls) -> None:
         self._matches = compile_names(calls)
+        self._where = None if calls.where is None else compile_where(calls.where)
+        self._words = f"must never be called{describe_where(calls)}"
         self.watches = Watches(calls=(calls,))
 
-    def step(self, state: None, event: Event, applies: bool = True) -> Step:
+    def step(self, unknown: int, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall or not self._matches(event.name):
-            return state, NOTHING
-        message = f"`{event.name}` must never be called"
-        return state, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+            return unknown, NOTHING
+        truth = True if self._where is None else self._where(event)
+        if truth is False:
+            return unknown, NOTHING
+        found = Found(f"`{event.name}` {self._words}", event.origin.session, event.turn, (ref(event),))
+        return (unknown, (found,)) if truth else (unknown + 1, (doubt(found),))
 
-    def end(self, state: None, ended: Ended) -> Conclusion:
-        return ok_if_complete(ended)
+    def end(self, unknown: int, ended: Ended) -> Conclusion:
+        return unless_unknown(unknown, ok_if_complete(ended))
 
 
 class NeverText(Monitor):
@@ -58,20 +69,19 @@ class NeverText(Monitor):
     watches = Watches(responses=True)
 
     def __init__(self, probe: TextHas) -> None:
-        self._find = compile_text(probe)
+        self._search = compile_search(probe)
         self._wanted = probe.text
 
     def step(self, blind: int, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
             return blind, NOTHING
-        text = event.text
-        if text is None:
+        if event.text is None:
             return blind + 1, NOTHING
-        place = self._find(text)
+        place = self._search(event)
         if place is None:
             return blind, NOTHING
         message = f"response contains forbidden text `{self._wanted}`"
-        return blind, (Found(message, event.origin.session, event.turn, (ref(event, around(text, *place)),)),)
+        return blind, (Found(message, event.origin.session, event.turn, (ref(event, around(*place)),)),)
 
     def end(self, blind: int, ended: Ended) -> Conclusion:
         return unless_blind(blind, "content", ok_if_complete(ended))
@@ -83,6 +93,8 @@ class AlwaysState(Struct, frozen=True, array_like=True):
     """responses that lack a value because it was not recorded"""
     thin: int = 0
     """responses that say too little to be judged"""
+    unread: int = 0
+    """responses that are compared with something in a form that cannot be read"""
 
 
 _FRESH, _JUDGED = AlwaysState(), AlwaysState(judged=True)
@@ -93,9 +105,10 @@ class Always(Monitor):
     state_type = AlwaysState
     watches = Watches(responses=True)
 
-    def __init__(self, judge: Judge, needs: str) -> None:
+    def __init__(self, judge: Judge, needs: str, unread: str = "") -> None:
+        """`needs`: what to say of turns where something is missing; `unread`: where it cannot be read."""
         self._judge = judge
-        self._needs = needs
+        self._needs, self._unread = needs, unread
 
     def step(self, state: AlwaysState, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
@@ -107,6 +120,8 @@ class Always(Monitor):
             return replace(state, blind=state.blind + 1), NOTHING
         if answer is THIN:
             return replace(state, thin=state.thin + 1), NOTHING
+        if answer is UNREAD:
+            return replace(state, unread=state.unread + 1), NOTHING
         judged = state if state.judged else _JUDGED if state is _FRESH else replace(state, judged=True)
         if answer is HOLDS:
             return judged, NOTHING
@@ -114,8 +129,12 @@ class Always(Monitor):
         return judged, (found,)
 
     def end(self, state: AlwaysState, ended: Ended) -> Conclusion:
-        verdict = ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
-        return unless_blind(state.blind, self._needs, verdict, thin=state.thin)
+        missing = [self._needs.format(count_turns(state.blind))] if state.blind else []
+        missing += [f"too few content words to judge in {count_turns(state.thin)}"] if state.thin else []
+        missing += [self._unread.format(count_turns(state.unread))] if state.unread else []
+        if missing:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=", ".join(missing))
+        return ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS
 
 
 SATISFIED = -1
@@ -129,7 +148,7 @@ class SometimeText(Monitor):
     watches = Watches(responses=True)
 
     def __init__(self, probe: TextHas) -> None:
-        self._find = compile_text(probe)
+        self._search = compile_search(probe)
         self._wanted = probe.text
 
     def step(self, state: int, event: Event, applies: bool = True) -> Step:
@@ -137,12 +156,50 @@ class SometimeText(Monitor):
             return state, NOTHING
         if event.text is None:
             return state + 1, NOTHING
-        return (state if self._find(event.text) is None else SATISFIED), NOTHING
+        return (state if self._search(event) is None else SATISFIED), NOTHING
 
     def end(self, state: int, ended: Ended) -> Conclusion:
         if state == SATISFIED:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
-        missing = Conclusion(Outcome.VIOLATED, (Found(f"no response contains `{self._wanted}`"),))
+        missing = Conclusion(Outcome.VIOLATED, (_never_said(self._wanted),))
         return unless_blind(state, "content", missing)
+
+
+class EachState(Struct, frozen=True, array_like=True):
+    said: tuple[int, ...] = ()
+    """which of the texts were found, by their numbers"""
+    blind: int = 0
+
+
+class SometimeEach(Monitor):
+    """Several texts, each of which some response must contain."""
+
+    initial = EachState()
+    state_type = EachState
+    watches = Watches(responses=True)
+
+    def __init__(self, probes: tuple[TextHas, ...]) -> None:
+        self._searches = [compile_search(probe) for probe in probes]
+        self._wanted = [probe.text for probe in probes]
+
+    def step(self, state: EachState, event: Event, applies: bool = True) -> Step:
+        if type(event) is not Response or len(state.said) == len(self._wanted):
+            return state, NOTHING
+        if event.text is None:
+            return EachState(state.said, state.blind + 1), NOTHING
+        new = tuple(i for i, search in enumerate(self._searches) if i not in state.said and search(event) is not None)
+        return (EachState((*state.said, *new), state.blind) if new else state), NOTHING
+
+    def end(self, state: EachState, ended: Ended) -> Conclusion:
+        missing = tuple(_never_said(text) for i, text in enumerate(self._wanted) if i not in state.said)
+        if not missing:
+            return OK
+        if not ended.complete:
+            return STOPPED_EARLY
+        return unless_blind(state.blind, "content", Conclusion(Outcome.VIOLATED, missing))
+
+
+def _never_said(text: str) -> Found:
+    return Found(f"no response contains `{text}`")

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.engine.conditions import compile_conditions
+from bylaw.engine.conditions import NO_DOUBTS, add_doubts, compile_conditions, tell_doubts
 from bylaw.engine.evidence import bare, ref
-from bylaw.engine.matching import compile_names, compile_text
+from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import (
     NOTHING,
     OK,
@@ -23,10 +25,14 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
+    doubt,
     mismatch_notes,
     ok_if_complete,
     unless_blind,
+    unless_unknown,
 )
+from bylaw.engine.predicates import compile_where, describe_calls
+from bylaw.engine.probes import compile_search
 from bylaw.model import demand as demands
 from bylaw.model.demand import Calls, TextHas
 from bylaw.model.events import Event, Response, ToolCall
@@ -42,6 +48,13 @@ class BeforeState(Struct, frozen=True, array_like=True):
     """a `second` was called that the rule judges"""
     pending: tuple[Found, ...] = ()
     uncounted: int = 0
+    first_possible: bool = False
+    """a call may be a `first`, for all that is known of its arguments"""
+    second_possible: bool = False
+    unclear: int = 0
+    """calls of `second` that may break the rule"""
+    waiting: int = 0
+    """with `only_if_both`: those that do so only if a `first` follows"""
 
 
 class Before(Monitor):
@@ -51,7 +64,8 @@ class Before(Monitor):
 
     def __init__(self, demand: demands.Before) -> None:
         self._is_first, self._is_second = compile_names(demand.first), compile_names(demand.second)
-        self._first_names = " or ".join(f"`{name}`" for name in demand.first.tools)
+        self._first_where, self._second_where = _compile_where(demand.first), _compile_where(demand.second)
+        self._first_names = describe_calls(demand.first)
         self._only_if_both = demand.only_if_both
         self.watches = Watches(calls=(demand.first, demand.second))
 
@@ -61,30 +75,52 @@ class Before(Monitor):
         found = NOTHING
         # a call that is both is judged as `second` first: nothing is earlier than itself
         if applies and self._is_second(event.name):
-            state, found = self._second(state, event)
+            truth = True if self._second_where is None else self._second_where(event)
+            if truth is not False:
+                state, found = self._second(state, event, certain=truth is True)
         if not state.first_seen and self._is_first(event.name):
-            found += (*state.pending, *_more(state.uncounted))
-            state = BeforeState(True, state.judged)
+            truth = True if self._first_where is None else self._first_where(event)
+            if truth:
+                found += (*state.pending, *_more(state.uncounted))
+                unclear = state.unclear + state.waiting
+                state = BeforeState(True, state.judged, second_possible=state.second_possible, unclear=unclear)
+            elif truth is None:
+                unclear = state.unclear + state.waiting + (1 if state.pending else 0)
+                state = replace(state, first_possible=True, unclear=unclear, waiting=0)
         return state, found
 
-    def _second(self, state: BeforeState, event: ToolCall) -> tuple[BeforeState, tuple[Found, ...]]:
+    def _second(self, state: BeforeState, event: ToolCall, certain: bool) -> tuple[BeforeState, tuple[Found, ...]]:
+        if state.first_seen and certain:
+            return (state if state.judged else replace(state, judged=True)), NOTHING
         if state.first_seen:
-            return (state if state.judged else BeforeState(True, True)), NOTHING
+            return (state if state.second_possible else replace(state, second_possible=True)), NOTHING
         message = f"`{event.name}` was called with no earlier call of {self._first_names}"
         found = Found(message, event.origin.session, event.turn, (ref(event),))
+        state = replace(state, judged=state.judged or certain, second_possible=state.second_possible or not certain)
+        if not certain or state.first_possible:
+            if self._only_if_both:
+                return replace(state, waiting=state.waiting + 1), NOTHING
+            return replace(state, unclear=state.unclear + 1), (doubt(found),)
         if not self._only_if_both:
-            return BeforeState(False, True), (found,)
+            return state, (found,)
         if len(state.pending) < MAX_PENDING:
-            return BeforeState(False, True, (*state.pending, found)), NOTHING
-        return BeforeState(False, True, state.pending, state.uncounted + 1), NOTHING
+            return replace(state, pending=(*state.pending, found)), NOTHING
+        return replace(state, uncounted=state.uncounted + 1), NOTHING
 
     def end(self, state: BeforeState, ended: Ended) -> Conclusion:
+        if state.unclear:
+            return unless_unknown(state.unclear, VACUOUS)
         if state.first_seen and state.judged:
             return OK
         if not ended.complete:
             return STOPPED_EARLY
         # judged without a first: either already violated, or out of `only_if_both`'s reach
-        return VACUOUS
+        undecided = (state.judged or state.second_possible) and (state.first_seen or state.first_possible)
+        return unless_unknown(int(undecided), VACUOUS)
+
+
+def _compile_where(calls: Calls) -> Callable[[ToolCall], bool | None] | None:
+    return None if calls.where is None else compile_where(calls.where)
 
 
 def _more(count: int) -> tuple[Found, ...]:
@@ -97,6 +133,18 @@ class Due(Struct, frozen=True, array_like=True):
     session: str
     turn: int | None
     where: EventRef
+    sure: bool = True
+    """False where it is not known whether that turn is a trigger"""
+
+
+class OpenTurn(Struct, frozen=True, array_like=True):
+    """The turn after a trigger, as long as its calls may still follow: a guard sees them one by one."""
+
+    found: Found | None
+    """what is reported if none of them is the wanted one; None where it is not known whether there was a trigger"""
+    session: str
+    turn: int | None
+    blind: bool = False
 
 
 class NextState(Struct, frozen=True, array_like=True):
@@ -104,61 +152,119 @@ class NextState(Struct, frozen=True, array_like=True):
     triggered: bool = False
     blind: int = 0
     mismatches: int = 0
+    doubts: tuple[tuple[str, int], ...] = ()
+    """why it is not known of some turns whether they are triggers, and of how many"""
+    unmet: bool = False
+    """one of them has no follow-up"""
+    open: OpenTurn | None = None
 
 
 class Next(Monitor):
     initial = NextState()
     state_type = NextState
     gates_itself = True
-    watches = Watches(responses=True)
 
     def __init__(self, demand: demands.Next) -> None:
+        self.watches = Watches(responses=True, calls=(demand.must,) if isinstance(demand.must, Calls) else ())
+        self._awaits_calls = isinstance(demand.must, Calls)
         self._triggers = compile_conditions(demand.trigger)
         self._satisfies = _compile_must(demand.must)
         self._wanted = _describe(demand.must)
 
     def step(self, state: NextState, event: Event, applies: bool = True) -> Step:
+        if type(event) is ToolCall and state.open is not None:
+            return self._called(state, state.open, event), NOTHING
         if type(event) is not Response:
             return state, NOTHING
-        found, blind = NOTHING, state.blind
+        state, found = self._close(state)
+        blind, unmet, open_turn = state.blind, state.unmet, None
         if state.due is not None:
             answer = self._satisfies(event)
-            if answer is None:
+            missed = self._missed(state.due, event) if answer is False and state.due.sure else None
+            if answer is False and self._awaits_calls and not event.tool_calls:
+                open_turn = OpenTurn(missed, event.origin.session, event.turn)
+            elif not state.due.sure:
+                unmet = unmet or not answer
+            elif answer is None:
                 blind += 1
-            elif not answer:
-                message = f"the turn after a trigger does not {self._wanted}"
-                found = (Found(message, event.origin.session, event.turn, (state.due.where, ref(event))),)
-        triggered, mismatches = self._triggers(event) if applies else (False, 0)
-        if not (triggered or mismatches or state.due is not None):
+            elif missed is not None:
+                found += (missed,)
+        triggered, doubts = self._triggers(event) if applies else (False, NO_DOUBTS)
+        if triggered is False and not doubts and state.due is None:
             return state, found
-        due = Due(event.origin.session, event.turn, ref(event)) if triggered else None
-        return NextState(due, state.triggered or triggered, blind, state.mismatches + mismatches), found
+        due = None if triggered is False else Due(event.origin.session, event.turn, ref(event), triggered is True)
+        counted = add_doubts(state.doubts, doubts) if triggered is None else state.doubts
+        mismatches = state.mismatches + sum(doubt.mismatch for doubt in doubts)
+        return NextState(due, state.triggered or triggered is True, blind, mismatches, counted, unmet, open_turn), found
+
+    def _unless_blind(self, blind: int, verdict: Conclusion) -> Conclusion:
+        return unless_unknown(blind, verdict) if self._awaits_calls else unless_blind(blind, "content", verdict)
+
+    def _missed(self, due: Due, response: Response) -> Found:
+        message = f"the turn after a trigger does not {self._wanted}"
+        return Found(message, response.origin.session, response.turn, (due.where, ref(response)))
+
+    def _called(self, state: NextState, turn: OpenTurn, call: ToolCall) -> NextState:
+        """A call of the open turn that its response did not list."""
+        if call.turn != turn.turn or call.origin.session != turn.session:
+            return state
+        answer = self._satisfies(Response(origin=call.origin, turn=call.turn, tool_calls=(call,)))
+        if answer is False or (answer is None and turn.blind):
+            return state
+        return replace(state, open=None if answer else replace(turn, blind=True))
+
+    def _close(self, state: NextState) -> tuple[NextState, tuple[Found, ...]]:
+        """No more calls of the open turn follow."""
+        turn = state.open
+        if turn is None:
+            return state, NOTHING
+        if turn.found is None:
+            return replace(state, open=None, unmet=True), NOTHING
+        if turn.blind:
+            return replace(state, open=None, blind=state.blind + 1), NOTHING
+        return replace(state, open=None), (turn.found,)
 
     def dump(self, state: NextState, excerpts: bool = True) -> NextState:
-        if excerpts or state.due is None:
+        if excerpts:
             return state
-        return replace(state, due=replace(state.due, where=bare(state.due.where)))
+        due, turn = state.due, state.open
+        if turn is not None and turn.found is not None:
+            evidence = tuple(map(bare, turn.found.evidence))
+            turn = replace(turn, found=replace(turn.found, evidence=evidence))
+        return replace(state, due=None if due is None else replace(due, where=bare(due.where)), open=turn)
 
     def end(self, state: NextState, ended: Ended) -> Conclusion:
-        if state.due is not None and ended.complete:
+        state, missed = self._close(state)
+        due, unmet = state.due, state.unmet
+        if due is not None and not due.sure:
+            due, unmet = None, True
+        if due is not None and ended.complete:
             message = f"triggered on the last turn, so no turn could {self._wanted}"
-            found = Found(message, state.due.session, state.due.turn, (state.due.where,))
-            return Conclusion(Outcome.VIOLATED, (found,), notes=mismatch_notes(state.mismatches))
+            missed += (Found(message, due.session, due.turn, (due.where,)),)
+        if missed:
+            return Conclusion(Outcome.VIOLATED, missed, notes=mismatch_notes(state.mismatches))
         verdict = ok_if_complete(ended) if state.triggered else VACUOUS if ended.complete else STOPPED_EARLY
-        verdict = unless_blind(state.blind, "content", verdict)
+        verdict = self._unless_blind(state.blind, verdict)
+        if state.doubts and (unmet or not state.triggered):
+            verdict = Conclusion(Outcome.INCONCLUSIVE, reason=tell_doubts("`trigger` matched", state.doubts))
         return Conclusion(verdict.outcome, reason=verdict.reason, notes=mismatch_notes(state.mismatches))
 
 
-def _compile_must(must: Calls | TextHas):  # type: ignore[no-untyped-def]
-    """response → satisfied, or None where the response's content was not recorded"""
-    if isinstance(must, Calls):
-        matches = compile_names(must)
+def _compile_must(must: Calls | TextHas) -> Callable[[Response], bool | None]:
+    """response → satisfied, or None where the response's content, or the arguments of its calls, are not known"""
+    if isinstance(must, TextHas):
+        search = compile_search(must)
+        return lambda response: None if response.text is None else search(response) is not None
+    matches, where = compile_names(must), _compile_where(must)
+    if where is None:
         return lambda response: any(matches(call.name) for call in response.tool_calls)
-    find = compile_text(must)
-    return lambda response: None if response.text is None else find(response.text) is not None
+
+    def calls(response: Response) -> bool | None:
+        truths = {where(call) for call in response.tool_calls if matches(call.name)}
+        return True if True in truths else None if None in truths else False
+
+    return calls
 
 
 def _describe(must: Calls | TextHas) -> str:
-    if isinstance(must, Calls):
-        return "call " + " or ".join(f"`{name}`" for name in must.tools)
-    return f"say `{must.text}`"
+    return f"call {describe_calls(must)}" if isinstance(must, Calls) else f"say `{must.text}`"

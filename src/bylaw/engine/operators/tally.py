@@ -15,9 +15,12 @@ from bylaw.engine.monitor import (
     Monitor,
     Step,
     Watches,
+    doubt,
     ok_if_complete,
     unless_blind,
+    unless_unknown,
 )
+from bylaw.engine.predicates import compile_where, describe_calls
 from bylaw.model.demand import Calls, Tally
 from bylaw.model.events import Event, Response, ToolCall, Usage
 from bylaw.model.verdict import EventRef, Outcome
@@ -26,6 +29,8 @@ from bylaw.model.verdict import EventRef, Outcome
 class Seen(Struct, frozen=True, array_like=True):
     count: int = 0
     first: EventRef | None = None
+    unknown: int = 0
+    """calls that may count, for all that is known of their arguments"""
 
 
 class TallyCalls(Monitor):
@@ -34,28 +39,46 @@ class TallyCalls(Monitor):
 
     def __init__(self, demand: Tally, calls: Calls) -> None:
         self._matches = compile_names(calls)
-        self._names = " or ".join(f"`{name}`" for name in calls.tools)
+        self._where = None if calls.where is None else compile_where(calls.where)
+        self._names = describe_calls(calls)
         self._demand = demand
         self.watches = Watches(calls=(calls,))
 
     def step(self, state: Seen, event: Event, applies: bool = True) -> Step:
         if type(event) is not ToolCall or not self._matches(event.name):
             return state, NOTHING
-        after = Seen(state.count + 1, state.first or ref(event))
-        if after.count <= self._demand.at_most or (state.count > self._demand.at_most and not self._demand.each_excess):
+        if self._where is not None and not self._where(event):
+            return self._uncertain(state, event)
+        after = Seen(state.count + 1, state.first or ref(event), state.unknown)
+        most = self._demand.at_most
+        if after.count + state.unknown <= most or (state.count > most and not self._demand.each_excess):
             return after, NOTHING
+        found = self._excess(state, event, after.count + state.unknown)
+        return after, (found if after.count > most else doubt(found),)
+
+    def _uncertain(self, state: Seen, event: ToolCall) -> Step:
+        assert self._where is not None
+        if self._where(event) is False:
+            return state, NOTHING
+        after = Seen(state.count, state.first, state.unknown + 1)
+        count = after.count + after.unknown
+        return after, (doubt(self._excess(state, event, count)),) if count > self._demand.at_most else NOTHING
+
+    def _excess(self, state: Seen, event: ToolCall, count: int) -> Found:
         earlier = (state.first,) if state.first else ()
-        message = f"call {after.count} of {self._names}, {self._wanted()}"
-        return after, (Found(message, event.origin.session, event.turn, (*earlier, ref(event))),)
+        message = f"call {count} of {self._names}, {self._wanted()}"
+        return Found(message, event.origin.session, event.turn, (*earlier, ref(event)))
 
     def dump(self, state: Seen, excerpts: bool = True) -> Seen:
-        return state if excerpts or state.first is None else Seen(state.count, bare(state.first))
+        return state if excerpts or state.first is None else Seen(state.count, bare(state.first), state.unknown)
 
     def _wanted(self) -> str:
         low, high = self._demand.at_least, self._demand.at_most
         return f"exactly {high} wanted" if low == high else f"at most {high} wanted"
 
     def end(self, state: Seen, ended: Ended) -> Conclusion:
+        if state.unknown and not self._demand.at_least <= state.count <= self._demand.at_most - state.unknown:
+            return unless_unknown(state.unknown, STOPPED_EARLY)
         if state.count >= self._demand.at_least:
             return ok_if_complete(ended)
         if not ended.complete:

@@ -60,7 +60,10 @@ class Builder(Compilation):
             case Ahead():
                 return self._ahead(formula, positive, scope)
             case Pair(op="S") | Back() | Seen() | Count():
-                return build_back(self, formula, positive, scope)
+                self.back_depth += 1
+                value = build_back(self, formula, positive, scope)
+                self.back_depth -= 1
+                return value
             case Pair():
                 return self._pair(formula, positive, scope)
             case Constant(value=value):
@@ -196,7 +199,7 @@ class Builder(Compilation):
     def _look_ahead(self, op: str, left: Value, right: Value, formula: Formula, window: Window | None) -> Value:
         number = len(self.ahead)
         mentions = frozenset(self.variable_numbers[name] for name in variables(formula))
-        self.ahead.append(Lookahead(op, left, right, window, op in "NR", mentions))
+        self.ahead.append(Lookahead(op, left, right, window, op in "NR", mentions, self.back_depth > 0))
         if op in "XN":
             return lambda frame, sigma: Wait(number, self._masked(sigma, mentions), 0)
 

@@ -45,6 +45,8 @@ class Lookahead(Struct, frozen=True):
     """what it is where nothing follows"""
     mentions: frozenset[int]
     """variables; the others do not make two waits different"""
+    carried: bool = False
+    """inside an operator that looks back, which hands over waits that began at earlier positions"""
 
 
 class Compilation(ABC):
@@ -56,6 +58,8 @@ class Compilation(ABC):
         self.unset: Sigma = (None,) * len(self.variables)
         self.slots: list[Slot] = []
         self.ahead: list[Lookahead] = []
+        self.back_depth = 0
+        """operators that look back, around the part that is being built"""
         self.tables: dict[Formula, TableSlot] = {}
         """for messages: where an operator that looks back stores what it saw"""
         self.settlers: dict[Formula, Settled] = {}

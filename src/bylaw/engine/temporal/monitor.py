@@ -51,6 +51,7 @@ class TemporalMonitor(Monitor):
         only_truths = all(isinstance(slot.initial, bool) for slot in builder.slots)
         self._idle: dict[Any, bool] | None = {} if finite and only_truths else None
         self._once = not all(part.always for part in self.parts)
+        self.adds_up = not self._once  # what is judged once begins at the first turn that matches
         self._always_judged = not all(part.conditional for part in self.parts)
         self.watches = watches(formula, self.parts, demand.over)
         self.initial = State(Pending(alarms=(Alarms(),) * len(builder.ahead)))

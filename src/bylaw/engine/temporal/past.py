@@ -7,6 +7,7 @@ from typing import Any
 
 from bylaw.engine.temporal import tables
 from bylaw.engine.temporal.compilation import Compilation, TableSlot, Value, negated
+from bylaw.engine.temporal.counts import compare_count, count, counted
 from bylaw.engine.temporal.frame import Frame
 from bylaw.engine.temporal.shape import atoms, conjuncts, denied, fixes, looks_ahead, variables
 from bylaw.engine.temporal.tables import EMPTY, Awaiting, Match, Table, Unseen, answered, await_answer
@@ -152,7 +153,7 @@ def _clear(
 
 def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
     matches, key_of = builder.matches(formula.of, frozenset()), _key(builder, outer)
-    window, trim = formula.window, tables.keep_counted(formula.number)
+    window, number = formula.window, formula.number
 
     def update(frame: Frame, table: Table) -> Table:
         sure: dict[tuple[Any, ...], bool] = {}  # a position counts once, in however many ways it matches
@@ -160,15 +161,15 @@ def _count(builder: Compilation, formula: Count, outer: list[str]) -> Value:
             key = key_of(fixed)
             sure[key] = sure.get(key, False) or truth is True
         for key, is_sure in sure.items():
-            table = tables.remember(table, key, Match(frame.clocks, is_sure, (), frame.place()), trim, window)
+            table = count(table, key, Match(frame.clocks, is_sure, (), frame.place()), window, number)
         return table
 
     slot = builder.add_slot(EMPTY, update)
     builder.tables[formula] = TableSlot(slot, key_of, window)
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
-        sure, most = tables.counted(frame.memory[slot], key_of(sigma), frame, window)
-        return tables.compare_count(formula.op, sure, most, formula.number)
+        sure, most = counted(frame.memory[slot], key_of(sigma), frame, window, number)
+        return compare_count(formula.op, sure, most, number)
 
     return value
 

@@ -13,7 +13,7 @@ from bylaw.engine.temporal.shape import Part, evaluate, variables
 from bylaw.engine.temporal.state import Progress, State
 from bylaw.engine.temporal.tables import Awaiting, Table
 from bylaw.engine.temporal.truth import Residual, Wait, waits
-from bylaw.engine.temporal.wakeup import Waker
+from bylaw.engine.temporal.wakeup import Waker, has_alarm
 from bylaw.model.temporal import Back, Formula, Pair
 
 # -- by the events that follow ----------------------------------------------------------------------------------------
@@ -25,7 +25,7 @@ class Resolver:
     def __init__(self, parts: Sequence[Part], builder: Builder) -> None:
         self._parts, self._builder = parts, builder
         self._wakers = [Waker(i, part, builder) for i, part in enumerate(parts)]
-        self._alarmed = [(i, node.window) for i, node in enumerate(builder.ahead) if node.window is not None]
+        self._alarmed = [(i, node.window) for i, node in enumerate(builder.ahead) if node.window and has_alarm(node)]
 
     def enter(self, pending: Pending, part: int, residual: Residual, origins: Entry | Origin) -> Pending:
         pending, is_new = pending.enter(part, residual, origins, self._wakers[part].address(residual))
@@ -33,9 +33,9 @@ class Resolver:
 
     def _set_alarms(self, pending: Pending, number: int, begun: list[Wait]) -> Pending:
         for wait in begun:
-            window = self._builder.ahead[wait.node].window
-            if window is not None:
-                pending = pending.set_alarm(number, wait.node, wait.since + window.bound)
+            node = self._builder.ahead[wait.node]
+            if node.window is not None and has_alarm(node):
+                pending = pending.set_alarm(number, wait.node, wait.since + node.window.bound)
         return pending
 
     def _change(self, pending: Pending, number: int, entry: Entry, residual: Residual) -> Pending:

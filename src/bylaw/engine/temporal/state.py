@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 
 from bylaw.engine.evidence import bare
 from bylaw.engine.monitor import Found
+from bylaw.engine.temporal.counts import Moments, Tally
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Position
 from bylaw.engine.temporal.pending import Alarms, Entry, Origin, Pending
 from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
@@ -44,7 +45,7 @@ class State(Struct, frozen=True, array_like=True):
     """positions whose verdict is unknown for good"""
     first_undecided: str = ""
     untimed: str = ""
-    """the event without a time that stopped the judging"""
+    """why the judging stopped: an event without a time, or a call in an unknown order"""
     said: Map[str, tuple[int, ...]] = Map()
     """user atoms that messages made true, by session, until the next response"""
     turn: OpenTurn | None = None
@@ -71,7 +72,7 @@ class Progress(Struct):
 
 _TAGS: dict[type[Struct], str] = {
     **{one: one.__name__ for one in (State, Frame, Clocks, Hit, Table, Cell, Deferred, Awaiting, Unseen, EventRef)},
-    **{one: one.__name__ for one in (OpenTurn, Alarms, Entry, Origin, Wait, Open)},
+    **{one: one.__name__ for one in (OpenTurn, Alarms, Entry, Origin, Wait, Open, Tally, Moments)},
     Match: "Kept",
     Pending: "Book",
 }

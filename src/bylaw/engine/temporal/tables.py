@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from immutables import Map
 from msgspec import Struct
@@ -21,10 +21,12 @@ from bylaw.engine.temporal.atom_values import result_ids
 from bylaw.engine.temporal.frame import Clocks, Frame, Position, elapsed
 from bylaw.engine.temporal.truth import Key, Sigma
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
-from bylaw.engine.values import ORDERS
 from bylaw.model.events import Response
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
+
+if TYPE_CHECKING:
+    from bylaw.engine.temporal.counts import Tally
 
 MOST_VALUES = 10_000
 MOST_MATCHES = 16
@@ -48,6 +50,8 @@ class Cell(Struct, frozen=True, array_like=True):
     matches: tuple[Match, ...]
     """oldest first"""
     lossy: bool = False
+    tally: Tally | None = None
+    """for `count`: how many there were; then `matches` are only the latest of them"""
 
 
 class Table(Struct, frozen=True, array_like=True):
@@ -77,17 +81,28 @@ def remember(table: Table, key: tuple[Key, ...], match: Match, trim: Trim, windo
         return remember_wild(table, key, match)
     cell = table.cells.get(key)
     stored, lossy = trim((*(cell.matches if cell else ()), match))
+    if lossy:
+        table = replace(table, dropped=table.dropped + 1)
+    return put(table, key, stored, window, lossy=lossy or (cell is not None and cell.lossy))
+
+
+def put(
+    table: Table,
+    key: tuple[Key, ...],
+    matches: Matches,
+    window: Window | None,
+    *,
+    lossy: bool = False,
+    tally: Tally | None = None,
+) -> Table:
+    """The cell of this value, new or as it is now."""
+    cell = table.cells.get(key)
     if cell is not None:
-        cells = table.cells.set(key, Cell(cell.number, stored, cell.lossy or lossy))
-        return replace(table, cells=cells, dropped=table.dropped + lossy)
+        return replace(table, cells=table.cells.set(key, Cell(cell.number, matches, lossy, tally)))
     number = table.tail
-    table = replace(
-        table,
-        cells=table.cells.set(key, Cell(number, stored, lossy)),
-        order=table.order.set(number, key),
-        tail=number + 1,
-    )
-    return _make_room(table, match.clocks, window)
+    cells = table.cells.set(key, Cell(number, matches, lossy, tally))
+    table = replace(table, cells=cells, order=table.order.set(number, key), tail=number + 1)
+    return _make_room(table, matches[-1].clocks, window)
 
 
 def _make_room(table: Table, now: Clocks, window: Window | None) -> Table:
@@ -172,7 +187,7 @@ def holds(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | Non
             return True
         if one is not False:
             answer = None
-    if answer is False and (_lost_in(table, frame, window) or (cell is not None and cell.lossy)):
+    if answer is False and (has_lost(table, frame, window) or (cell is not None and cell.lossy)):
         return None
     return answer
 
@@ -184,21 +199,15 @@ def _is_plain_yes(table: Table, newest: Match, frame: Frame, window: Window | No
     return window is None or elapsed(frame.clocks, newest.clocks, window) <= window.bound
 
 
-def counted(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> tuple[int, int | None]:
-    """How many surely, and how many at most; None where nobody knows."""
-    if UNKNOWN_KEY in key:
-        cells = _alike(table, key)
-        near = [match for cell in cells or () for match in in_window(cell, frame, window)]
-        return 0, None if cells is None or _lost_in(table, frame, window) else len(near) + len(table.wild)
-    match = list(_candidates(table, table.cells.get(key), key, frame, window))
-    sure = sum(one.sure for one in match)
-    return sure, None if _lost_in(table, frame, window) else len(match)
-
-
 def _candidates(
     table: Table, cell: Cell | None, key: tuple[Key, ...], frame: Frame, window: Window | None
 ) -> Iterator[Match]:
     yield from in_window(cell, frame, window)
+    yield from wild_matches(table, key, frame, window)
+
+
+def wild_matches(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> Iterator[Match]:
+    """Those in the window that may be about this value."""
     for other, match in table.wild:
         if _may_be(other, key) and (window is None or elapsed(frame.clocks, match.clocks, window) <= window.bound):
             yield match
@@ -210,19 +219,20 @@ def _may_be(left: tuple[Key, ...], right: tuple[Key, ...]) -> bool:
 
 def _held_by_any(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None, sigma: Sigma) -> bool | None:
     """A question about a value that cannot be read: never yes, and no only where nothing could be meant."""
-    cells = _alike(table, key)
-    if cells is None or _lost_in(table, frame, window) or any(cell.lossy for cell in cells):
+    keys = alike(table, key)
+    cells = [table.cells[one] for one in keys or ()]
+    if keys is None or has_lost(table, frame, window) or any(cell.lossy for cell in cells):
         return None
     near = [match for cell in cells for match in in_window(cell, frame, window)]
     near += _candidates(table, None, key, frame, window)
     return False if all(_passes(match, sigma) is False for match in near) else None
 
 
-def _alike(table: Table, key: tuple[Key, ...]) -> list[Cell] | None:
-    """The cells whose value may be meant; None where there are too many to look."""
+def alike(table: Table, key: tuple[Key, ...]) -> list[tuple[Key, ...]] | None:
+    """The values that may be meant; None where there are too many to look."""
     if len(table.cells) > _MOST_ALIKE:
         return None
-    return [cell for other, cell in table.cells.items() if _may_be(other, key)]
+    return [other for other in table.cells if _may_be(other, key)]
 
 
 _MOST_ALIKE = 64
@@ -251,7 +261,7 @@ def _passes(match: Match, sigma: Sigma) -> bool | None:
     return answer
 
 
-def _lost_in(table: Table, frame: Frame, window: Window | None) -> bool:
+def has_lost(table: Table, frame: Frame, window: Window | None) -> bool:
     if table.lost is None:
         return False
     return window is None or elapsed(frame.clocks, table.lost, window) <= window.bound
@@ -313,34 +323,6 @@ def _passes_more(old: Deferred, new: Deferred) -> bool:
     better = _BETTER.get(new.op)
     numbers = isinstance(old.value, int | float) and isinstance(new.value, int | float)
     return better is not None and numbers and better(new.value, old.value)
-
-
-def keep_counted(number: int) -> Trim:
-    """Enough to tell whether more than `number` are in any window."""
-
-    def trim(matches: Matches) -> tuple[Matches, bool]:
-        if len(matches) <= number + 1:
-            return matches, False
-        recent = matches[-number - 1 :]
-        older_sure = [one for one in matches[: -number - 1] if one.sure]
-        missing = number + 1 - sum(one.sure for one in recent)
-        return (*(older_sure[-missing:] if missing > 0 else ()), *recent), False
-
-    return trim
-
-
-def compare_count(op: str, sure: int, most: int | None, number: int) -> bool | None:
-    """Kleene over every count from `sure` to `most`; counts above `number` are all alike."""
-    top = number + 1 if most is None else min(most, number + 1)
-    low = min(sure, number + 1)
-    return _agreed([_COMPARE[op](count, number) for count in range(low, max(low, top) + 1)])
-
-
-def _agreed(answers: list[bool]) -> bool | None:
-    return answers[0] if all(answers) or not any(answers) else None
-
-
-_COMPARE: dict[str, Callable[[int, int], bool]] = {"=": operator.eq, "!=": operator.ne, **ORDERS}
 
 
 MOST_UNSEEN = 256

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.engine.temporal.build import Builder
+from bylaw.engine.temporal.compilation import Lookahead
 from bylaw.engine.temporal.frame import START, Frame
 from bylaw.engine.temporal.pending import Address
 from bylaw.engine.temporal.shape import Part, fixes, looks_ahead, looks_back, walk
@@ -102,10 +103,16 @@ def _begun(body: Formula) -> set[str]:
             return set()
 
 
+def has_alarm(node: Lookahead) -> bool:
+    """Whether its window closes in the order in which it opened, so that a queue of alarms can wake it."""
+    return node.window is not None and not node.carried
+
+
 def _is_quiet(node: int, builder: Builder) -> bool:
     """Whether it just goes on waiting at a position where every atom is false."""
     frame = Frame(START, (False,) * len(builder.atoms), [slot.initial for slot in builder.slots])
     wait = Wait(node, builder.unset, 0)
-    if builder.ahead[node].op in "XN":
+    operator = builder.ahead[node]
+    if operator.op in "XN" or (operator.window is not None and not has_alarm(operator)):
         return False
     return builder.go_on(wait, frame) == wait

@@ -326,7 +326,8 @@ def recorded_event(data: Mapping[str, Any]) -> Event | None:
             calls = tuple(ToolCall(name=one["name"], call_id=one["call_id"], **common) for one in content["tool_calls"])
             request = Request(**common) if content.get("request") else None
             texts = {name: content[name] for name in ("text", "stop_reason", "model")}
-            return Response(request=request, tool_calls=calls, **texts, **common)
+            blocks = [{"type": "text", "text": text} for text in content.get("blocks", ())]
+            return Response(request=request, tool_calls=calls, content=blocks or None, **texts, **common)
         case "message":
             return Message(role=content["role"], content=content["content"], **common)
         case "request":

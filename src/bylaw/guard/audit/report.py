@@ -154,7 +154,8 @@ def select_rows(
     for row in audit_rows(store):
         if since is not None and row.at < since:
             continue
-        if session in (None, row.data.get("session")) and (rule is None or _is_about(row.data, rule)):
+        sessions = (None, row.data.get("session"), row.data.get("call_session") or row.data.get("session"))
+        if session in sessions and (rule is None or _is_about(row.data, rule)):
             yield row
 
 
@@ -169,9 +170,18 @@ def _is_about(data: dict[str, Any], rule: str) -> bool:
 def row_line(row: AuditRow) -> str:
     """A row in one line, for people."""
     data = row.data
-    parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), str(data.get("session", "-")), _subject(data)]
+    parts = [str(row.seq), _time(row.at), str(data.get("kind", "?")), _place(data), _subject(data)]
     text = "  ".join(part for part in parts if part)
     return printable(text) if data.get("kind") == "incident" else _short(text, _LONGEST_ROW)
+
+
+def _place(data: dict[str, Any]) -> str:
+    """The session; for an incident of a rule that counts further, whose calls it counts and the deciding one."""
+    session, over = str(data.get("session", "-")), data.get("over")
+    if over in ("agent", "all"):
+        call = data.get("call_session")
+        return ("all agents" if over == "all" else f"agent {session or '-'}") + (f", {call}" if call else "")
+    return session
 
 
 def _time(at: Any) -> str:
@@ -188,8 +198,10 @@ def _subject(data: dict[str, Any]) -> str:
         who = f" ({agent or 'every agent'} {version})" if version else f" ({agent})" if agent else ""
         return f"{attempt.get('tool')}{who} → {decision.get('action')}" + (f" by {by}" if by else "")
     if "incident" in data:
-        note = f": {data['note']}" if data.get("note") else ""
-        return f"{data['incident']} {data.get('what')} by {data.get('by')}  `{data.get('rule')}`{note}"
+        note = f"  note: {data['note']}" if data.get("note") else ""
+        about = f"  {data['severity']}  `{data.get('rule')}`: {data.get('message')}" if "severity" in data else ""
+        about = about or f"  `{data.get('rule')}`"
+        return f"{data['incident']} {data.get('what')} by {data.get('by')}{about}{note}"
     for names in (("result_of",), ("review", "what"), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
         if names[0] in data:
             return " ".join(str(data[name]) for name in names if data.get(name) is not None)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from bylaw.engine.matching import compile_names
 from bylaw.engine.temporal.shape import atoms, windows
 from bylaw.guard.backtest.model import Lack
-from bylaw.model.demand import Attempt, Calls, Temporal
+from bylaw.model.demand import Attempt, Calls, Temporal, looks_at_arguments
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, counts
 from bylaw.model.rule import Rule
@@ -44,7 +44,8 @@ def needs_of(rule: Rule, tool: str) -> Needs | None:
     elif isinstance(demand, Temporal):
         needs = _temporal(demand, tool, conditional=bool(rule.when))
     else:
-        needs = Needs(responses=bool(rule.when))
+        asks_arguments = any(compile_names(calls)(tool) for calls, _ in looks_at_arguments(demand))
+        needs = Needs(arguments=asks_arguments, responses=bool(rule.when))
     return None if needs == Needs() else needs
 
 
@@ -122,6 +123,8 @@ class RecordedSession:
         earlier = (tool for tool, turn in self._open.values() if turn is None or turn != call.turn)
         if needs.results is not None and any(map(needs.results, earlier)):
             found.append("results")
+        if needs.results is not None and any(map(needs.results, call.unordered)):
+            found.append("order")
         if needs.errors is not None and any(map(needs.errors, self._without_status)):
             found.append("errors")
         if needs.responses and not self._has_text:

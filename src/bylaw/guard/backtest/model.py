@@ -13,10 +13,11 @@ UNCLEAR = "unclear"
 """beside the four actions: the recording lacks a value that could have decided the call"""
 OUTCOMES = (*(action.value for action in Action), UNCLEAR)
 
-Lack: TypeAlias = Literal["arguments", "results", "errors", "responses", "messages", "times", "agents"]
+Lack: TypeAlias = Literal["arguments", "results", "order", "errors", "responses", "messages", "times", "agents"]
 LACKS: dict[Lack, str] = {
     "arguments": "no readable arguments",
     "results": "no result of an earlier call",
+    "order": "no order of the call and a result",
     "errors": "no word on whether an earlier call failed",
     "responses": "no text of the model",
     "messages": "no messages of the user",

@@ -121,10 +121,13 @@ def _show(step: Step, is_json: bool) -> None:
             click.echo(as_json(incident, what=what) if is_json else f"{what} {line(incident)}")
     for problem in step.unreadable:
         click.echo(f"cannot be read: {problem}", err=True)
-    _show_unjudged(step.unjudged)
+    _show_unjudged(step.unjudged, step.ahead)
 
 
-def _show_unjudged(unjudged: dict[str, int]) -> None:
+def _show_unjudged(unjudged: dict[str, int], ahead: int) -> None:
+    if ahead:
+        counted = "windows over an agent or over all count them when they were written"
+        click.echo(f"time in the future: {'1 call' if ahead == 1 else f'{ahead:,} calls'}; {counted}", err=True)
     for rule, count in sorted(unjudged.items()):
         if count > 0:
             why = "it depends on a value that is not recorded"
@@ -187,7 +190,7 @@ def replay(
         written = f"; {done.written:,} detections written" if write else ""
         incidents = "1 incident" if done.count == 1 else f"{done.count:,} incidents"
         click.echo(f"{done.events:,} events, {incidents}{written}")
-    _show_unjudged(done.unjudged)
+    _show_unjudged(done.unjudged, done.ahead)
     if done.unreadable:
         click.echo(f"cannot be read: {done.unreadable:,} events that no guard has written", err=True)
     return ExitCode.OK

@@ -58,12 +58,14 @@ def list_(
     from bylaw.guard.incidents.incidents import Incidents
 
     filters = {"status": status, "rule": rule, "severity": severity, "assignee": assignee}
-    everything = everything or status is not None
+    shows_all, everything = everything and status is None, everything or status is not None
     with open_store(store) as opened:
-        found = (one for one in Incidents(opened).each(session=session) if everything or one.status != "solved")
+        found = (one for one in Incidents(opened).each() if everything or one.status != "solved")
+        found = (one for one in found if session in (None, one.session if one.over == "session" else one.call_session))
         fitting = (one for one in found if all(v in (None, getattr(one, name)) for name, v in filters.items()))
         listed = list(islice(fitting, limit + 1))
     nothing = "no incident is open" if status in (None, "unresolved") else f"no incident is {status}"
+    nothing = "there is no incident" if shows_all else nothing
     return _list(listed, line, limit, is_json, nothing=nothing)
 
 
@@ -109,24 +111,28 @@ def resend(notification: str, store: str) -> ExitCode:
 
 
 @incidents.command(name="show")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @STORE
 @LIMIT
 @JSON_LINES
 def show(incident: str, store: str, limit: int, is_json: bool) -> ExitCode:
-    """Show an incident with its events and its history."""
+    """Show an incident with its events and its history, or an alert with its incident."""
     from bylaw.guard.incidents.incidents import Incidents
 
     with open_store(store) as opened:
         found = Incidents(opened)
-        known = found.get(incident)
+        alert = found.alert(incident) if incident.startswith("alert-") else None
+        known = found.get(incident if alert is None else alert.incident)
         if known is None:
-            raise click.ClickException(f"there is no incident `{incident}`")
+            what = "alert" if incident.startswith("alert-") else "incident"
+            raise click.ClickException(f"there is no {what} `{incident}`")
         detections = cut_to_limit(limit, found.detections(known, limit=limit + 1))
     if is_json:
-        click.echo(as_json(known, detections=msgspec.to_builtins(detections)))
+        more = {} if alert is None else {"alert": msgspec.to_builtins(alert)}
+        click.echo(as_json(known, detections=msgspec.to_builtins(detections), **more))
     else:
-        click.echo("\n".join(_details(known, detections)))
+        shown = [] if alert is None else [_alert_line(alert)]
+        click.echo("\n".join([*shown, *_details(known, detections)]))
     return ExitCode.OK
 
 
@@ -143,7 +149,7 @@ def ack(incident: str, store: str, by: str, note: str | None) -> ExitCode:
 
 
 @incidents.command(name="assign")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @click.argument("to")
 @STORE
 @BY
@@ -154,7 +160,7 @@ def assign(incident: str, to: str, store: str, by: str, note: str | None) -> Exi
 
 
 @incidents.command(name="note")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @click.argument("text")
 @STORE
 @BY
@@ -164,7 +170,7 @@ def note_(incident: str, text: str, store: str, by: str) -> ExitCode:
 
 
 @incidents.command(name="solve")
-@click.argument("incident")
+@click.argument("incident", metavar="INCIDENT|ALERT")
 @STORE
 @BY
 @NOTE
@@ -195,11 +201,18 @@ def _change(store: str, change: Callable[[Incidents], R], shown: Callable[[R], s
 def line(incident: Incident) -> str:
     assigned = f", assigned to {incident.assignee}" if incident.assignee else ""
     often = times(incident.count) + (f", {incident.stopped:,} stopped" if incident.stopped else "")
-    where = f"agent {incident.session or '-'}" if incident.over == "agent" else f"session {incident.session}"
     return printable(
         f"{incident.id}  {incident.status}{assigned}  {incident.severity.value}  `{incident.rule}` {often}"
-        f"  {'all agents' if incident.over == 'all' else where}: {incident.message}"
+        f"  {_where(incident)}: {incident.message}"
     )
+
+
+def _where(one: Incident | Alert) -> str:
+    """Whose attempts the rule counted, and the session of the deciding call."""
+    if one.over == "session":
+        return f"session {one.session}"
+    call = "" if one.call_session is None else f", session {one.call_session}"
+    return ("all agents" if one.over == "all" else f"agent {one.session or '-'}") + call
 
 
 def times(count: int) -> str:
@@ -208,7 +221,8 @@ def times(count: int) -> str:
 
 def _alert_line(alert: Alert) -> str:
     return printable(
-        f"{alert.id}  {alert.kind} {alert.status}  `{alert.rule}`  session {alert.session}: {alert.message}"
+        f"{alert.id}  {alert.kind} {alert.status}  {alert.severity.value}  `{alert.rule}`  {_where(alert)}:"
+        f" {alert.message}"
     )
 
 
@@ -225,6 +239,7 @@ def _details(incident: Incident, detections: Sequence[Detection]) -> list[str]:
     for one in detections:
         call = f" {one.tool} (call {one.call_id})" if one.tool else ""
         run = f" run {one.run}" if one.run else ""
+        run = f"{run} session {one.call_session}" if one.call_session else run
         stopped = ", stopped by the guard" if one.stopped else ""
         lines.append(f"  event {one.seq}{call}{run}{stopped}: {one.message}")
     for change in incident.history:

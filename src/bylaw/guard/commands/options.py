@@ -72,16 +72,21 @@ def open_store(path: str) -> Iterator[SqliteStore]:
         store.close()
 
 
+TOLD = frozenset(("glob-as-name", "guard-scope", "unlikely-tool"))
+"""warnings that every command prints; `bylaw lint` prints the others too"""
+
+
 def load_rules(
     policies: Sequence[str], version: VersionChoice, inputs: Mapping[str, str] | None = None
 ) -> list[GuardPolicy]:
-    """Warnings are printed to stderr. Raises InputError."""
+    """Warnings about rules that do not do what they say are printed to stderr. Raises InputError."""
     from bylaw.guard.policies import select_version
     from bylaw.report.diagnostics import print_diagnostics
     from bylaw.rules import load_guard
 
     loaded = [load_guard(path, inputs=inputs) for path in policies]
-    print_diagnostics([problem for guards in loaded for problem in guards.diagnostics])
+    problems = [problem for guards in loaded for problem in guards.diagnostics]
+    print_diagnostics([problem for problem in problems if problem.code in TOLD])
     return select_version([policy for guards in loaded for policy in guards.policies], version)
 
 

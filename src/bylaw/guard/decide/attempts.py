@@ -52,7 +52,8 @@ def call_of(
         raise Refused("`ts` is a finite number of seconds since 1970")
     if arguments is not None:
         check_json(arguments, limits)
-    return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=arguments)
+    known = {} if arguments is None else arguments  # `None` says that there are none, not that nobody recorded them
+    return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=known)
 
 
 def _check_names(attempt: Attempt) -> None:

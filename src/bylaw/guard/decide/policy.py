@@ -5,7 +5,9 @@ Rules of an agent's ancestors apply to it too. A child can only tighten: rules a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -20,8 +22,23 @@ from bylaw.guard.policies import policy_hash
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import GuardPolicy, GuardRule
-from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, Nothing, NotOf, Predicate, counts
+from bylaw.model.predicate import (
+    AllOf,
+    AnyOf,
+    ArgumentIs,
+    CountOver,
+    Nothing,
+    NotOf,
+    Predicate,
+    argument_tests,
+    counts,
+)
 from bylaw.model.rule import Rule, Scope
+from bylaw.rules.messages import near_name
+from bylaw.rules.names import names_in
+from bylaw.rules.versions import qualified_id
+
+_log = logging.getLogger("bylaw")
 
 RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
 MOST_CHAINS = 4_096
@@ -47,6 +64,9 @@ class CompiledPolicy:
         # without excerpts: arguments are recorded in one place, where secrets are removed
         self.attempts = compile_rules([r for r in gating if isinstance(r.demand, AttemptDemand)], excerpts=False)
         self.calls = compile_rules([r for r in gating if not isinstance(r.demand, AttemptDemand)], excerpts=False)
+        check_name = _name_doubts(policy)
+        for program in (self.attempts, self.calls):  # a route is looked up once, so decisions cost no more
+            program.calls = Memo(_checking(program.calls, check_name))
         self.gates = bool(gating or policy.tools is not None)
         """whether anything here can refuse a call"""
         demands = [rule.demand for rule in self.attempts.rules if isinstance(rule.demand, AttemptDemand)]
@@ -79,7 +99,7 @@ class CompiledPolicy:
         found: list[tuple[str, tuple[ArgumentIs, ...]]] = []
         for id, guarded in self.rules.items():
             demand = guarded.rule.demand
-            if isinstance(demand, AttemptDemand) and (leaves := tuple(_argument_leaves(demand.when))):
+            if isinstance(demand, AttemptDemand) and (leaves := tuple(argument_tests(demand.when))):
                 tools = tools_of(demand.when)
                 if tools is None or tool in tools:
                     found.append((id, leaves))
@@ -87,7 +107,33 @@ class CompiledPolicy:
 
     def rule_name(self, id: str, agent: str | None) -> str:
         """The rule as decisions about a call of `agent` name it."""
-        return id if self.agent in (None, agent) else f"{self.agent}/{id}"
+        return id if self.agent is None or self.agent == agent else qualified_id(self.agent, id)
+
+
+def _name_doubts(policy: GuardPolicy) -> Callable[[str], None]:
+    """Reports a tool that is called while rules name one that is called nearly the same: once for each tool."""
+    listed = frozenset(policy.tools or ())
+    rules = {name.text: guarded.rule.id for guarded in policy.rules for name in names_in(guarded.rule.demand)}
+    seen = listed | rules.keys()
+    checked: set[str] = set()
+
+    def check(tool: str) -> None:
+        if tool in seen or tool in checked or len(checked) >= MOST_CHAINS:
+            return
+        checked.add(tool)
+        near = near_name(tool, rules.keys() - listed)
+        if near is not None:
+            _log.warning("`%s` is called, and the rule `%s` names `%s`: is one misspelt?", tool, rules[near], near)
+
+    return check
+
+
+def _checking(routes: Mapping[str, Any], check: Callable[[str], None]) -> Callable[[str], Any]:
+    def route(tool: str) -> Any:
+        check(tool)
+        return routes[tool]
+
+    return route
 
 
 def cannot_prevent(policy: GuardPolicy) -> list[str]:
@@ -149,17 +195,6 @@ def _without_windows(predicate: Predicate) -> Predicate:
             return predicate
 
 
-def _argument_leaves(predicate: Predicate) -> Iterator[ArgumentIs]:
-    match predicate:
-        case ArgumentIs():
-            yield predicate
-        case AllOf(of=of) | AnyOf(of=of):
-            for part in of:
-                yield from _argument_leaves(part)
-        case NotOf(of=part):
-            yield from _argument_leaves(part)
-
-
 def _needs(monitor: Any) -> frozenset[str]:
     watches = monitor.watches
     wanted = {RESPONSES: watches.responses, RESULTS: bool(watches.results), MESSAGES: watches.messages}
@@ -176,11 +211,14 @@ class Chain:
         own: Sequence[CompiledPolicy] = (),
         known: Sequence[CompiledPolicy] = (),
         unknown: str | None = None,
+        refused: str | None = None,
         can_pause: bool = True,
     ) -> None:
         self.policies = policies
         self.unknown = unknown
         """an ancestor that no policy knows, so the rules above are not known either"""
+        self.refused = refused
+        """why one of the agents may not be started by the one above it"""
         self.can_pause = can_pause
         """whether a person can be asked on behalf of the agent"""
         self.judging = tuple(policy for policy in policies if not policy.policy.switched_off)
@@ -197,7 +235,7 @@ class Chain:
             if policy.counts_session and policy not in policies and not policy.policy.switched_off
         )
         """policies of other agents, whose session counters span the whole tree"""
-        self.admits_all = bool(policies) and not self.allowed and unknown is None
+        self.admits_all = bool(policies) and not self.allowed and unknown is refused is None
         self.version = next((policy.policy.version for policy in reversed(own) if policy.policy.version), None)
         """the version of the agent, from a manifest"""
         self.notes = _notes(policies)
@@ -247,6 +285,11 @@ class Policies:
         self._alone: dict[str | None, Chain] = {}
         """chains of agents without ancestors"""
 
+    @property
+    def decide_nothing(self) -> bool:
+        """Whether no rule and no list could refuse any call."""
+        return all(one.policy.tools is one.policy.sub_agents is None and not one.policy.rules for one in self.all)
+
     def named(self, agent: str | None) -> str | None:
         """The agent whose rules apply to an attempt that names this one. If only one agent is known, None means
         that."""
@@ -280,6 +323,7 @@ class Policies:
             own=own,
             known=self.all,
             unknown=above[0] if above else None,
+            refused=self._refused_start(agents),
             can_pause=all(policy.policy.mode != "request" for policy in agent_policies),
         )
         if len(self._chains) < MOST_CHAINS:
@@ -287,6 +331,15 @@ class Policies:
             if len(agents) == 1:
                 self._alone[agents[0]] = chain
         return chain
+
+    def _refused_start(self, agents: tuple[str | None, ...]) -> str | None:
+        for parent, child in itertools.pairwise(agents):
+            for policy in self._by_agent.get(parent or "", ()):
+                listed = policy.policy.sub_agents
+                if listed is not None and child not in listed:
+                    whom = "an agent without a name" if child is None else f"the agent `{child}`"
+                    return f"{whom} is not a sub-agent that `{parent}` may start"
+        return None
 
 
 def ancestors(attempt: Attempt, runs: Runs, depth: int) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.engine.probes import text_blocks
 from bylaw.guard.decide.attempts import Refused, check_json
 from bylaw.guard.decide.redaction import Place, redacted_paths
 from bylaw.guard.model import Attempt, Decision, DenialClass, Limits, Match
@@ -108,7 +109,15 @@ def _content(event: Event) -> dict[str, Any]:
     match event:
         case Response():
             calls = [{"name": call.name, "call_id": call.call_id} for call in event.tool_calls]
-            content = {"text": event.text, "stop_reason": event.stop_reason, "model": event.model, "tool_calls": calls}
+            content: dict[str, Any] = {
+                "text": event.text,
+                "stop_reason": event.stop_reason,
+                "model": event.model,
+                "tool_calls": calls,
+            }
+            texts = text_blocks(event.content)
+            if len(texts) > 1:
+                content["blocks"] = texts  # a word may be split over two of them
             return content if event.request is None else {**content, "request": True}
         case Message():
             return {"role": event.role, "content": event.content}

@@ -16,7 +16,21 @@ from bylaw.engine.predicates import compile_predicate
 from bylaw.engine.temporal.shape import atoms, walk
 from bylaw.guard.decide.policy import Chain, CompiledPolicy
 from bylaw.model.canonical import short_digest
-from bylaw.model.demand import Always, Before, Calls, FitsSchema, Never, Sometime, StopReasonIn, Tally, Temporal, Turns
+from bylaw.model.demand import (
+    Always,
+    AtMost,
+    Before,
+    Calls,
+    FitsSchema,
+    Never,
+    Sometime,
+    StopReasonIn,
+    Tally,
+    Temporal,
+    Turns,
+    Values,
+    looks_at_arguments,
+)
 from bylaw.model.events import Event, ToolCall
 from bylaw.model.predicate import ArgumentIs
 from bylaw.model.rule import Rule
@@ -93,6 +107,9 @@ def rules_on_arguments(policy: CompiledPolicy, tool: str, places: Sequence[Place
         for atom in _atoms_about(rule, tool):
             if any(test.root == "args" and overlaps(test.path, place) for test in atom.tests for place in places):
                 yield rule.id
+        for calls, path in looks_at_arguments(rule.demand):
+            if compile_names(calls)(tool) and any(overlaps(path, place) for place in places):
+                yield rule.id
 
 
 def rules_on_result(policy: CompiledPolicy, tool: str | None) -> Iterator[str]:
@@ -122,7 +139,7 @@ def is_recorded(rule: Rule) -> bool:
     if rule.when:
         return False
     match rule.demand:
-        case Never() | Sometime() | Before() | Tally(measure=Calls() | Turns()):
+        case Never() | Sometime() | Before() | Tally(measure=Calls() | Turns() | Values()):
             return True
         case Always(probe=StopReasonIn() | FitsSchema()):
             return True
@@ -136,7 +153,7 @@ def is_recorded(rule: Rule) -> bool:
 def looks_at_text(rule: Rule) -> bool:
     """Whether the rule looks at the text of a response, from which secrets are removed."""
     match rule.demand:
-        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn()):
+        case Never(probe=Calls()) | Before() | Tally() | Always(probe=StopReasonIn() | AtMost()):
             return False
         case Temporal(formula=formula):
             return any(isinstance(atom, Says) for atom in atoms(formula))

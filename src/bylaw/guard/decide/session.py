@@ -1,9 +1,10 @@
 """The state of one session in memory, and the functions that feed it with events around calls.
 
 Each policy has two evaluations. The one about attempts advances with every attempt. The one about calls advances when a
-call is allowed: that is the reservation. Until the call is settled, its undo record and all later events are stored, so
-that a call which never ran can be removed by undoing and replaying them. The live guard and the follow-up over the
-event log use the same functions for results, messages, releases and the end."""
+call is allowed: that is the reservation. Until the call is settled, it and all later events are stored, so that a call
+which never ran can be removed by undoing and replaying them. In memory each event has its undo record, which shares its
+states with the evaluation. Written down is one undo record for all of them, since each one would hold whole states. The
+live guard and the follow-up over the event log use the same functions for results, messages, releases and the end."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ from typing import Any, TypeAlias
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from bylaw.engine.compile import NOBODY
 from bylaw.engine.evaluation import Evaluation
-from bylaw.engine.scope import Undo
+from bylaw.engine.scope import NOTHING_MOVED, Undo, join_undos
 from bylaw.guard.decide.attempts import Refused
 from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, Chain, CompiledPolicy, Policies
 from bylaw.guard.model import Attempt
@@ -23,8 +25,10 @@ from bylaw.model.verdict import Outcome, Verdict
 
 MOST_UNSETTLED = 256
 """calls and results that can be undone; beyond that the oldest call counts as made"""
-MOST_OPEN = 1024
-"""calls whose result can still be linked"""
+SETTLED_AT_ONCE = 64
+"""events that are dropped from the beginning of the log together"""
+MOST_OPEN = 256
+"""calls whose result can still be linked; they are written down with every decision"""
 MOST_DENIED = 256
 """denied calls that are counted separately"""
 
@@ -33,10 +37,11 @@ class Logged(Struct):
     """An event since the oldest reservation that is not settled."""
 
     event: Event
-    undo: Undo
+    undo: Undo | None
+    """None where it was read from a store; then the undo record of the whole log is known"""
     settled: bool = True
     text: Raw | None = None
-    """event and undo record, encoded"""
+    """the event, encoded"""
 
 
 class PolicyState:
@@ -48,12 +53,33 @@ class PolicyState:
         self.calls = Evaluation(policy.calls)
         self.log: list[Logged] = []
         """from the oldest unsettled reservation on"""
+        self._settled = 0
+        """events at the beginning of the log that are settled"""
+        self._joined: tuple[int, Undo] = 0, NOTHING_MOVED
+        """how many events of the log one undo record takes back, and that record"""
+        self.undo_text: tuple[Undo, Raw] | None = None
+        """that record, encoded"""
+
+    @property
+    def undo(self) -> Undo:
+        """What takes back the whole log at once."""
+        joined, undo = self._joined
+        if joined < len(self.log):
+            longer = join_undos([undo, *_undos(self.log[joined:])])
+            # events that move the same rules again change nothing, and then its text need not be written anew
+            self._joined = len(self.log), undo if joined and longer == undo else longer
+        return self._joined[1]
+
+    def read_log(self, log: list[Logged], undo: Undo) -> None:
+        """The log as it was written down, with what takes it back."""
+        self.log, self._joined = log, (len(log), undo)
+        self._settled = next((i for i, one in enumerate(log) if not one.settled), len(log))
 
     def reserve(self, call: ToolCall) -> None:
         log = self.log
         log.append(Logged(call, self.calls.reserve(call), False))
-        if len(log) > MOST_UNSETTLED:
-            log[0].settled = True
+        if len(log) - self._settled > MOST_UNSETTLED:
+            log[self._settled].settled = True
             self._drop_settled()
 
     def observe(self, event: Event) -> Sequence[Verdict]:
@@ -61,6 +87,8 @@ class PolicyState:
         if isinstance(event, Response | SessionEnd):  # proves that the calls before it were made
             self.settle(None)
         if not self.log or not isinstance(event, ToolCall | ToolResult | Message):  # rules ignore other kinds
+            return self.calls.step(event)
+        if self.policy.calls.route(event) is NOBODY:
             return self.calls.step(event)
         verdicts, undo = self.calls.retractable(event)
         self.log.append(Logged(event, undo))
@@ -83,22 +111,41 @@ class PolicyState:
         }
         if not released:
             return False
-        since = min(released)
+        since = 0 if log[0].undo is None else min(released)
         again = [one for i, one in enumerate(log) if i >= since and i not in released]
-        for one in reversed(log[since:]):
-            self.calls.undo(one.event.origin.session, one.undo)
+        session = log[0].event.origin.session
+        self.calls.undo(session, self.undo if since == 0 else join_undos(_undos(log[since:])))
         del log[since:]
+        self._settled, self._joined = min(self._settled, since), (0, NOTHING_MOVED)
         for one in again:
             log.append(Logged(one.event, self.calls.retractable(one.event)[1], one.settled))
         self._drop_settled()
         return True
 
     def _drop_settled(self) -> None:
-        """Events before the first unsettled one are never undone."""
-        log = self.log
-        done = next((i for i, one in enumerate(log) if not one.settled), len(log))
-        if done:
-            del log[:done]
+        """Events before the first unsettled one are never undone. Some at once, since the undo record of the log has
+        to be joined anew."""
+        log, done = self.log, self._settled
+        while done < len(log) and log[done].settled:
+            done += 1
+        self._settled = done
+        if done < min(len(log), SETTLED_AT_ONCE) or not done:
+            return
+        if done < len(log) and log[done].undo is None:
+            self._find_undos()
+        del log[:done]
+        self._settled, self._joined = 0, (0, NOTHING_MOVED)
+
+    def _find_undos(self) -> None:
+        """The undo record of each event of a log that was read from a store."""
+        replayed = Evaluation.restore(self.policy.calls, self.calls.snapshot())
+        replayed.undo(self.log[0].event.origin.session, self.undo)
+        for one in self.log:
+            one.undo = replayed.retractable(one.event)[1]
+
+
+def _undos(log: list[Logged]) -> list[Undo]:
+    return [one.undo for one in log if one.undo is not None]
 
 
 class SessionState:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.engine.compile import Program
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.scope import Undo, dumped_undo, revived_undo
 from bylaw.guard.decide.policy import CompiledPolicy
@@ -27,7 +26,9 @@ class PolicyData(Struct, array_like=True):
     attempts: Raw
     calls: Raw
     log: list[tuple[Raw, bool]] = []
-    """[event, undo record], and whether it is settled"""
+    """an event, or the id of an open call; and whether it is settled"""
+    undo: list[Raw] = []
+    """what takes back the whole log; nothing in a state of an earlier version, whose log has [event, undo record]"""
 
 
 class _Data(Struct, omit_defaults=True):
@@ -44,7 +45,9 @@ class _Data(Struct, omit_defaults=True):
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Data).decode
 _decode_logged = msgspec.json.Decoder(tuple[list[Any], Undo]).decode
+_decode_undo = msgspec.json.Decoder(Undo).decode
 _decode_event = msgspec.json.Decoder(list[Any]).decode
+_decode_entry = msgspec.json.Decoder(list[Any] | str).decode
 
 
 def dump(state: SessionState) -> bytes:
@@ -74,16 +77,24 @@ def _dump_open(state: SessionState) -> list[Raw]:
 
 
 def _dump_policy(state: PolicyState, session: SessionState) -> PolicyData:
-    log = [(_dump_logged(state.policy.calls, one, session), one.settled) for one in state.log]
-    return PolicyData(Raw(state.attempts.snapshot()), Raw(state.calls.snapshot()), log)
+    log = [(_dump_logged(one, session), one.settled) for one in state.log]
+    undo = [_dump_undo(state)] if log else []
+    return PolicyData(Raw(state.attempts.snapshot()), Raw(state.calls.snapshot()), log, undo)
 
 
-def _dump_logged(program: Program, logged: Logged, session: SessionState) -> Raw:
+def _dump_undo(state: PolicyState) -> Raw:
+    undo, known = state.undo, state.undo_text
+    if known is None or known[0] is not undo:
+        known = state.undo_text = undo, Raw(_encode(dumped_undo(state.policy.calls, undo)))
+    return known[1]
+
+
+def _dump_logged(logged: Logged, session: SessionState) -> Raw:
+    event = logged.event
+    if isinstance(event, ToolCall) and session.open.get(event.call_id) is event:
+        return Raw(_encode(event.call_id))
     if logged.text is None:
-        event = logged.event
-        known = session.written.get(event.call_id) if isinstance(event, ToolCall) else None
-        text = known[1] if known is not None and known[0] is event else _event(event)
-        logged.text = Raw(_encode((text, dumped_undo(program, logged.undo))))
+        logged.text = Raw(_encode(_event(event)))
     return logged.text
 
 
@@ -94,16 +105,18 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
         return state
     found = _read(key, data)
     known = {policy.hash: policy for policy in policies}
+    calls = [_revive(_decode_event(text), key) for text in found.open]
+    state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
     for hash, saved in found.policies.items():
         if hash in known:
-            state.policies[hash] = _load_policy(known[hash], saved, key)
+            state.policies[hash] = _load_policy(known[hash], saved, state)
     others = [hash for hash in found.policies if hash not in known]
     state.others = {hash: found.policies[hash] for hash in others[-MOST_OTHERS:]}
+    for saved in state.others.values():
+        saved.log = [(_whole(text, found.open, calls), settled) for text, settled in saved.log]
     state.above = found.above
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
-    calls = [_revive(_decode_event(text), key) for text in found.open]
-    state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
     state.turn = found.turn
     return state
 
@@ -118,14 +131,33 @@ def _read(key: str, data: bytes) -> _Data:
     raise StoreUnavailable(f"the session `{key}` was written by another version of bylaw")
 
 
-def _load_policy(policy: CompiledPolicy, saved: PolicyData, session: str) -> PolicyState:
+def _load_policy(policy: CompiledPolicy, saved: PolicyData, session: SessionState) -> PolicyState:
     state = PolicyState(policy)
     state.attempts = Evaluation.restore(policy.attempts, bytes(saved.attempts))
     state.calls = Evaluation.restore(policy.calls, bytes(saved.calls))
-    for text, settled in saved.log:
-        event, undo = _decode_logged(text)
-        state.log.append(Logged(_revive(event, session), revived_undo(policy.calls, undo), settled, text.copy()))
+    if not saved.undo:
+        for text, settled in saved.log:
+            event, undo = _decode_logged(text)
+            state.log.append(Logged(_revive(event, session.key), revived_undo(policy.calls, undo), settled))
+    else:
+        log = [_load_logged(text, settled, session) for text, settled in saved.log]
+        state.read_log(log, revived_undo(policy.calls, _decode_undo(saved.undo[0])))
     return state
+
+
+def _whole(text: Raw, opened: list[Raw], calls: list[Event]) -> Raw:
+    """The event itself: the call may be closed before this policy is read again."""
+    if not bytes(text).startswith(b'"'):
+        return text
+    call_id = _decode_entry(text)
+    return next(raw for raw, call in zip(opened, calls, strict=True) if getattr(call, "call_id", None) == call_id)
+
+
+def _load_logged(text: Raw, settled: bool, session: SessionState) -> Logged:
+    entry = _decode_entry(text)
+    if isinstance(entry, str):
+        return Logged(session.open[entry], None, settled)
+    return Logged(_revive(entry, session.key), None, settled, text.copy())
 
 
 def _event(event: Event) -> list[Any]:

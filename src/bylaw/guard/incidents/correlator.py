@@ -42,6 +42,8 @@ class Step(Struct):
     unjudged: dict[str, int] = {}
     """rule → how often it could not be judged, because of values that are not recorded; negative if an earlier number
     was too high"""
+    ahead: int = 0
+    """attempts with a time in the future, which the rules over all sessions counted when they were written"""
 
 
 class Correlator:
@@ -96,6 +98,7 @@ class Correlator:
             total.events += step.events
             total.detections += step.detections
             total.again += step.again
+            total.ahead += step.ahead
             total.unjudged = add_counts(total.unjudged, step.unjudged)
         return total
 
@@ -149,6 +152,7 @@ class Correlator:
             again=sum(one.again for one in followed),
             unreadable=[problem for one in followed for problem in one.unreadable],
             unjudged=unjudged,
+            ahead=wide.ahead,
         )
 
 

@@ -136,7 +136,8 @@ def _observation(kind: Any, content: dict[str, Any], origin: Origin, at: float) 
                 for call in content.get("tool_calls") or ()
             )
             texts = {name: content.get(name) for name in ("text", "stop_reason", "model")}
-            return Response(origin=origin, at=at, tool_calls=calls, **texts)
+            blocks = [{"type": "text", "text": text} for text in content.get("blocks") or ()]
+            return Response(origin=origin, at=at, tool_calls=calls, content=blocks or None, **texts)
         case "message":
             return Message(origin=origin, at=at, role=str(content.get("role", "user")), content=content.get("content"))
         case "request":

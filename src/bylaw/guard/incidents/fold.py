@@ -170,7 +170,7 @@ class Fold:
         self, row: EventRow, decision: RecordedDecision, attempt: Attempt, call: ToolCall
     ) -> Iterator[Attempted]:
         for reach, policies in self._rules.wide.items():
-            chain = policies.chain(attempt, self.state.runs)
+            chain = self._rules.everywhere if reach == "all" else policies.chain(attempt, self.state.runs)
             partial = None if decision.redacted is None else partial_call(call, chain, decision.redacted)
             yield Attempted(row, decision, reach, chain, call if partial is None else partial.call, partial)
 

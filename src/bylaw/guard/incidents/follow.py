@@ -149,6 +149,8 @@ class Replayed(Struct):
     """rule → how often it could not be judged, because of values that are not recorded"""
     unreadable: int = 0
     """events that no guard has written"""
+    ahead: int = 0
+    """attempts with a time in the future, which the rules over all sessions counted when they were written"""
     written: int = 0
     """detections that the store did not have"""
 
@@ -182,7 +184,7 @@ def replay(
 
         correlator = Correlator(policies, store, target=scratch, write_each=False, batch=batch, behind=1, clock=clock)
         total = correlator.catch_up(each=count_unreadable)
-        replayed.events, replayed.unjudged = total.events, total.unjudged
+        replayed.events, replayed.unjudged, replayed.ahead = total.events, total.unjudged, total.ahead
         if write:
             pages = followed_pages(scratch, Detection, size=REPLAY_PAGE)
             replayed.written = sum(_write_page(store, page, since, notify=notify, now=clock()) for page in pages)

@@ -57,9 +57,9 @@ class IncidentWriter:
             number = 1 if incident is None else incident.number + 1
             id = incident_id(*key, number)
             new = Incident(id=id, session=detected.session, rule=detected.rule, number=number, opened_at=self._now)
-            incident = self._open(replace(new, over=detected.over))
+            incident = self._open(replace(new, over=detected.over), detected)
         elif incident.status == "solved":  # withdrawn, but it did happen
-            incident = self._open(replace(incident, status="unresolved"))
+            incident = self._open(replace(incident, status="unresolved"), detected)
         incident = self._last[key] = _counted(incident, detected)
         self._transaction.put_followed(replace(detected, incident=incident.id, at=self._now))
         self.detections += 1
@@ -88,9 +88,9 @@ class IncidentWriter:
             if incident is not None:
                 self._recount(incident, left)
 
-    def _open(self, incident: Incident) -> Incident:
+    def _open(self, incident: Incident, first: Detection) -> Incident:
         change = Change(at=self._now, by=FOLLOW_UP, what="opened")
-        _write_change(self._transaction, incident, change)
+        _write_change(self._transaction, _counted(incident, first), change)
         return replace(incident, history=(*incident.history, change), notify=incident.notify or self._notify)
 
     def _alert(self, incident: Incident, detected: Detection) -> None:
@@ -107,6 +107,9 @@ class IncidentWriter:
                 tool=detected.tool,
                 call_id=detected.call_id,
                 message=detected.message,
+                severity=detected.severity,
+                over=detected.over,
+                call_session=detected.call_session,
                 created_at=self._now,
             )
             self._transaction.put_followed(alert)
@@ -147,8 +150,15 @@ def _alert_id(incident: Incident) -> str:
 
 
 def _write_change(transaction: Transaction, incident: Incident, change: Change) -> None:
-    row = {"incident": incident.id, "rule": incident.rule, "what": change.what, "by": change.by, "note": change.note}
-    transaction.append_to_both(EventRow(incident.session, "incident", change.at, row))
+    _write_row(transaction, incident, change, incident.id, change.what)
+
+
+def _write_row(transaction: Transaction, about: Incident | Alert, change: Change, incident: str, what: str) -> None:
+    row = {"incident": incident, "rule": about.rule, "what": what, "by": change.by, "note": change.note}
+    row |= {"severity": about.severity.value, "message": about.message}
+    if about.over != "session":
+        row |= {"over": about.over, "call_session": about.call_session}
+    transaction.append_to_both(EventRow(about.session, "incident", change.at, row))
 
 
 def _counted(incident: Incident, detected: Detection) -> Incident:
@@ -164,6 +174,7 @@ def _counted(incident: Incident, detected: Detection) -> Incident:
             run=detected.run,
             tool=detected.tool,
             call_id=detected.call_id,
+            call_session=detected.call_session,
             event=detected.seq,
             first_event=detected.event,
             first_seen=detected.when,
@@ -178,7 +189,7 @@ class NotChanged(ValueError):
 
 class Incidents:
     """Lists incidents, alerts and notifications; changes incidents: acknowledge, assign, note, solve; acknowledges
-    alerts."""
+    alerts. The id of an alert stands for its incident."""
 
     def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
@@ -205,6 +216,10 @@ class Incidents:
     def alerts(self, *, status: AlertStatus | None = None, limit: int = 1000) -> Sequence[Alert]:
         """`anomaly_alert` tasks. Acknowledging the incident acknowledges its alert too."""
         return self._store.followed(Alert, status=status, limit=limit)
+
+    def alert(self, alert_id: str) -> Alert | None:
+        with self._store.transaction("") as transaction:
+            return transaction.followed(Alert, alert_id)
 
     def notifications(self, *, status: NotificationStatus | None = None, limit: int = 1000) -> Sequence[Notification]:
         """The outbox: pending, delivered and failed notifications, with each attempt to deliver them."""
@@ -263,7 +278,8 @@ class Incidents:
             raise NotChanged("a change needs a name: by=…")
         _check_note(note)
         with self._store.transaction("") as transaction:
-            incident = transaction.followed(Incident, incident_id)
+            alert = transaction.followed(Alert, incident_id) if incident_id.startswith("alert-") else None
+            incident = transaction.followed(Incident, incident_id if alert is None else alert.incident)
             if incident is None:
                 raise NotChanged(f"there is no incident `{incident_id}`")
             if what in (incident.status, "acknowledged") and incident.status != "unresolved":
@@ -302,5 +318,4 @@ def _acknowledged(transaction: Transaction, alert: Alert, change: Change) -> Ale
 
 
 def _write_alert_change(transaction: Transaction, alert: Alert, change: Change) -> None:
-    row = {"incident": alert.incident, "rule": alert.rule, "what": "alert acknowledged", "by": change.by}
-    transaction.append_to_both(EventRow(alert.session, "incident", change.at, {**row, "note": change.note}))
+    _write_row(transaction, alert, change, alert.incident, "alert acknowledged")

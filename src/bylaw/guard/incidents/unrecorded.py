@@ -26,10 +26,10 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
 )
 from bylaw.guard.incidents.event_rows import ALL_REDACTED, Redacted
-from bylaw.guard.policies import fill_mode, guard_hash, joined_hash, without_repeats
+from bylaw.guard.policies import fill_mode, guard_hash, joined_hash, policy_hash, without_repeats
 from bylaw.model.demand import Attempt
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult
-from bylaw.model.guard_policy import ExecutionMode, GuardPolicy, GuardRule
+from bylaw.model.guard_policy import Action, ExecutionMode, GuardPolicy, GuardRule
 from bylaw.model.predicate import ArgumentIs, Reach, reach_of
 from bylaw.model.rule import Scope
 
@@ -46,6 +46,8 @@ class Rules:
             reach: wide for reach in ("agent", "all") if (wide := _reaching(inline, reach)) is not None
         }
         """policies with the rules that count over an agent, or over all: see `wide_windows`"""
+        self.everywhere = Chain(self.wide["all"].all if "all" in self.wide else ())
+        """the rules that count over all agents: each attempt is judged by all of them, whosever rules they are"""
         self._partly_evaluated = frozenset(
             rule_key(compiled, guarded.rule.id)
             for policy, compiled in zip(once, self.policies.all, strict=True)
@@ -90,10 +92,19 @@ def reach_of_rule(rule: GuardRule) -> Reach:
 
 
 def _reaching(policies: Sequence[GuardPolicy], reach: Reach) -> Policies | None:
-    chosen = [replace(p, rules=tuple(r for r in p.rules if reach_of_rule(r) == reach)) for p in policies]
-    if not any(policy.rules for policy in chosen):
-        return None
-    return Policies([CompiledPolicy(policy) for policy in chosen])
+    """One policy for each rule. Its hash is that of what the rule counts, so that its window survives an edit of any
+    other rule, and of its own action and reason."""
+    found: dict[str, CompiledPolicy] = {}
+    for policy in policies:
+        for rule in policy.rules if not policy.switched_off else ():
+            if reach_of_rule(rule) == reach:
+                alone = replace(policy, mode=None, tools=None, sub_agents=None, rules=(rule,))
+                compiled = CompiledPolicy(alone)
+                counting = replace(rule.rule, params={"when": rule.rule.params.get("when")})
+                counted = replace(rule, rule=counting, reason=None, then=Action.PAUSE, shadow=False)
+                compiled.hash = policy_hash(replace(alone, rules=(counted,)))
+                found.setdefault(compiled.hash, compiled)
+    return Policies(list(found.values())) if found else None
 
 
 def rule_key(policy: CompiledPolicy, rule: str) -> str:

@@ -167,8 +167,6 @@ class WideWindow(FollowRecord, frozen=True, kw_only=True):
     """The state of the rules that count over an agent, or over all agents. Its id names which."""
 
     state: bytes = b""
-    policy: str = ""
-    """hash of the rules that it was followed with"""
 
 
 class Detection(FollowRecord, frozen=True, kw_only=True):
@@ -195,7 +193,9 @@ class Detection(FollowRecord, frozen=True, kw_only=True):
     incident: str = ""
     """the incident that it is counted in"""
     over: Reach = "session"
-    """whose attempts the rule counted; then `session` holds the agent's name, or nothing for all agents"""
+    """whose attempts the rule counted; then `session` holds the agent's name, or nothing for all agents …"""
+    call_session: str | None = None
+    """… and this is the session of the deciding call"""
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -236,7 +236,8 @@ class Incident(FollowRecord, frozen=True, kw_only=True):
     stopped: int = 0
     """detections whose call the guard stopped"""
     over: Reach = "session"
-    """as in a detection"""
+    """as in a detection, like the next field"""
+    call_session: str | None = None
     first_seen: float = 0.0
     last_seen: float = 0.0
     opened_at: float = 0.0
@@ -258,6 +259,10 @@ class Alert(FollowRecord, frozen=True, kw_only=True):
     tool: str | None = None
     call_id: str | None = None
     message: str = ""
+    severity: Severity = Severity.ERROR
+    over: Reach = "session"
+    """as in a detection, like the next field"""
+    call_session: str | None = None
     created_at: float = 0.0
     acknowledged_by: str | None = None
     acknowledged_at: float | None = None

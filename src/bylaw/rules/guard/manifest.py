@@ -23,17 +23,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.model.guard_policy import ExecutionMode
-from bylaw.rules.guard.manifest_documents import (
+from bylaw.rules.guard.manifest_documents import Document, Inputs, check_format, expand_documents
+from bylaw.rules.guard.manifest_keys import (
+    AGENT_KEYS,
+    DOCUMENT_KEYS,
     KIND,
     MANIFEST_KINDS,
-    Document,
-    Inputs,
-    check_format,
-    expand_documents,
+    VERSION_KEYS,
     is_version,
     kind_of,
 )
-from bylaw.rules.guard.manifest_keys import AGENT_KEYS, DOCUMENT_KEYS, VERSION_KEYS
 from bylaw.rules.guard.manifest_operations import Operations, is_null, mappings, tool_names
 from bylaw.rules.guard.section import Guard, read_guard_rules, read_mode
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
@@ -349,7 +348,9 @@ class _Manifest:
 def _write_labels_as_text(versions: Sequence[Node]) -> None:
     """A label is text: `1.10` is not the number 1.1."""
     for version in versions:
-        for key in LABEL_KEYS if isinstance(version, MapNode) else ():
+        if not isinstance(version, MapNode):
+            continue
+        for key in LABEL_KEYS:
             entry = version.entries.get(key)
             node = entry.value if entry else None
             if entry and isinstance(node, ScalarNode) and type(node.value) in (int, float):

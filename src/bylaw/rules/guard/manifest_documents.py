@@ -18,69 +18,31 @@ from msgspec.structs import replace
 
 from bylaw.rules.documents import read_documents
 from bylaw.rules.files import INDEX_FILES, NotRead, format_of, index_of, read_text_file
-from bylaw.rules.kinds import KINDS
+from bylaw.rules.guard.manifest_keys import (
+    INDEX_KIND,
+    is_manifest,
+    is_version,
+    kind_of,
+    left_alone,
+    may_be_one_of_several,
+)
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import did_you_mean, quote
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_text, report_wrong_type
 from bylaw.rules.source import Problems, Source, Unreadable
 
-KIND = "phrony.manifest"
-MANIFEST_KINDS = (KIND, "phrony.workspace.manifest")
-INDEX_KIND = "phrony.manifest.index"
 MAX_INCLUDES = 32
 """levels of indexes that name indexes"""
 MAX_DOCUMENTS = 1_000
 """files and texts that the indexes of a manifest include, all together"""
 
-_OURS = frozenset({"guard", "rules"})
-_VERSION_KEYS = frozenset({"agentManifestKey", "allowedOperations", "anomalyControl"})
 _INLINE = re.compile(r"\s*[\w-]+:(\s|$)|\s*\{|[^\n]*\n\s*\S")
 _PLACEHOLDER = re.compile(r"\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 _INPUT_PLACEHOLDER = re.compile(r"\{\{\s*(inputs\..*?)\s*\}\}", re.DOTALL)
 _OPEN = re.compile(r"\{\{\s*inputs\.")
 _USED = re.compile(r"\{\{\s*inputs\.([A-Za-z0-9_]+)\s*\}\}")
 _INPUT = re.compile(r"inputs\.([A-Za-z0-9_]+)")
-
-
-def kind_of(node: MapNode) -> str | None:
-    entry = node.entries.get("kind")
-    value = entry.value.value if entry and isinstance(entry.value, ScalarNode) else None
-    return value if isinstance(value, str) else None
-
-
-def is_manifest(node: Node) -> bool:
-    """Whether it is a manifest, or a part of one."""
-    if not isinstance(node, MapNode):
-        return False
-    if kind_of(node) in (*MANIFEST_KINDS, INDEX_KIND):
-        return True
-    return node.entries.keys().isdisjoint(_OURS) and ("versions" in node.entries or _lists_agents(node))
-
-
-def is_version(node: Node) -> bool:
-    """Whether it is one version alone: `{anomalyControl, rules}`."""
-    return (
-        isinstance(node, MapNode)
-        and not is_manifest(node)
-        and "guard" not in node.entries
-        and not node.entries.keys().isdisjoint(_VERSION_KEYS)
-    )
-
-
-def may_be_one_of_several(node: Node) -> bool:
-    """Whether other documents may follow: a manifest, or what stands beside one."""
-    if is_manifest(node) or is_version(node):
-        return True
-    if not isinstance(node, MapNode) or not node.entries.keys().isdisjoint(_OURS):
-        return False
-    kind = kind_of(node)
-    return kind is not None and kind not in KINDS
-
-
-def _lists_agents(node: MapNode) -> bool:
-    entry = node.entries.get("agents")
-    return entry is not None and isinstance(entry.value, ListNode)
 
 
 class Document(Struct, frozen=True):
@@ -160,7 +122,7 @@ def _expand_include(
     own = replace(context, problems=problems, base=included.base)
     try:
         format = format_of(included.source.file) if included.path else "yaml"
-        documents = read_documents(included.source, problems, format, may_be_one_of_several)
+        documents = read_documents(included.source, problems, format, may_be_one_of_several, left_alone)
     except Unreadable:
         return
     below = above if included.path is None else (*above, included.path)

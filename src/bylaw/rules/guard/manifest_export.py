@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -16,28 +16,30 @@ from bylaw.rules.guard.manifest_documents import inputs_in
 from bylaw.rules.messages import listing, quote
 
 _Json: TypeAlias = Any
+_Reader: TypeAlias = Callable[[str, Collection[str]], GuardSet]
+"""reads a manifest as JSON text, with the inputs of these names"""
 SERVICE = "tools"
 """the service of the allowlist's tools in a manifest that was not one before"""
 
 
-def manifest_of(guards: GuardSet, inputs: Mapping[str, str]) -> _Json:
+def manifest_of(guards: GuardSet, read: _Reader) -> _Json:
     """The manifest that the guards were read from, unchanged, as JSON values; a list of them where there are several.
 
     Guards of another file are written as a manifest: an agent and a version for each, a version alone for the rules of
-    every agent. Raises InputError if it would not be read, with these inputs, as the same guards.
+    every agent. Raises InputError if `read` does not make the same guards of it.
     """
     file = guards.files[0] if guards.files else "<rules>"
-    read: dict[int, _Json] = {}
+    known: dict[int, _Json] = {}
     others: list[GuardPolicy] = []
     for policy in guards.policies:
         if _is_from_manifest(policy):
-            read |= {id(document): document for document in policy.source["documents"]}
+            known |= {id(document): document for document in policy.source["documents"]}
         else:
             others.append(policy)
-    documents = [*read.values(), *_built(others, inputs, file)]
+    documents = [*known.values(), *_built(others, read, file)]
     found = [
         f"{quote(path)} is out of range or nested too deeply, so it was not read"
-        for document in read.values()
+        for document in known.values()
         for path in _unwritable(document)
     ]
     _refuse(found, file)
@@ -73,12 +75,12 @@ def _unwritable(value: _Json, path: str = "") -> Iterator[str]:
 # -- guards of our own ------------------------------------------------------------------------------------------------
 
 
-def _built(policies: Sequence[GuardPolicy], inputs: Mapping[str, str], file: str) -> list[_Json]:
+def _built(policies: Sequence[GuardPolicy], read: _Reader, file: str) -> list[_Json]:
     if not policies:
         return []
     _refuse(_inexpressible(policies), file)
     documents = _documents(policies)
-    _refuse(_differences(policies, documents, inputs), file)
+    _refuse(_differences(policies, documents, read), file)
     return documents
 
 
@@ -146,18 +148,14 @@ def _texts(value: _Json) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _differences(policies: Sequence[GuardPolicy], documents: list[_Json], inputs: Mapping[str, str]) -> Iterator[str]:
+def _differences(policies: Sequence[GuardPolicy], documents: list[_Json], read: _Reader) -> Iterator[str]:
     """What the manifest would be read as instead, if anything. Reading it is the only test that covers every kind."""
-    from bylaw.rules.loader import parse_guard
-
-    used = {name for text in _texts(documents) for name in inputs_in(text) or ()}
-    given = {name: value for name, value in inputs.items() if name in used}
-    read = parse_guard(json.dumps(documents), format="json", inputs=given)
-    if not read.ok:
-        yield from (f"as a manifest it could not be read: {one.message}" for one in read.diagnostics if one.is_error)
+    found = read(json.dumps(documents), {name for text in _texts(documents) for name in inputs_in(text) or ()})
+    if not found.ok:
+        yield from (f"as a manifest it could not be read: {one.message}" for one in found.diagnostics if one.is_error)
         return
     order = sorted(policies, key=lambda policy: policy.agent is None)  # as in the documents
-    for ours, theirs in zip(order, read.policies, strict=True):
+    for ours, theirs in zip(order, found.policies, strict=True):
         whose = f"the guard of {'every agent' if ours.agent is None else quote(ours.agent)}"
         for name in ("agent", "mode", "tools"):
             if getattr(ours, name) != getattr(theirs, name):

@@ -1,11 +1,18 @@
-"""The keys of an agent manifest that say nothing about calls. What they hold is accepted and left alone."""
+"""What an agent manifest is, and its keys that say nothing about calls. What those hold is accepted and left alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from bylaw.rules.guard.manifest_documents import is_manifest, is_version
-from bylaw.rules.located import ListNode, MapNode, Node
+from bylaw.rules.kinds import KINDS
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+
+KIND = "phrony.manifest"
+MANIFEST_KINDS = (KIND, "phrony.workspace.manifest")
+INDEX_KIND = "phrony.manifest.index"
+
+_OURS = frozenset({"guard", "rules"})
+_VERSION_KEYS = frozenset({"agentManifestKey", "allowedOperations", "anomalyControl"})
 
 DOCUMENT_KEYS = (
     *("apiVersion", "kind", "metadata", "inputs", "llmProviders", "triggers"),
@@ -26,6 +33,46 @@ _DOCUMENT, _AGENT, _SERVICE, _OPERATION, _VERSION = (
     frozenset(keys).difference(_READ_ELSEWHERE)
     for keys in (DOCUMENT_KEYS, AGENT_KEYS, SERVICE_KEYS, OPERATION_KEYS, VERSION_KEYS)
 )
+
+
+def kind_of(node: MapNode) -> str | None:
+    entry = node.entries.get("kind")
+    value = entry.value.value if entry and isinstance(entry.value, ScalarNode) else None
+    return value if isinstance(value, str) else None
+
+
+def is_manifest(node: Node) -> bool:
+    """Whether it is a manifest, or a part of one."""
+    if not isinstance(node, MapNode):
+        return False
+    if kind_of(node) in (*MANIFEST_KINDS, INDEX_KIND):
+        return True
+    return node.entries.keys().isdisjoint(_OURS) and ("versions" in node.entries or _lists_agents(node))
+
+
+def is_version(node: Node) -> bool:
+    """Whether it is one version alone: `{anomalyControl, rules}`."""
+    return (
+        isinstance(node, MapNode)
+        and not is_manifest(node)
+        and "guard" not in node.entries
+        and not node.entries.keys().isdisjoint(_VERSION_KEYS)
+    )
+
+
+def may_be_one_of_several(node: Node) -> bool:
+    """Whether other documents may follow: a manifest, or what stands beside one."""
+    if is_manifest(node) or is_version(node):
+        return True
+    if not isinstance(node, MapNode) or not node.entries.keys().isdisjoint(_OURS):
+        return False
+    kind = kind_of(node)
+    return kind is not None and kind not in KINDS
+
+
+def _lists_agents(node: MapNode) -> bool:
+    entry = node.entries.get("agents")
+    return entry is not None and isinstance(entry.value, ListNode)
 
 
 def left_alone(root: Node) -> Iterator[Node]:

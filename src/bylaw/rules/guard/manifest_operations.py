@@ -36,7 +36,7 @@ class _Operation(Struct, frozen=True):
     name: str
     names: tuple[str, ...]
     """what a model may call it"""
-    at: Node
+    at: Located
     """where it stands"""
     approval: Node | None
     """where `requireApproval: true` stands"""

@@ -13,11 +13,11 @@ from bylaw.model.guard_policy import Action
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, CountOver, NotOf, Predicate, reach_of
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
-from bylaw.rules.guard.predicates import NAMES, Leaf, When, read_when
 from bylaw.rules.located import ListNode, MapNode, Node, plain
 from bylaw.rules.messages import listing, synonyms
 from bylaw.rules.params import Context
 from bylaw.rules.paths import path_text
+from bylaw.rules.predicates import NAMES, Leaf, When, read_when
 from bylaw.rules.readers import Fields, report_wrong_type
 from bylaw.rules.rule_fields import (
     Enforcement,
@@ -31,7 +31,7 @@ from bylaw.rules.rule_fields import (
 )
 from bylaw.rules.source import Problems
 
-_TRUE_WHEN_MISSING = frozenset({"!=", "not in", "missing"})
+_TRUE_WHEN_MISSING = frozenset({"!=", "not in", "not contains", "missing"})
 _LOOKED_AT = 3
 """arguments that a warning names; a rule may have thousands"""
 _INLINE = "add `inline: true` to have it decide calls too, or count with `call_count_in_run_gt`"

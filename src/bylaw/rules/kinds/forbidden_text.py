@@ -1,5 +1,9 @@
 """The text appears in no response.
 
+The text is looked for across blocks: in the text blocks of the response joined by newlines, and in the same blocks
+joined directly, since a word may be split over two of them. Text and pattern are compared in composed form (Unicode
+NFC).
+
 Vacuous when no turn matches `when`. One finding per response that holds it. With `when`, only responses of matching
 turns are searched.
 """
@@ -16,6 +20,7 @@ SYNONYMS = "banned_text must_not_contain must_not_include_text must_not_say no_t
 EXAMPLE = """\
 - id: no-social-security-numbers
   kind: forbidden_text
+  scope: session
   params:
     text: '\\b\\d{3}-\\d{2}-\\d{4}\\b'
     regex: true

@@ -6,11 +6,14 @@ those that are not stop words such as "the", "is", "und" or "les". Stop words ar
 Spanish, Italian, Portuguese, Dutch, Russian, Swedish, Polish, Turkish, Greek, Hebrew, Arabic and Hindi. In another
 language every word counts as content. Chinese and Japanese have no spaces, so a whole clause counts as one word: an
 answer of one clause is inconclusive, and a longer one holds only if its clauses stand in the chunks as they are. The
-chunks at `retrieval_path` may be a text, a list of texts, or a list of mappings with `text`, `content` or
-`page_content`.
+chunks at `retrieval_path` may be a text, a list of texts, or a list of mappings that hold their text under a usual key,
+in this order: `text`, `content`, `page_content`, `pageContent`, `body`, `chunk`, `chunk_text`, `chunk_content`,
+`passage`, `snippet`, `excerpt`, `document`, `node`, `value`. What stands there may be a mapping or a list again, as in
+`{node: {text: …}}`.
 
-Vacuous when no turn has chunks. Inconclusive when an answer has fewer than `min_content_words` content words: "the , ."
-cannot pass. One finding per response below the threshold. With `when`, only matching turns are judged.
+Vacuous when no turn has chunks. Inconclusive when chunks hold no text under these keys, unless the others suffice, and
+when an answer has fewer than `min_content_words` content words: "the , ." cannot pass. One finding per response below
+the threshold. With `when`, only matching turns are judged.
 
 This compares words, not meaning. It catches an answer about something else. It does not catch:
 
@@ -42,6 +45,7 @@ SYNONYMS = "grounded grounding"
 EXAMPLE = """\
 - id: answers-from-the-documents
   kind: must_be_grounded
+  scope: session
   params:
     retrieval_path: request.metadata.retrieved_chunks
     min_unigram_precision: 0.6

@@ -3,6 +3,10 @@
 A call of `second` with no call of `first` before it breaks the rule, also where `first` is never called at all.
 Calls count in the order in which they were issued, within one turn too.
 
+`first` and `second` may be written `{tool: …, where: […]}`: then only calls whose arguments fit are meant. With `same:
+[order_id]`, the earlier call has the same values at these paths of its arguments. A call of `second` that lacks one of
+them has no such earlier call. Values are compared as JSON: `5` and `"5"` differ.
+
 With `only_if_both: true` the rule means "whenever both are called": it judges only scopes in which both are, so that an
 agent which drops `first` altogether breaks nothing.
 
@@ -12,13 +16,22 @@ With `when`, only calls of `second` on matching turns are judged; `first` counts
 
 from __future__ import annotations
 
-from bylaw.model.demand import Before, Calls
-from bylaw.rules.params import FLAG, TOOLS, Param, Values
+from bylaw.model.demand import Before
+from bylaw.rules.calls import CALLS, SAME
+from bylaw.rules.located import MapNode
+from bylaw.rules.params import FLAG, Context, Param, Values
 
 PARAMS = (
-    Param("first", TOOLS, "the tool that comes first: a name, a glob, or a list", required=True),
-    Param("second", TOOLS, "the tool that needs it: a name, a glob, or a list", required=True, aliases=("then",)),
+    Param("first", CALLS, "the tool that comes first: a name, a glob, a list, or `{tool, where}`", required=True),
+    Param(
+        "second",
+        CALLS,
+        "the tool that needs it: a name, a glob, a list, or `{tool, where}`",
+        required=True,
+        aliases=("then",),
+    ),
     Param("only_if_both", FLAG, "whether to judge only scopes in which both are called", default=False),
+    Param("same", SAME, "the argument that must be equal in both calls, or a list of them"),
 )
 
 SYNONYMS = "before call_before must_precede must_call_first must_happen_before order precedes requires"
@@ -26,11 +39,28 @@ SYNONYMS = "before call_before must_precede must_call_first must_happen_before o
 EXAMPLE = """\
 - id: confirm-before-refund
   kind: must_call_before
+  scope: session
   params:
     first: confirm_refund_amount
     second: issue_refund
 """
 
 
+TOGETHER = {"not": {"properties": {"only_if_both": {"const": True}}, "required": ["only_if_both", "same"]}}
+
+
+def complete(values: Values, node: MapNode, context: Context) -> Values | None:
+    if not values["only_if_both"] or "same" not in values:
+        return values
+    context.problems.error(
+        code="conflicting-keys",
+        message="`only_if_both` does not go with `same`",
+        at=node.entries["only_if_both"].key,
+        help="remove one of them",
+    )
+    return None
+
+
 def lower(params: Values) -> Before:
-    return Before(Calls(params["first"]), Calls(params["second"]), only_if_both=params["only_if_both"])
+    same = tuple(path.keys for path in params.get("same", ()))
+    return Before(params["first"], params["second"], only_if_both=params["only_if_both"], same=same)

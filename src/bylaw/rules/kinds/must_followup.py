@@ -1,7 +1,8 @@
 """The turn after a triggering one does what `must` says.
 
-`must` is `{kind: tool_call, tool_name}` or `{kind: text_includes, text}`; the latter also takes `regex` and
-`ignore_case`. A trigger on the last turn of the scope breaks the rule too: nothing followed.
+`must` is `{kind: tool_call, tool_name}`, on request with `where` (conditions on the arguments of that call), or `{kind:
+text_includes, text}`; the latter also takes `regex` and `ignore_case`. A trigger on the last turn of the scope breaks
+the rule too: nothing followed.
 
 Vacuous when nothing triggers. One finding per trigger, at the turn that should have followed up, or at the trigger if
 it was the last turn. With `when`, only matching turns trigger; the turn after need not match.
@@ -12,6 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.model.demand import Calls, Next, TextHas
+from bylaw.rules.calls import WHERE_PARAM, calls_of
+from bylaw.rules.conditions import plain_where
 from bylaw.rules.located import MapNode, Node
 from bylaw.rules.messages import did_you_mean, quote, synonyms
 from bylaw.rules.params import (
@@ -30,7 +33,7 @@ from bylaw.rules.readers import read_map, read_text
 
 _MUST: dict[str, tuple[Param, ...]] = {
     "text_includes": TEXT_PARAMS,
-    "tool_call": (Param("tool_name", TOOLS, "the tool to call: a name, a glob, or a list", required=True),),
+    "tool_call": (Param("tool_name", TOOLS, "the tool to call: a name, a glob, or a list", required=True), WHERE_PARAM),
 }
 _MUST_SYNONYMS = synonyms({"tool_call": "call tool", "text_includes": "text must_include_text"})
 
@@ -43,7 +46,7 @@ def _read_must(node: Node, name: str, context: Context) -> Calls | TextHas | Non
     values = read_params(mapping, _MUST[kind], context, what=f"`{name}` of kind `{kind}`", known=("kind",))
     if values is None:
         return None
-    return Calls(tools=values["tool_name"]) if kind == "tool_call" else text_has(values)
+    return calls_of(values, "tool_name") if kind == "tool_call" else text_has(values)
 
 
 def _read_kind(mapping: MapNode, name: str, context: Context) -> str | None:
@@ -70,7 +73,8 @@ def _read_kind(mapping: MapNode, name: str, context: Context) -> str | None:
 
 def _plain_must(must: Calls | TextHas) -> dict[str, Any]:
     if isinstance(must, Calls):
-        return {"kind": "tool_call", "tool_name": list(must.tools)}
+        where = {} if must.where is None else {"where": plain_where(must.where)}
+        return {"kind": "tool_call", "tool_name": list(must.tools), **where}
     return {"kind": "text_includes", "text": must.text, "regex": must.regex, "ignore_case": must.ignore_case}
 
 
@@ -98,6 +102,7 @@ SYNONYMS = "follow_up must_follow"
 EXAMPLE = """\
 - id: confirm-after-quote
   kind: must_followup
+  scope: session
   params:
     trigger:
       - { path: response.content, op: contains, value: quote_total }

@@ -1,5 +1,9 @@
 """The text appears in at least one response.
 
+The text is looked for across blocks: in the text blocks of the response joined by newlines, and in the same blocks
+joined directly, since a word may be split over two of them. Text and pattern are compared in composed form (Unicode
+NFC).
+
 Vacuous when no turn matches `when`. One finding, at the end. With `when`, only responses of matching turns are
 searched.
 """
@@ -24,4 +28,4 @@ EXAMPLE = """\
 
 
 def lower(params: Values) -> Sometime:
-    return Sometime(text_has(params))
+    return Sometime((text_has(params),))

@@ -66,7 +66,8 @@ class Atoms:
             form = _PREFIXED_TEXT if prefix.text == "text_contains:" else _PREFIXED_NAME
             word = self.scanner.peek(form)
             if word is None or word.start > prefix.end:
-                help = f"write `{prefix.text}name`; a value with blanks stands in quotes"
+                meant = "`tool(name)`" if prefix.text == "tool_call:" else f"`{prefix.text}name`"
+                help = f"write {meant}; a value with blanks stands in quotes"
                 self.report.stop(prefix, message=f"expected a value after `{prefix.text}`", help=help)
             self.scanner.take(form)
             value = word.text

@@ -92,6 +92,9 @@ class Event(Struct, frozen=True):
 def read_event(node: Node, name: str, context: Context) -> Event | None:
     if not isinstance(node, MapNode):
         names = TOOLS.read(node, name, context)
+        if names is not None and (atom := next(filter(None, map(_ATOM.fullmatch, names)), None)):
+            _refuse_atom(atom, node, context)
+            return None
         return None if names is None else Event("tool", names, (), "", list(names))
     given = [sort for sort in _SORTS if sort in node.entries]
     if len(given) != 1:
@@ -102,6 +105,22 @@ def read_event(node: Node, name: str, context: Context) -> Event | None:
     if values is None:
         return None
     return _event(sort, values, plain(node))
+
+
+_ATOM = re.compile(r"(tool|tool_call|result|stop_reason|text|text_contains)(?::|\()\s*([^()]*)\)?")
+"""as a formula has it: no tool is called that, so the rule would hold of every trace"""
+
+
+def _refuse_atom(atom: re.Match[str], node: Node, context: Context) -> None:
+    meant = atom[2].strip("\"' ") or "…"
+    sort = {"tool_call": "tool", "text_contains": "text"}.get(atom[1], atom[1])
+    help = f"write `{{{sort}: {meant}}}`" if sort != "tool" else f"write `{meant}`"
+    context.problems.error(
+        code="wrong-type",
+        message=f"{quote(atom[0])} is no name of a tool",
+        at=node,
+        help=f"{help} here, or `{sort}({meant})` in a `formula`",
+    )
 
 
 def write_name(name: str) -> str:

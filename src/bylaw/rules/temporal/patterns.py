@@ -116,7 +116,9 @@ _LETTER = re.compile(r"\b[pstqrn]\b")
 
 def pattern_text(pattern: str, scope: str, *, count: int = 0) -> str:
     """The formula with letters for events."""
-    text = FORMULAS[pattern][scope].replace("more", _more_than(count))
+    text = FORMULAS[pattern][scope]
+    if "more" in text:  # not otherwise: any count is fine there, and this grows with it
+        text = text.replace("more", _more_than(count))
     for short, long in _ABBREVIATIONS.items():
         text = text.replace(short, long)
     return text

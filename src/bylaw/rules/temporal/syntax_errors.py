@@ -102,6 +102,8 @@ def _word_help(token: Token, *, opens: bool) -> str:
     match = near(word, _ATOMS, _ATOM_SYNONYMS)
     if match and (opens or word not in _ATOM_SYNONYMS):
         return f"did you mean `{match}`?"
+    if match == "tool":
+        return "for a call of a tool write `tool(name)`"
     return f"for a call of a tool write {quote(f'tool({word})')}"
 
 

@@ -219,8 +219,10 @@ class Assembler:
             return
         assert buffer.held is not None
         events, first = self._events, buffer.held - self._taken
-        at = next((at for at in range(len(events) - 1, first, -1) if events[at] is call), None)
-        if at is not None:
+        at = len(events) - 1
+        while at > first and events[at] is not call:
+            at -= 1
+        if at > first:
             events.append(events.pop(at))
             self._shift(self._taken + at)
 

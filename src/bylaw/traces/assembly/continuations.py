@@ -143,7 +143,9 @@ def _plain_text(content: Any) -> str | None:
 class _Conversation(Struct, eq=False):
     session: str
     first: int
-    """the hash of the messages of its first request"""
+    """the hash of the messages of its first request …"""
+    examples: int
+    """… and of those before the last one"""
     latest: int
     last: int
     """the last message of the latest request"""
@@ -224,7 +226,7 @@ class Continuations:
         if again := self._pick(("request", beginnings[-1]), parent, current):
             one = self._conversations[again]
             if one.goes_on or (not one.is_answered and any(message.is_answer for message in messages)):
-                return Found(again, is_certain=one.is_answered)
+                return Found(again, is_certain=False)  # or somebody else asks the same
         has_answer = False
         for end in range(len(messages) - 1, 0, -1):
             has_answer = has_answer or messages[end].is_answer
@@ -238,7 +240,7 @@ class Continuations:
                 return Found(named)
         # Unknown answers are those of an unknown conversation, unless another request has the same in front of its
         # question: then they are examples.
-        has_known = not has_answer or not self._conversations or ("before", beginnings[-2]) in self._index
+        has_known = not has_answer or not self._conversations or ("examples", beginnings[-2]) in self._index
         return Found(is_certain=self._compare or has_known)
 
     def owner(self, parent: str | None, call_id: str | None, current: str) -> str | None:
@@ -251,18 +253,18 @@ class Continuations:
 
     def ask(self, session: str, asked: Asked) -> None:
         """A request of this session."""
-        before, latest = asked.beginnings[-2:]
+        examples, latest = asked.beginnings[-2:]
         last = asked.messages[-1].key
         one = self._conversations.pop(session, None)
         if one is None:
-            one = _Conversation(session, latest, latest, last)
+            one = _Conversation(session, latest, examples, latest, last)
             if len(self._conversations) >= MOST_CONVERSATIONS:
                 self._leave_index(self._conversations.pop(next(iter(self._conversations))))
         self._leave_index(one)
         self._conversations[session] = one
         one.latest, one.last, one.says, one.is_answered = latest, last, (), False
         one.stop, one.has_called, one.has_results = None, False, False
-        self._enter_index(one, ("request", latest), ("before", before))
+        self._enter_index(one, ("request", latest), ("examples", one.examples))
         for id in {one.response, one.record} - {None}:
             self._enter_index(one, ("record", id))
 

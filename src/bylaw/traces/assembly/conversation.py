@@ -34,6 +34,7 @@ class Settings(Struct, frozen=True):
     params: dict[str, Any] | None = None
     tools: list[Any] | None = None
     metadata: dict[str, Any] | None = None
+    others: dict[str, Any] | None = None
 
 
 class Conversation:
@@ -161,6 +162,7 @@ class Conversation:
             params=settings.params,
             held_tools=settings.tools,
             metadata=settings.metadata,
+            held_others=settings.others,
         )
 
 

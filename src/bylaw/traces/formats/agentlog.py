@@ -45,6 +45,7 @@ from bylaw.traces.formats.agentlog_records import (
     ResultRecord,
     decode_record,
     messages_in,
+    others_in,
     raw_messages_in,
     summarize,
 )
@@ -121,6 +122,7 @@ class AgentlogReader(AssemblingReader):
             params=payload.params,
             held_tools=Deferred(decode_list, tools) if tools else None,
             metadata=payload.metadata,
+            held_others=Deferred(others_in, line),
         )
         assembler.request(buffer, record_id, request)
 

@@ -155,6 +155,24 @@ def messages_in(line: bytes) -> list[Any] | None:
         return messages
 
 
+class _Keyed(Struct, gc=False):
+    payload: dict[str, Raw]
+
+
+_decode_keyed = msgspec.json.Decoder(_Keyed).decode
+
+
+def others_in(line: bytes) -> dict[str, Any] | None:
+    """What else the record of a request holds, such as `context`; read only when a rule asks for it."""
+    payload: dict[str, Any]
+    try:
+        payload = _decode_keyed(line).payload
+    except REFUSED:
+        payload = {key: msgspec.json.encode(value) for key, value in decode_deferred(line)["payload"].items()}
+    others = payload.keys() - RequestPayload.__struct_fields__
+    return {key: decode_deferred(raw) for key, raw in payload.items() if key in others} if others else None
+
+
 class _RawPayload(Struct, gc=False):
     messages: Raw = Raw(b"[]")
 

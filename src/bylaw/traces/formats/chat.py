@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
 from bylaw.model.values import json_type
@@ -60,6 +62,7 @@ class ChatReader(ConversationReader):
         )
         names = (_pop(rest, key, (str, int)) for key in _IDS)
         name = next((str(name) for name in names if name is not None), None)
+        settings = replace(settings, others=rest or None)
         self.read_list(record, messages, ("messages",), name, settings, rest or None, system)
 
     def read_item(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:

@@ -90,6 +90,7 @@ class HandwrittenReader(LineReader):
                 params=line.params,
                 held_tools=None if line.tools is UNSET else Deferred(decode_list, line.tools),
                 metadata=line.metadata,
+                held_others=line.others,
             )
             assembler.request(buffer, None, request)
         elif isinstance(line, HandwrittenResponseLine):

@@ -82,6 +82,8 @@ class RequestLine(Line, tag="request", gc=False):
     params: dict[str, Any] | None = None
     tools: Raw | UnsetType = UNSET
     metadata: dict[str, Any] | None = None
+    others: dict[str, Any] | None = None
+    """whatever else the request was recorded with"""
 
 
 class ToolCallLine(Line, tag="tool_call", kw_only=True, gc=False):
@@ -167,6 +169,7 @@ class HandwrittenRequestLine(Line, tag="request", gc=False):
     params: dict[str, Any] | None = None
     tools: Raw | UnsetType = UNSET
     metadata: dict[str, Any] | None = None
+    others: dict[str, Any] | None = None
 
 
 class HandwrittenResponseLine(Line, tag="response", gc=False):
@@ -270,6 +273,7 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
         params=line.params,
         held_tools=None if tools is UNSET else _deferred(tools),
         metadata=line.metadata,
+        held_others=line.others,
     )
 
 

@@ -46,6 +46,7 @@ class _Run(Struct, eq=False):
 
     span: Span
     when: float
+    ended: float
     tool: ToolRun
     origin: Origin
     turn: _Turn | None = None
@@ -53,11 +54,6 @@ class _Run(Struct, eq=False):
     has_result: bool = False
     """the result was emitted"""
     unordered: tuple[str, ...] = ()
-
-    @property
-    def ended(self) -> float:
-        end = self.span.end
-        return self.when if end is None else max(end, self.when)
 
     @property
     def is_over(self) -> bool:
@@ -155,6 +151,7 @@ class SessionSpans:
 
     def assemble(self, spans: list[tuple[Span, Origin]]) -> None:
         steps: list[tuple[float, int, int, Callable[[Any], None], Any]] = []
+        starts, ends, has_unknown = set[float](), set[float](), False
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
             if type(about) is ModelCall:
@@ -162,16 +159,19 @@ class SessionSpans:
                 self._turns.append(turn)
                 steps.append((when, _ANSWER, number, self._add_turn, turn))
             elif type(about) is ToolRun:
-                run = _Run(span, when, about, origin)
+                ended = when if span.end is None else max(span.end, when)
+                run = _Run(span, when, ended, about, origin)
                 self._runs.append(run)
-                ended = run.ended
+                starts.add(when)
+                ends.add(ended)
+                has_unknown = has_unknown or span.start is None or span.end is None
                 steps.append((when, _CALL, number, self._add_call, run))
                 steps.append((ended, _RESULT if ended > when else _LATE, number, self._add_result, run))
             else:
                 steps.append((when, _OTHER, number, self._add_other, (span, origin)))
         self._join()
         steps.sort()  # no two are equal in their first three parts
-        if len(self._runs) > 1:
+        if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
             self._compare_times([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)])
         for _, _, _, step, what in steps:
             step(what)

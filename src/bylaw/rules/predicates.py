@@ -1,6 +1,7 @@
-"""`when` of a guard rule → a Predicate.
+"""What is said about one call → a Predicate: `when` of a guard rule, `where`, and `arg_…` in the `when` of other rules.
 
-    group     = mapping of predicates, all of which must hold
+    group     = mapping of predicates, all of which must hold, or a list of groups, all of which must hold
+              | {path: …, op: …, value: …}: a condition, its path starting at the call's arguments
     predicate = "all_of": [group, …] | "any_of": [group, …] | "not": group
               | "tool_name_in": names | "tool_name_regex": pattern
               | "arg_…": argument or a list of them | "call_count_…": counter or a list of them
@@ -15,32 +16,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.model.predicate import (
-    AllOf,
-    AnyOf,
-    ArgumentIs,
-    CountOver,
-    Nothing,
-    NotOf,
-    Predicate,
-    Reach,
-    ToolIn,
-    ToolMatches,
-)
+from bylaw.model.condition import FIELDS, TESTS, Operator
+from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, Nothing, NotOf, Predicate, ToolIn, ToolMatches
 from bylaw.model.temporal import TestOperator
+from bylaw.rules.counters import OVER, read_counter
 from bylaw.rules.located import Entry, ListNode, Located, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
-from bylaw.rules.paths import ArgumentPath, read_argument_path
+from bylaw.rules.operators import FORM, Comparison, is_comparison, read_comparison
+from bylaw.rules.paths import ArgumentPath, path_text, read_argument_path
 from bylaw.rules.readers import (
     EXTENSION,
     Fields,
     complete,
-    read_choice,
-    read_count,
     read_json,
     read_number,
     read_text,
@@ -62,11 +53,18 @@ OPERATORS: dict[str, TestOperator] = {
     "arg_in": "in",
     "arg_not_in": "not in",
     "arg_regex": "matches",
+    "arg_matches": "matches",
     "arg_contains": "contains",
+    "arg_not_contains": "not contains",
+    "arg_starts_with": "starts with",
+    "arg_ends_with": "ends with",
     "arg_missing": "missing",
     "arg_present": "present",
+    "arg_exists": "present",
 }
-PRESENCE = frozenset({"arg_missing", "arg_present"})
+PRESENCE = frozenset({"arg_missing", "arg_present", "arg_exists"})
+PATTERNS = frozenset({"arg_regex", "arg_matches"})
+TEXTS = frozenset({"arg_starts_with", "arg_ends_with"})
 BOUNDS = frozenset({"arg_gt", "arg_gte", "arg_lt", "arg_lte"})
 MEMBERSHIP = frozenset({"arg_in", "arg_not_in"})
 
@@ -127,9 +125,12 @@ def _read_value(key: str, node: Node, problems: Problems) -> _Value | None:
         return None if number is None else (number,)
     if key in MEMBERSHIP:
         return _read_list(key, node, problems)
-    if key == "arg_regex":
+    if key in PATTERNS:
         pattern = read_text(node, "pattern", problems)
         return (pattern,) if pattern is not None and check_pattern(pattern, node, problems) else None
+    if key in TEXTS:
+        text = read_text(node, "value", problems)
+        return None if text is None else (text,)
     if key == "arg_contains" and isinstance(node, ScalarNode) and node.value == "":
         problems.warn(code="empty-value", message="every text contains the empty text", at=node)
     return (read_json(node, problems),)
@@ -167,7 +168,7 @@ def _report_short(key: str, node: MapNode, problems: Problems) -> None:
 
 
 def _predicate(key: str, path: ArgumentPath, value: Any) -> ArgumentIs:
-    shown = "" if key in PRESENCE else f" {value}" if key == "arg_regex" else f" {_shown(value)}"
+    shown = "" if key in PRESENCE else f" {value}" if key in PATTERNS else f" {_shown(value)}"
     return ArgumentIs(path=path.keys, op=OPERATORS[key], value=value, name=f"{key} {path.text}{shown}")
 
 
@@ -179,66 +180,11 @@ def _names(key: str) -> list[str]:
     """The keys of the predicate, as they are best written."""
     if key in PRESENCE:
         return ["path"]
-    return ["path", "pattern" if key == "arg_regex" else "values" if key in MEMBERSHIP else "value"]
+    return ["path", "pattern" if key in PATTERNS else "values" if key in MEMBERSHIP else "value"]
 
 
 def _synonyms(key: str) -> dict[str, str]:
     return _SYNONYMS["path"] | _SYNONYMS[_names(key)[-1]]
-
-
-# -- counters ---------------------------------------------------------------------------------------------------------
-
-OVER: dict[str, Literal["run", "session", "window"]] = {
-    "call_count_in_run_gt": "run",
-    "call_count_in_session_gt": "session",
-    "call_count_in_window_gt": "window",
-}
-SECONDS = ("windowSeconds", "window_seconds")
-REACHES: tuple[Reach, ...] = get_args(Reach)
-
-_COUNTER_SYNONYMS = synonyms({"tool": "tool_name tools name", "value": "count max limit threshold"})
-_WINDOW_SYNONYMS = synonyms({"windowSeconds": "window seconds within", "over": "across scope reach"})
-_REACH_SYNONYMS = synonyms({"all": "workspace every everyone global agents", "session": "conversation run"})
-
-
-def read_counter(key: str, node: Node, problems: Problems) -> CountOver | None:
-    window = OVER[key] == "window"
-    if not isinstance(node, MapNode):
-        number = isinstance(node, ScalarNode) and isinstance(node.value, int) and not isinstance(node.value, bool)
-        written = f"{{value: {node.raw if number else '…'}{', windowSeconds: …' if window else ''}}}"
-        report_wrong_type(node, quote(key), "a mapping", problems, help=f"write it as `{key}: {written}`")
-        return None
-    fields = Fields(node, problems, what=quote(key))
-    tool_node = fields.take("tool")
-    value_node = fields.require("value", help="`value` is how many attempts are not yet too many")
-    entry = fields.take_one_of(SECONDS) if window else None
-    if window and entry is None:
-        fields.missing(SECONDS[:1], help="`windowSeconds` is how far the window reaches back, such as `300`")
-    reach_node = fields.take("over") if window else None
-    fields.finish(synonyms=_COUNTER_SYNONYMS | (_WINDOW_SYNONYMS if window else {}))
-    tool = read_text(tool_node, "tool", problems) if tool_node else None
-    value = read_count(value_node, "value", problems) if value_node else None
-    wanted = "a number of seconds above 0"
-    single = entry is not None and fields.has_one_of(SECONDS)
-    seconds = read_number(entry.value, "windowSeconds", wanted, problems, above=0) if entry and single else None
-    reach = _read_reach(reach_node, problems) if reach_node else "session"
-    unusable = (tool_node and tool is None) or (window and seconds is None)
-    if value is None or reach is None or unusable:
-        return None
-    return CountOver(OVER[key], value, tool, seconds and float(seconds), reach)
-
-
-def _read_reach(node: Node, problems: Problems) -> Reach | None:
-    text = read_choice(
-        node,
-        "over",
-        REACHES,
-        problems,
-        code="unknown-reach",
-        message="a window does not reach over {}",
-        synonyms=_REACH_SYNONYMS,
-    )
-    return cast(Reach | None, text)
 
 
 # -- groups -----------------------------------------------------------------------------------------------------------
@@ -265,10 +211,13 @@ PREDICATE_SYNONYMS = synonyms(
         "arg_lte": "arg_at_most arg_le arg_max args_lte",
         "arg_in": "arg_one_of args_in",
         "arg_not_in": "arg_nin arg_none_of",
-        "arg_regex": "arg_match arg_matches arg_pattern args_regex",
+        "arg_regex": "arg_match arg_pattern args_regex",
         "arg_contains": "arg_has arg_includes",
+        "arg_not_contains": "arg_excludes",
+        "arg_starts_with": "arg_startswith arg_prefix",
+        "arg_ends_with": "arg_endswith arg_suffix",
         "arg_missing": "arg_absent arg_not_exists arg_not_present args_missing",
-        "arg_present": "arg_exists arg_required args_present",
+        "arg_present": "arg_required args_present",
         "call_count_in_run_gt": "call_count call_count_gt call_count_in_run call_count_run_gt max_calls",
         "call_count_in_session_gt": "call_count_in_session call_count_session_gt",
         "call_count_in_window_gt": "call_count_in_window call_count_window_gt rate_limit",
@@ -300,9 +249,18 @@ def read_when(entry: Entry, problems: Problems) -> When | None:
     return When(Nothing()) if reader.empty else When(predicate, tuple(reader.leaves))
 
 
+def read_call(node: Node, name: str, problems: Problems, *, counts: str, tools: bool = True) -> Predicate | None:
+    """What is said about one call outside the guard. `counts`: the help for a counter, which only a guard can keep."""
+    reader = _Reader(problems, counts=counts, tools=tools)
+    predicate = reader.group(node, name, node, depth=0, negated=False)
+    return None if predicate is None else Nothing() if reader.empty else predicate
+
+
 class _Reader:
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, *, counts: str | None = None, tools: bool = True) -> None:
         self.problems = problems
+        self.counts = counts
+        self.tools = tools
         self.leaves: list[Leaf] = []
         self.empty = False
 
@@ -312,9 +270,13 @@ class _Reader:
             message = f"the predicates are nested more than {MAX_DEPTH} levels deep"
             self.problems.error(code="too-deep", message=message, at=at)
             return None
+        if isinstance(node, ListNode) and node.items:
+            return _joined([self.group(one, name, one, depth=depth + 1, negated=negated) for one in node.items], AllOf)
         if not isinstance(node, MapNode):
             self._not_a_group(node, name)
             return None
+        if is_comparison(node):
+            return self._condition(node, negated)
         entries = {key: entry for key, entry in node.entries.items() if not key.startswith(EXTENSION)}
         if not entries:
             return self._nothing(name, at)
@@ -331,7 +293,13 @@ class _Reader:
         if key in OPERATORS:
             return self._each(key, entry, negated, read_argument)
         if key in OVER:
-            return self._each(key, entry, negated, read_counter)
+            return self._counted(key, entry, negated)
+        if not self.tools:
+            help = "leave it out: the rule names its tool itself"
+            self.problems.error(
+                code="unknown-predicate", message=f"{quote(key)} says nothing here", at=entry.key, help=help
+            )
+            return None
         return self._leaf(self._tool(key, entry.value), entry.key, negated)
 
     def _groups(self, key: str, entry: Entry, depth: int, negated: bool) -> Predicate | None:
@@ -355,6 +323,21 @@ class _Reader:
         if not node.items:
             return self._nothing(key, entry.key)
         return _joined([self._leaf(read(key, item, self.problems), item, negated) for item in node.items], AllOf)
+
+    def _counted(self, key: str, entry: Entry, negated: bool) -> Predicate | None:
+        if self.counts is None:
+            return self._each(key, entry, negated, read_counter)
+        message = f"{quote(key)} counts attempts, which only the `when` of a guard rule does"
+        self.problems.error(code="unknown-predicate", message=message, at=entry.key, help=self.counts)
+        return None
+
+    def _condition(self, node: MapNode, negated: bool) -> Predicate | None:
+        """`{path: amount, op: ">", value: 500}`, as other rules write it."""
+        comparison = read_comparison(node, self.problems)
+        path = read_argument_path(comparison.path, "path", self.problems) if comparison else None
+        if comparison is None or path is None:
+            return None
+        return self._leaf(_compared(path, comparison, self.problems), node.first_key, negated)
 
     def _tool(self, key: str, node: Node) -> Predicate | None:
         if key == "tool_name_in":
@@ -381,27 +364,45 @@ class _Reader:
         return Nothing()
 
     def _not_a_group(self, node: Node, name: str) -> None:
-        help = "write it as `{tool_name_in: […], arg_gt: {path: …, value: …}}`"
-        if isinstance(node, ListNode):
-            help = "join what it lists under `all_of:` or `any_of:`"
+        help = "write it as `{tool_name_in: […], arg_gt: {path: …, value: …}}`" if self.tools else FORM
         report_wrong_type(node, quote(name), "a mapping of predicates", self.problems, help=help)
 
     def _report_unknown(self, node: MapNode, name: str) -> None:
         fields = Fields(node, self.problems, what=quote(name), noun="predicate", code="unknown-predicate")
         for key in NAMES:
             fields.take(key)
-        if {"path", "op"} <= node.entries.keys():
-            fields.take("path"), fields.take("op"), fields.take("value")
-            self._report_condition(node)
         fields.finish(synonyms=PREDICATE_SYNONYMS, shown=_SHOWN)
 
-    def _report_condition(self, node: MapNode) -> None:
-        self.problems.error(
-            code="unknown-predicate",
-            message="this is a condition on a turn, which a guard rule does not take",
-            at=node.first_key,
-            help="write it as `arg_gt: {path: amount, value: 500}`: the path starts at the call's arguments",
+
+def _compared(path: ArgumentPath, comparison: Comparison, problems: Problems) -> Predicate | None:
+    """The predicate of a condition. Paths into a turn are understood as far as they lead to the call."""
+    keys, op, value = path.keys, comparison.op, comparison.value
+    shown = "" if op in ("exists", "missing") else f" {_shown(value)}"
+    if keys[:2] == ("response", "tool_calls") and len(keys) > 3:
+        if keys[3] == "name" and len(keys) == 4:
+            return _named(op, value, comparison.path, problems)
+        if keys[3] == "arguments" and len(keys) > 4:
+            keys = keys[4:]
+    elif len(keys) > 1 and keys[1] in FIELDS.get(keys[0] or "", ()):
+        problems.error(
+            code="unknown-path",
+            message=f"{quote(path.text)} is a path into a turn, and this looks at one call",
+            at=comparison.path,
+            help="a path starts at the call's arguments here; put it into the `when` of a rule with `kind`",
         )
+        return None
+    return ArgumentIs(path=keys, op=TESTS[op], value=value, name=f"{path_text(keys)} {op}{shown}")
+
+
+def _named(op: Operator, value: Any, at: Node, problems: Problems) -> Predicate | None:
+    if op in ("==", "in", "!=", "not_in"):
+        names = ToolIn(tuple(map(str, value)) if isinstance(value, list) else (str(value),))
+        return names if op in ("==", "in") else NotOf(names)
+    if op == "matches":
+        return ToolMatches(value)
+    help = "write `tool_name_in: […]` or `tool_name_regex: …`"
+    problems.error(code="unknown-operator", message=f"`{op}` does not compare the names of tools", at=at, help=help)
+    return None
 
 
 def _joined(read: Sequence[Predicate | None], join: type[AllOf] | type[AnyOf]) -> Predicate | None:

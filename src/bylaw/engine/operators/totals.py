@@ -1,0 +1,167 @@
+"""`Tally` of amounts: what the arguments of calls, or the cost or latency of turns, add up to stays within a bound.
+
+Sums are decimal and exact: `0.1 + 0.2` is `0.3`. The digits of a sum are bounded, since those of a number are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Context, Decimal
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.engine.evidence import ref
+from bylaw.engine.matching import compile_names
+from bylaw.engine.monitor import (
+    NOTHING,
+    VACUOUS,
+    Conclusion,
+    Ended,
+    Found,
+    Monitor,
+    Step,
+    Watches,
+    count_turns,
+    doubt,
+    ok_if_complete,
+    unless_unknown,
+)
+from bylaw.engine.predicates import compile_where, describe_calls
+from bylaw.engine.probes import MEASURES, show_amount
+from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, number, spread
+from bylaw.model.demand import Cost, Latency, Tally, Values
+from bylaw.model.events import Event, Response, ToolCall
+from bylaw.model.verdict import Outcome
+
+_EXACT = Context(prec=1_000)
+"""a double has at most 309 digits before the point and 341 after it"""
+_HIGHEST = Decimal("1e309")
+"""a number beyond every double counts as this one: it is over any limit"""
+_ZERO = Decimal(0)
+
+
+class Sum(Struct, frozen=True, array_like=True):
+    low: Decimal = _ZERO
+    high: Decimal = _ZERO
+    """the lowest and highest that the sum can be: they differ where a call may be one that counts"""
+    judged: bool = False
+    possible: bool = False
+    """a value was added that may not count"""
+    unknown: int = 0
+    """calls whose value cannot be read: the sum is at least what the others add up to"""
+    unclear: int = 0
+    """calls at which the sum may have been too high"""
+
+
+class TallyValues(Monitor):
+    """A call that adds something and leaves the sum too high is a violation, each one."""
+
+    adds_up = False  # a negative value lowers the sum
+    initial = Sum()
+    state_type = Sum
+
+    def __init__(self, demand: Tally, measure: Values) -> None:
+        self._matches = compile_names(measure.calls)
+        self._where = None if measure.calls.where is None else compile_where(measure.calls.where)
+        self._steps = compile_steps(measure.path)
+        self._limit = as_decimal(demand.at_most)
+        self._what = f"`{measure.name}` of {describe_calls(measure.calls)}"
+        self.watches = Watches(calls=(measure.calls,))
+
+    def step(self, state: Sum, event: Event, applies: bool = True) -> Step:
+        if type(event) is not ToolCall or not self._matches(event.name):
+            return state, NOTHING
+        counts = True if self._where is None else self._where(event)
+        if counts is False:
+            return state, NOTHING
+        value = self._value(event)
+        if value is None:
+            after = Sum(state.low, state.high, state.judged, state.possible, state.unknown + 1, state.unclear)
+            return after, (doubt(self._found(event, state.low)),)
+        if value is _ABSENT:
+            return state, NOTHING
+        low = _EXACT.add(state.low, value if counts else min(value, _ZERO))
+        high = _EXACT.add(state.high, value if counts else max(value, _ZERO))
+        is_over = bool(counts) and value > 0 and low > self._limit
+        may_be = not is_over and value > 0 and (high > self._limit or state.unknown > 0)
+        judged, possible = state.judged or bool(counts), state.possible or not counts
+        after = Sum(low, high, judged, possible, state.unknown, state.unclear + may_be)
+        if is_over:
+            return after, (self._found(event, low),)
+        return after, (doubt(self._found(event, high)),) if may_be else NOTHING
+
+    def _value(self, call: ToolCall) -> Decimal | None:
+        """What the call adds: _ABSENT where it has no such argument, None where that cannot be told."""
+        if not isinstance(call.arguments, dict):
+            return None
+        return add_up(spread(call.arguments, self._steps))
+
+    def _found(self, event: ToolCall, total: Decimal) -> Found:
+        message = f"{self._what} adds up to {show_amount(total)}, at most {show_amount(self._limit)} allowed"
+        return Found(message, event.origin.session, event.turn, (ref(event),))
+
+    def end(self, state: Sum, ended: Ended) -> Conclusion:
+        if state.unknown:
+            calls = "1 call" if state.unknown == 1 else f"{state.unknown} calls"
+            return Conclusion(Outcome.INCONCLUSIVE, reason=f"{self._what} is no number, or not recorded, in {calls}")
+        if state.unclear or not ended.complete:
+            return unless_unknown(state.unclear, ok_if_complete(ended))
+        return ok_if_complete(ended) if state.judged else unless_unknown(int(state.possible), VACUOUS)
+
+
+_ABSENT = Decimal("-0")
+"""no value: not the zero that a call may add"""
+
+
+def add_up(values: Iterable[Any]) -> Decimal | None:
+    total = _ABSENT
+    for value in values:
+        if value is ABSENT:
+            continue
+        known = None if value is UNREADABLE else number(value)
+        if known is None:
+            return None
+        total = as_decimal(known) if total is _ABSENT else _EXACT.add(total, as_decimal(known))
+    return total
+
+
+def as_decimal(value: int | float) -> Decimal:
+    """The number as it is written, since 0.1 means a tenth; one beyond every double counts as the next power of ten."""
+    exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
+    return max(-_HIGHEST, min(_HIGHEST, exact))
+
+
+class Spent(Struct, frozen=True, array_like=True):
+    total: Decimal = _ZERO
+    blind: int = 0
+
+
+class TallyAmount(Monitor):
+    """Cost or latency of the turns together. The turn that crosses the bound is the violation."""
+
+    initial = Spent()
+    state_type = Spent
+    watches = Watches(responses=True)
+
+    def __init__(self, demand: Tally, measure: Cost | Latency) -> None:
+        self._measure, self._show, self._missing = MEASURES[type(measure)]
+        self._limit = as_decimal(demand.at_most)
+
+    def step(self, state: Spent, event: Event, applies: bool = True) -> Step:
+        if type(event) is not Response:
+            return state, NOTHING
+        amount = self._measure(event)
+        if amount is None:
+            return Spent(state.total, state.blind + 1), NOTHING
+        total = _EXACT.add(state.total, min(amount, _HIGHEST))
+        after = Spent(total, state.blind)
+        if not state.total <= self._limit < total:
+            return after, NOTHING
+        message = f"{self._show(total)} so far, at most {self._show(self._limit)} allowed"
+        return after, (Found(message, event.origin.session, event.turn, (ref(event),)),)
+
+    def end(self, state: Spent, ended: Ended) -> Conclusion:
+        if state.blind:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=self._missing.format(count_turns(state.blind)))
+        return ok_if_complete(ended)

@@ -1,0 +1,253 @@
+"""What the rules say together and one by one, as far as their form shows it: no search, linear in the rules.
+
+`contradictions` searches traces for rules that an automaton can hold. This module looks at all others too: orders that
+go in a circle, rules that another rule makes superfluous, and conditions that can never be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from bylaw.engine.matching import is_glob
+from bylaw.lint.impossible import why_never
+from bylaw.model.condition import Condition, conditions_in, on_separate_calls
+from bylaw.model.demand import Always, Attempt, Before, FitsSchema, Next, Tally, Temporal
+from bylaw.model.rule import Rule
+from bylaw.model.temporal import Ahead, Back, Formula, Implies, ResultOf, ToolIs
+
+
+class Remark(Struct, frozen=True, kw_only=True):
+    """A finding about a rule, before it has its place."""
+
+    rule: Rule
+    code: str
+    message: str
+    help: str
+    other: Rule | None = None
+
+
+def remarks(rules: Sequence[Rule]) -> Iterator[Remark]:
+    yield from _circles(rules)
+    yield from _repetitions(rules)
+    for rule in rules:
+        yield from _about(rule)
+
+
+# -- orders that go in a circle ---------------------------------------------------------------------------------------
+
+
+def _circles(rules: Sequence[Rule]) -> Iterator[Remark]:
+    """Tools of which each needs another one of them first: none can ever be called. Two rules are found by search."""
+    needs: dict[str, list[tuple[Rule, tuple[str, ...]]]] = {}
+    for rule in rules:
+        for tool, first in _orders(rule):
+            needs.setdefault(tool, []).append((rule, first))
+    stuck = dict.fromkeys(needs)
+    before = -1
+    while before != len(stuck):
+        before = len(stuck)
+        for tool in [*stuck, *reversed(stuck)]:  # both ways, since orders are written first to last or last to first
+            if tool in stuck and all(_can_come(first, stuck) for _, first in needs[tool]):
+                del stuck[tool]
+    walked: set[str] = set()
+    for tool in stuck:
+        path = _walk(tool, needs, stuck, walked)
+        ids = [rule.id for rule, _ in path]
+        if len(set(ids)) < 3:
+            continue
+        tools = [name for _, name in path]
+        circle = [f"`{name}`" for name in (tools[-1], *reversed(tools[:-1]), tools[-1])]
+        shown = " before ".join(
+            circle if len(circle) <= _MOST_LISTED + 1 else [*circle[:_MOST_LISTED], "…", circle[-1]]
+        )
+        yield Remark(
+            rule=path[0][0],
+            code="circular-order",
+            message=f"{_listing(ids)} form a circle: none of {_listing(tools)} can be called without breaking one",
+            help=f"together they demand {shown}",
+            other=path[1][0],
+        )
+
+
+def _orders(rule: Rule) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each tool that may be called only after one of several others."""
+    if rule.when:
+        return
+    demand = rule.demand
+    if isinstance(demand, Before) and demand.second.where is None and not demand.only_if_both:
+        yield from ((tool, demand.first.tools) for tool in demand.second.tools if not is_glob(tool))
+    elif isinstance(demand, Temporal) and demand.over == "events":
+        match demand.formula:
+            case Ahead(op="G", of=Implies(left=ToolIs(names=names, tests=()), right=right)):
+                first = _earlier(right)
+                yield from ((tool, first) for tool in names if first and not is_glob(tool))
+
+
+def _earlier(formula: Formula) -> tuple[str, ...]:
+    match formula:
+        case Back(op="O" | "Y", of=ToolIs(names=names) | ResultOf(names=names)):
+            return names
+        case Back(op="Y" | "O", of=Back() as inner):
+            return _earlier(inner)
+        case _:
+            return ()
+
+
+def _can_come(first: tuple[str, ...], stuck: Collection[str]) -> bool:
+    return any(is_glob(tool) or tool not in stuck for tool in first)
+
+
+def _walk(
+    tool: str,
+    needs: Mapping[str, list[tuple[Rule, tuple[str, ...]]]],
+    stuck: Collection[str],
+    walked: set[str],
+) -> list[tuple[Rule, str]]:
+    """The rules around the circle that the tool leads into, each with the tool that it makes wait.
+
+    Empty if an earlier walk came by: each tool is walked over once.
+    """
+    path: list[tuple[Rule, str]] = []
+    here: dict[str, int] = {}
+    while tool not in walked:
+        walked.add(tool)
+        here[tool] = len(path)
+        rule, first = next((rule, first) for rule, first in needs[tool] if not _can_come(first, stuck))
+        path.append((rule, tool))
+        tool = first[0]
+    return path[here[tool] :] if tool in here else []
+
+
+def _listing(names: Iterable[str]) -> str:
+    shown = [f"`{name}`" for name in dict.fromkeys(names)]
+    if len(shown) > _MOST_LISTED:
+        return f"{', '.join(shown[:_MOST_LISTED])} and {len(shown) - _MOST_LISTED} more"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+_MOST_LISTED = 6
+
+
+# -- rules that another one makes superfluous -------------------------------------------------------------------------
+
+
+def _repetitions(rules: Sequence[Rule]) -> Iterator[Remark]:
+    """Rules that are broken only where an equal or stricter rule of the same form is broken too."""
+    groups: dict[str, list[Rule]] = {}
+    for rule in rules:
+        if not isinstance(rule.demand, Attempt):  # what a guard does about a call stands beside its rule
+            groups.setdefault(repr((rule.scope, rule.when, _form(rule))), []).append(rule)
+    for group in groups.values():
+        strictest = max(group, key=_strictness)  # the first one of equals
+        for rule in group:
+            if rule is strictest or strictest.severity.rank < rule.severity.rank:
+                continue
+            same = strictest.demand == rule.demand
+            yield Remark(
+                rule=rule,
+                code="shadowed-rule",
+                message=f"`{rule.id}` {'says the same as' if same else 'is weaker than'} `{strictest.id}`",
+                help="remove one of them" if same else f"it is broken only where `{strictest.id}` is broken too",
+                other=strictest,
+            )
+
+
+def _form(rule: Rule) -> Any:
+    """What rules must share so that one of them can be stricter than the other."""
+    demand = rule.demand
+    if isinstance(demand, Tally) and demand.at_least == 0:
+        return type(demand).__name__, demand.measure
+    return type(demand).__name__, demand
+
+
+def _strictness(rule: Rule) -> float:
+    return -float(rule.demand.at_most) if isinstance(rule.demand, Tally) else 0.0
+
+
+# -- one rule ---------------------------------------------------------------------------------------------------------
+
+_ANNOTATIONS = frozenset(
+    ("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated")
+)
+_EMPTY: dict[str, tuple[Any, ...]] = {
+    "required": ([],),
+    "properties": ({},),
+    "patternProperties": ({},),
+    "additionalProperties": (True, {}),
+    "items": (True, {}),
+    "minLength": (0,),
+    "minItems": (0,),
+    "minProperties": (0,),
+}
+_TYPES = 6
+"""types of JSON Schema without `integer`, which is part of `number`"""
+
+
+def _about(rule: Rule) -> Iterator[Remark]:
+    demand = rule.demand
+    if isinstance(demand, Always) and isinstance(demand.probe, FitsSchema) and accepts_all(demand.probe):
+        message, help = f"the schema of `{rule.id}` accepts every JSON value", "the rule demands only that it is JSON"
+        yield Remark(rule=rule, code="open-schema", message=message, help=help)
+    clauses = (rule.when, demand.trigger) if isinstance(demand, Next) else (rule.when,)
+    for condition in [one for some in clauses for one in conditions_in(some)]:
+        if wanted := _other_type(condition):
+            message = f"`{condition}` of `{rule.id}` is never true: `{condition.path.text}` is {wanted}"
+            yield Remark(rule=rule, code="other-type", message=message, help=f"compare it with {wanted}")
+    if apart := on_separate_calls(rule.when):
+        paths = _listing(one.path.text for one in apart)
+        message = f"conditions of `{rule.id}` on {paths} may be met by different calls of a turn"
+        help = "if one call must meet them all, put them under `where` beside the tool"
+        yield Remark(rule=rule, code="separate-calls", message=message, help=help)
+    if (found := why_never(rule)) is not None:
+        message = f"{found.what} of `{rule.id}` {found.verdict}: {found.why}"
+        yield Remark(rule=rule, code=found.code, message=message, help=found.help)
+
+
+def accepts_all(probe: FitsSchema) -> bool:
+    return _accepts_all(probe.schema, probe.formats)
+
+
+def _accepts_all(schema: Any, formats: bool) -> bool:
+    if not isinstance(schema, dict):
+        return schema is True
+    for key, value in schema.items():
+        if key in _ANNOTATIONS or value in _EMPTY.get(key, ()) or (key == "format" and not formats):
+            continue
+        if key == "type" and isinstance(value, list) and len(set(value) - {"integer"}) == _TYPES:
+            continue
+        parts = value if isinstance(value, list) else []
+        if key == "allOf" and all(_accepts_all(part, formats) for part in parts):
+            continue
+        if key == "anyOf" and any(_accepts_all(part, formats) for part in parts):
+            continue
+        return False
+    return True
+
+
+def _other_type(condition: Condition) -> Literal["text", "a number", "a list"] | None:
+    """The type of what stands at the path, if the condition compares it with something else."""
+    path = condition.path
+    last = path.rest[-1] if path.rest else None
+    values = condition.value if condition.op in ("in", "not_in") else [condition.value]
+    if condition.op in ("exists", "missing") or not isinstance(values, list | tuple):
+        return None
+    is_text = (path.field in ("stop_reason", "model", "text") and not path.rest) or (
+        path.field == "tool_calls" and last == "name" and len(path.rest) == 2
+    )
+    if is_text:
+        return None if any(isinstance(value, str) or value is None for value in values) else "text"
+    if path.field == "latency_ms" or (path.field == "usage" and path.rest):
+        return None if any(_is_number(value) or value is None for value in values) else "a number"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        try:
+            return float(value) == float(value)
+        except ValueError:
+            return False
+    return isinstance(value, int | float) and not isinstance(value, bool)

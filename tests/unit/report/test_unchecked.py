@@ -1,0 +1,107 @@
+"""What was not checked is never green: the headline, `strict`, and a scope that decides and is not given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click import unstyle
+
+import bylaw
+from bylaw.check.report import markdown, terminal
+from bylaw.check.report.json import check_fields
+from bylaw.check.report.wording import headline
+from bylaw.diff.report.wording import headline as diff_headline
+from bylaw.model.trace import Trace
+from bylaw.rules import load_rules
+from tests.support.build import trace
+
+HELD = {"id": "held", "kind": "no_call", "params": {"tool": "delete"}}
+IDLE = {"id": "idle", "kind": "must_call_before", "params": {"first": "a", "second": "b"}, "scope": "session"}
+BLIND = {"id": "blind", "kind": "forbidden_text", "params": {"text": "password"}}
+ORDER = {"id": "order", "kind": "must_call_before", "params": {"first": "look_up", "second": "book"}}
+WARNED = {**HELD, "when": []}
+
+ONE = trace([{"calls": ["look_up"]}, {"text": None}])
+TWO = trace([{"session": "a", "calls": ["look_up", "book"]}, {"session": "b", "calls": ["book"]}])
+
+
+def _check(rules: list[dict[str, Any]], on: Trace = ONE, **options: Any) -> Any:
+    return bylaw.check(on, load_rules(rules), **options)
+
+
+def test_only_a_whole_check_is_headlined_as_passed() -> None:
+    whole, partly = _check([HELD]), _check([HELD, IDLE, BLIND])
+    assert headline(whole) == "PASSED: no rule broken"
+    assert headline(partly) == "PASSED, but 2 of 3 rules were not checked: idle, blind"
+    assert (whole.exit_code, partly.exit_code) == (0, 0)
+    assert unstyle(terminal.render_check(whole)).startswith("✓ PASSED: no rule broken")
+    assert unstyle(terminal.render_check(partly)).startswith("! PASSED, but 2 of 3 rules were not checked: idle, blind")
+    assert "✅" in markdown.render_check(whole)
+    assert markdown.render_check(partly).startswith("### ⚠️ Bylaw check: PASSED, but 2 of 3 rules were not checked")
+    assert check_fields(partly)["unchecked"] == ["idle", "blind"]
+
+
+def test_a_rule_is_checked_if_one_of_several_traces_triggers_it() -> None:
+    other = trace([{"calls": ["a", "b"]}])
+    report = bylaw.check([ONE, other], load_rules([HELD, IDLE]))
+    assert headline(report) == "PASSED: no rule broken"
+    assert bylaw.check([ONE, other], load_rules([HELD, IDLE]), strict=True).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        ([HELD, IDLE], "1 of 2 rules was not checked: idle"),
+        ([HELD, BLIND], "1 of 2 rules was not checked: blind"),
+        ([WARNED], "1 warning"),
+        ([WARNED, IDLE], "1 of 2 rules was not checked: idle; 1 warning"),
+    ],
+)
+def test_strict(rules: list[dict[str, Any]], why: str) -> None:
+    assert _check(rules).exit_code == 0
+    report = _check(rules, strict=True)
+    assert (report.exit_code, headline(report)) == (3, f"NOT SHOWN: {why}")
+
+
+def test_strict_of_the_file_holds_unless_the_caller_says_otherwise() -> None:
+    rules = load_rules({"strict": True, "rules": [HELD, IDLE]})
+    assert rules.strict
+    assert bylaw.check(ONE, rules).exit_code == 3
+    assert bylaw.check(ONE, rules, strict=False).exit_code == 0
+    assert bylaw.check(ONE, rules.rules).exit_code == 0
+
+
+def test_a_broken_rule_comes_first() -> None:
+    broken = {"id": "broken", "kind": "no_call", "params": {"tool": "look_up"}}
+    report = _check([broken, IDLE], strict=True)
+    assert (report.exit_code, headline(report)) == (1, "FAILED: 1 of 2 rules broken")
+
+
+def test_strict_and_allowed_vacuity_exclude_each_other() -> None:
+    with pytest.raises(ValueError, match="exclude each other"):
+        _check([HELD], strict=True, allow_vacuous=True)
+
+
+def test_a_scope_that_decides_and_is_not_given() -> None:
+    report = _check([HELD, ORDER], TWO, allow_vacuous=True)
+    wanted = "NOT SHOWN: scope not given, and sessions disagree with the trace: order"
+    assert (report.exit_code, headline(report), report.scope_doubts) == (3, wanted, ["order"])
+    assert _check([HELD, {**ORDER, "scope": "trace"}], TWO).exit_code == 0
+    assert _check([HELD, {**ORDER, "scope": "session"}], TWO).exit_code == 1
+
+
+def test_a_comparison_is_not_shown_either() -> None:
+    report = bylaw.diff(TWO, TWO, load_rules([HELD, ORDER]))
+    wanted = "NOT SHOWN: scope not given, and sessions disagree with the trace: order"
+    assert (report.exit_code, diff_headline(report)) == (3, wanted)
+    assert bylaw.diff(TWO, TWO, load_rules([HELD, {**ORDER, "scope": "trace"}])).exit_code == 0
+
+
+def test_a_rule_that_each_session_keeps_says_so() -> None:
+    once = {"id": "once", "kind": "must_call_once", "params": {"tool": "book"}}
+    report = _check([once], TWO)
+    assert report.exit_code == 1
+    assert report.notes["once"] == (
+        "scope not given: kept in each session taken alone; write `scope: session` if that is what it means",
+    )
