@@ -36,6 +36,8 @@ FORMULAS = {
     "b": "G (tool({b}) -> O[<=300s] tool({a}))",
     "c": "G (tool({b}, args.id = $i) -> O tool({a}, args.id = $i))",
     "d": "G (tool({a}, args.id = $i) -> F[<=300s] tool({b}, args.id = $i))",
+    "e": "G (tool({a}) -> count(tool({a})) <= 10000000)",
+    "f": "G (tool({a}) -> count[<=300s](tool({a})) <= 10000000)",
 }
 SHARED = ("a", "b")
 """what reelay and rtamt can say too"""

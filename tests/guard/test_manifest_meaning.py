@@ -105,7 +105,7 @@ def test_a_label_is_the_text_that_was_written(tmp_path: Path) -> None:
     for form in ("yaml", "json"):
         out = tmp_path / f"out.{form}"
         assert run_bylaw(["guard", "export", path, "--format", form, "-o", out]).returncode == 0
-        assert [one["versionLabel"] for one in load_content(out)["versions"]] == [one[0] for one in texts]
+        assert [str(one["versionLabel"]) for one in load_content(out)["versions"]] == [one[0] for one in texts]
 
 
 # -- modes ------------------------------------------------------------------------------------------------------------

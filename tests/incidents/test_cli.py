@@ -221,6 +221,7 @@ def test_a_session_is_terminated_from_the_command_line(folder: Path) -> None:
     run(folder, "terminate", "never-seen")
     assert not guard.decide(bylaw.Attempt(tool="look", session="never-seen")).allowed
     assert "every verdict follows" in run(folder, "audit", "verify", "-p", "rules.yaml")
+    assert "  session  s  terminated by ann: it loops\n" in run(folder, "audit", "show", "--session", "s")
 
 
 def test_a_review_is_a_task_of_its_kind_in_json(folder: Path) -> None:

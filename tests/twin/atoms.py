@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
+from unicodedata import normalize
 
 import re2
 from msgspec import Struct
@@ -210,7 +211,9 @@ def _plain(atom: Atom, event: Event, timeline: Timeline) -> Truth:
         case StopsFor(reason=reason):
             return None if event.stop_reason is None else event.stop_reason == reason
         case Says(probe=probe):
-            return None if event.text is None else _has(event.text, probe)
+            blocks = [block["text"] for block in event.content or [] if block.get("type") == "text"]
+            split = len(blocks) > 1 and _has("".join(blocks), probe)
+            return None if event.text is None else split or _has(event.text, probe)
         case UserSays(probe=probe):
             said = timeline.said_to(event)
             return None if said is None else any(_has(text, probe) for text in said)
@@ -228,9 +231,10 @@ def _fits(name: str, names: tuple[str, ...]) -> bool:
 
 
 def _has(text: str, probe: TextHas) -> bool:
+    text, wanted = normalize("NFC", text), normalize("NFC", probe.text)
     if probe.regex:
-        return re2.search(f"{'(?i)' if probe.ignore_case else ''}(?:{probe.text})", text) is not None
-    return probe.text.casefold() in text.casefold() if probe.ignore_case else probe.text in text
+        return re2.search(f"{'(?i)' if probe.ignore_case else ''}(?:{wanted})", text) is not None
+    return wanted.casefold() in text.casefold() if probe.ignore_case else wanted in text
 
 
 # -- tests ------------------------------------------------------------------------------------------------------------

@@ -88,8 +88,8 @@ def judge_max_sum(params: dict[str, Any], part: Part, matching: list[Response]) 
     known = [(i, truth, amount) for i, truth, amount in added if amount is not None and amount != "nothing"]
     for last, (i, truth, amount) in enumerate(known):
         before = known[: last + 1]
-        least = sum(value for _, sure, value in before if sure or value < 0)
-        most = sum(value for _, sure, value in before if sure or value > 0)
+        least = sum(value for _, sure, value in before if sure)
+        most = sum(value for _, _, value in before)
         if truth and amount > 0 and least > limit:
             over.append(calls[i].turn)
         elif amount > 0 and most > limit:
@@ -107,7 +107,7 @@ def _amount(path: str, call: ToolCall) -> Any:
     values = [None if value is UNKNOWN else number(value) for value in below(call.arguments, path.split("."))]
     if None in values:
         return None
-    return sum(Fraction(str(value)) for value in values) if values else "nothing"
+    return sum(max(Fraction(0), Fraction(str(value))) for value in values) if values else "nothing"
 
 
 # -- order ------------------------------------------------------------------------------------------------------------

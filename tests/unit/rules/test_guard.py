@@ -247,7 +247,7 @@ def shape(policy: GuardPolicy) -> tuple[Any, ...]:
 
 def test_guards_of_several_agents_with_rules_for_all() -> None:
     found = parse_guard(GUARDS)
-    assert found.diagnostics == ()
+    assert {one.code for one in found.diagnostics} <= {"unlikely-tool"}
     assert [shape(policy) for policy in found.policies] == [
         ("pay", "hitl", ("refund", "u1"), ["shared", "own", "twin"]),
         ("mail", "request", None, ["shared", "own", "twin"]),
@@ -260,8 +260,8 @@ def test_guards_of_several_agents_with_rules_for_all() -> None:
 
 def test_check_reads_every_rule_once_and_gives_each_an_id_of_its_own() -> None:
     rules = parse_rules(GUARDS)
-    assert rules.diagnostics == ()
-    assert [rule.id for rule in rules] == ["shared", "checked", "own", "twin", "mail/own"]
+    assert {one.code for one in rules.diagnostics} <= {"unlikely-tool"}
+    assert [rule.id for rule in rules] == ["shared", "checked", "pay/own", "pay/twin", "mail/own", "mail/twin"]
 
 
 def test_a_guard_without_an_agent_is_for_any_agent() -> None:
@@ -342,7 +342,8 @@ def test_other_guards_become_a_manifest_with_the_same_rules() -> None:
 
 
 def test_check_reads_the_rules_of_a_manifest() -> None:
-    assert [rule.id for rule in load_rules(MANIFEST)] == ["cap", "payments@2/cap", "same"]
+    for version, ids in (("1", ["same"]), ("2", ["cap", "same"])):
+        assert [rule.id for rule in load_rules(MANIFEST, version=version)] == ids
 
 
 def test_a_manifest_is_valid_by_the_schema() -> None:

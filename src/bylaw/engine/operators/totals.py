@@ -57,7 +57,6 @@ class Sum(Struct, frozen=True, array_like=True):
 class TallyValues(Monitor):
     """A call that adds something and leaves the sum too high is a violation, each one."""
 
-    adds_up = False  # a negative value lowers the sum
     initial = Sum()
     state_type = Sum
 
@@ -81,8 +80,8 @@ class TallyValues(Monitor):
             return after, (doubt(self._found(event, state.low)),)
         if value is _ABSENT:
             return state, NOTHING
-        low = _EXACT.add(state.low, value if counts else min(value, _ZERO))
-        high = _EXACT.add(state.high, value if counts else max(value, _ZERO))
+        low = _EXACT.add(state.low, value) if counts else state.low
+        high = _EXACT.add(state.high, value)
         is_over = bool(counts) and value > 0 and low > self._limit
         may_be = not is_over and value > 0 and (high > self._limit or state.unknown > 0)
         judged, possible = state.judged or bool(counts), state.possible or not counts
@@ -115,6 +114,7 @@ _ABSENT = Decimal("-0")
 
 
 def add_up(values: Iterable[Any]) -> Decimal | None:
+    """A negative number adds nothing: it must not make room for more."""
     total = _ABSENT
     for value in values:
         if value is ABSENT:
@@ -122,7 +122,7 @@ def add_up(values: Iterable[Any]) -> Decimal | None:
         known = None if value is UNREADABLE else number(value)
         if known is None:
             return None
-        total = as_decimal(known) if total is _ABSENT else _EXACT.add(total, as_decimal(known))
+        total = _EXACT.add(_ZERO if total is _ABSENT else total, max(_ZERO, as_decimal(known)))
     return total
 
 

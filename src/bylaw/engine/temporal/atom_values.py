@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.engine.matching import compile_names, compile_text
+from bylaw.engine.probes import compile_search
 from bylaw.engine.temporal.truth import Key, all_of, any_of
 from bylaw.engine.temporal.variables import NO_VALUE, UNKNOWN_KEY, AtomValue, AtomValues, Hit, key_of
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, compile_test, walk
@@ -203,8 +204,8 @@ def _response(atom: StopsFor | Says) -> Read:
     if isinstance(atom, StopsFor):
         wanted = atom.reason
         return lambda response: None if response.stop_reason is None else response.stop_reason == wanted
-    find = compile_text(atom.probe)
-    return lambda response: None if response.text is None else find(response.text) is not None
+    search = compile_search(atom.probe)
+    return lambda response: None if response.text is None else search(response) is not None
 
 
 def user_texts(response: Response) -> list[str] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -68,8 +68,10 @@ class TemporalMonitor(Monitor):
             return self._step_turn(state, event, applies)
         session = event.origin.session
         atom_values = self._atoms.at(event, state.said.get(session, ()) if state.said else ())
-        if kind is ToolCall and event.unordered and self._needs_order(event, atom_values):  # type: ignore[attr-defined]
-            return replace(state, untimed=UNORDERED.format(event.name)), NOTHING  # type: ignore[attr-defined]
+        if kind is ToolCall and event.unordered:  # type: ignore[attr-defined]
+            call = cast(ToolCall, event)
+            if self._needs_order(call, atom_values):
+                return replace(state, untimed=UNORDERED.format(call.name)), NOTHING
         if atom_values == self._atoms.all_false and self._can_skip(state, kind, applies):
             return state, NOTHING
         if kind is Response and session in state.said:

@@ -202,7 +202,12 @@ def _subject(data: dict[str, Any]) -> str:
         about = f"  {data['severity']}  `{data.get('rule')}`: {data.get('message')}" if "severity" in data else ""
         about = about or f"  `{data.get('rule')}`"
         return f"{data['incident']} {data.get('what')} by {data.get('by')}{about}{note}"
-    for names in (("result_of",), ("review", "what"), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
+    if data.get("how") == "terminated":
+        return "terminated" + (f" by {data['why']}" if data.get("why") else "")
+    if "review" in data:
+        who = f" by {data['by']}" if data.get("by") else ""
+        return f"{data['review']} {data.get('what')}{who}" + (f"  {data['tool']}" if data.get("tool") else "")
+    for names in (("result_of",), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
         if names[0] in data:
             return " ".join(str(data[name]) for name in names if data.get(name) is not None)
     return ""

@@ -265,6 +265,8 @@ class _Manifest:
             return None
         node = self._inputs.fill(nodes[0], document.problems)
         label = node.value if isinstance(node, ScalarNode) else None
+        if type(label) in (int, float):
+            label = str(label)
         if not isinstance(label, str) or not label:
             report_wrong_type(node, "`versionLabel`", "text", document.problems)
             return None
@@ -346,14 +348,19 @@ class _Manifest:
 
 
 def _write_labels_as_text(versions: Sequence[Node]) -> None:
-    """A label is text: `1.10` is not the number 1.1."""
+    """A label is text: `1.10` is not the number 1.1, and must not be exported as that."""
     for version in versions:
         if not isinstance(version, MapNode):
             continue
         for key in LABEL_KEYS:
             entry = version.entries.get(key)
             node = entry.value if entry else None
-            if entry and isinstance(node, ScalarNode) and type(node.value) in (int, float):
+            if (
+                entry
+                and isinstance(node, ScalarNode)
+                and type(node.value) in (int, float)
+                and str(node.value) != node.raw
+            ):
                 text = ScalarNode(node.source, node.start, node.end, node.raw, quoted=True)
                 version.entries[key] = Entry(entry.key, text)
 

@@ -1,7 +1,7 @@
 """The numbers at `path` in the arguments of all calls of the tool add up to at most `limit`.
 
-Sums are exact: `0.1` and `0.2` make `0.3`. Numeric text counts as its number, a negative number lowers the sum, and
-with `*` in the path every element counts. A call without the argument adds nothing.
+Sums are exact: `0.1` and `0.2` make `0.3`. Numeric text counts as its number, a negative number adds nothing (it makes
+no room for more), and with `*` in the path every element counts. A call without the argument adds nothing.
 
 Vacuous when no call has the argument. Inconclusive when a value is no number or was not recorded, unless the others are
 too much by themselves. One finding for each call that adds something and leaves the sum over the limit; exactly `limit`

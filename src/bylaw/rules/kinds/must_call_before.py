@@ -53,7 +53,7 @@ def complete(values: Values, node: MapNode, context: Context) -> Values | None:
     if not values["only_if_both"] or "same" not in values:
         return values
     context.problems.error(
-        code="conflicting-keys",
+        code="conflicting-parameters",
         message="`only_if_both` does not go with `same`",
         at=node.entries["only_if_both"].key,
         help="remove one of them",
