@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bylaw.diff.api import compare_versions
 from bylaw.diff.model import AxisRow, Change, DiffReport
+from bylaw.model.verdict import Outcome
 from bylaw.rules import load_rules
+from bylaw.traces.comparison.recording import Side, read_side
 from tests.support.build import trace
 
 Turns = list[dict[str, Any]]
 
 
-def compare(baseline: Turns, candidate: Turns, rules: Any = (), fail_on: str = "severe") -> DiffReport:
+def compare(
+    baseline: Turns, candidate: Turns, rules: Any = (), fail_on: str = "severe", *, deterministic: bool = True
+) -> DiffReport:
+    """Most cases here are one session of an agent that does the same every time: each difference is a change."""
     loaded = load_rules(rules).rules if rules else ()
     left, right = trace(baseline, name="baseline"), trace(candidate, name="candidate")
-    return compare_versions([left], [right], loaded, fail_on=Change(fail_on))
+    return compare_versions([left], [right], loaded, fail_on=Change(fail_on), deterministic=deterministic)
 
 
 def axis(report: DiffReport, name: str) -> AxisRow:
@@ -60,7 +67,7 @@ def test_dropped_turns_are_seen() -> None:
         [{"text": f"step {i} of the plan"} for i in range(10)], [{"text": "step 0 of the plan"}], fail_on="minor"
     )
     assert report.exit_code == 1
-    assert axis(report, "semantic").severity is Change.SEVERE
+    assert axis(report, "semantic").severity is Change.MINOR  # words alone never gate
     assert report.divergence_count == 9
 
 
@@ -70,13 +77,12 @@ def test_a_minority_of_turns_is_not_hidden_by_a_median() -> None:
     assert report.exit_code == 1
     assert axis(report, "trajectory").candidate == pytest.approx(0.4)
     assert axis(report, "trajectory").severity is Change.SEVERE
-    assert axis(report, "trajectory").share_changed == pytest.approx(0.4)
 
 
 def test_a_changed_final_answer_after_tool_turns_shows() -> None:
     tools: Turns = [{"calls": [f"tool_{i}"]} for i in range(6)]
     report = compare([*tools, {"text": "approved, we pay $99"}], [*tools, {"text": "denied for want of proof"}])
-    assert axis(report, "semantic").severity is Change.SEVERE
+    assert ("answer", Change.SEVERE) in [(one.axis, one.severity) for one in report.findings]
     assert report.divergences[0].turn == 6
 
 
@@ -122,7 +128,7 @@ def test_an_unknown_model_is_unknown_not_free() -> None:
     report = compare([known] * 6, [{**known, "model": "somebody/unheard-of"}] * 6)
     assert axis(report, "cost").baseline is None
     assert axis(report, "cost").severity is Change.NONE
-    assert "not_recorded" in axis(report, "cost").flags
+    assert "recorded_on_one_side" in axis(report, "cost").flags
 
 
 def test_one_inserted_greeting_moves_little() -> None:
@@ -219,11 +225,14 @@ def test_missing_and_extra_sessions_are_findings() -> None:
     assert [issue.what for issue in compare(baseline[:2], baseline).sessions] == ["extra"]
 
 
-def test_a_rule_that_cannot_be_evaluated_fails_the_gate() -> None:
-    schema: Any = {"type": "string"}
-    rules = list(load_rules([{"id": "r", "kind": "must_match_json_schema", "params": {"schema": schema}}]).rules)
-    deep = "[" * 900 + "]" * 900
-    report = compare_versions([trace([{"text": deep}])], [trace([{"text": deep}])], rules)
+def test_a_rule_that_cannot_be_evaluated_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_with_errors(sources: Any, program: Any) -> Side:
+        side = read_side(sources, program)
+        side.verdicts = [(name, replace(verdict, outcome=Outcome.ERROR)) for name, verdict in side.verdicts]
+        return side
+
+    monkeypatch.setattr(sys.modules["bylaw.diff.api"], "read_side", read_with_errors)
+    report = compare([{"calls": ["refund"]}], [{"calls": ["refund"]}], REFUND)
     assert [change.rule for change in report.policy.errors] == ["r", "r"]
     assert not report.policy.regressions
     assert report.exit_code == 1
@@ -252,7 +261,7 @@ def test_trials_pooled_by_task_count_as_often_as_they_are_run() -> None:
 
 def test_one_task_with_repeats_can_fail() -> None:
     baseline = [greeted(f"b-{i}", "look") for i in range(10)]
-    report = compare(baseline, [greeted(f"c-{i}", "delete") for i in range(10)])
+    report = compare(baseline, [greeted(f"c-{i}", "delete") for i in range(10)], deterministic=False)
     assert axis(report, "trajectory").severity is Change.SEVERE
     assert axis(report, "trajectory").n == 10
 
@@ -263,8 +272,8 @@ def test_numeric_ids_of_the_users_own_are_trusted() -> None:
 
 
 def test_a_greeting_before_three_turns_is_no_lost_meaning() -> None:
-    report = compare(turns(3), [{"text": "Hello, welcome!"}, *turns(3)])
-    assert axis(report, "semantic").severity is Change.NONE
+    report = compare(turns(3), [{"text": "Hello, welcome!"}, *turns(3)], deterministic=False)
+    assert axis(report, "semantic").severity is Change.MINOR
     assert report.exit_code == 0
 
 

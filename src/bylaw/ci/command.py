@@ -154,20 +154,30 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
 
 
 def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Part:
-    from bylaw.diff.api import compare_versions
+    from bylaw.diff.api import as_step_judge, compare_versions
+    from bylaw.diff.expectations import load_with_expectations
+    from bylaw.diff.judge import load_judge
     from bylaw.diff.model import Change
     from bylaw.diff.report.wording import headline
-    from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
     files = list(settings.policies) or ([config] if config else [])
-    loaded = load_rules(files) if files else None
+    loaded, expected = load_with_expectations(files) if files else (None, ())
     rules = loaded.rules if loaded else ()
     warnings += map(summarize, loaded.diagnostics if loaded else ())
     before, after = (
         [open_trace(name) for name in find_traces([side])] for side in (settings.baseline, settings.candidate)
     )
-    report = compare_versions(before, after, rules, fail_on=Change(settings.fail_on))
+    report = compare_versions(
+        before,
+        after,
+        rules,
+        fail_on=Change(settings.fail_on),
+        judge=as_step_judge(load_judge(settings.judge) if settings.judge else None),
+        deterministic=settings.deterministic,
+        expected=expected,
+        strict=settings.strict,
+    )
     return diff_part(report, headline(report)), report
 
 

@@ -35,6 +35,7 @@ def _read_paths(node: Node, name: str, context: Context) -> tuple[str, ...] | No
 
 _PATH = ParamType(_read_path, TEXT_SCHEMA)
 _PATHS = ParamType(_read_paths, TEXTS_SCHEMA)
+_NAME = ParamType(lambda node, name, context: read_text(node, name, context.problems), TEXT_SCHEMA)
 _POLICY = Param("policy", _PATHS, "rule files; where there are none, this file", default=())
 _CI = Table(
     "`ci`",
@@ -65,6 +66,9 @@ _DIFF = Table(
             "the least change that fails",
             default="severe",
         ),
+        Param("deterministic", FLAG, "whether every difference is a change: a replay, temperature 0", default=False),
+        Param("strict", FLAG, "whether an axis that only one side recorded is exit 3", default=False),
+        Param("judge", _NAME, "`module:function` that scores a response from 0 to 1"),
     ),
 )
 
@@ -111,6 +115,12 @@ def _read_sections(entries: Mapping[str, Entry], context: Context) -> dict[str, 
         found["check"] = CheckSettings(traces=check["traces"], policies=check["policy"], fail_on=check["fail_on"])
     if "diff" in parts and (diff := _DIFF.read(parts["diff"].value, context)):
         found["diff"] = DiffSettings(
-            baseline=diff["baseline"], candidate=diff["candidate"], policies=diff["policy"], fail_on=diff["fail_on"]
+            baseline=diff["baseline"],
+            candidate=diff["candidate"],
+            policies=diff["policy"],
+            fail_on=diff["fail_on"],
+            deterministic=diff["deterministic"],
+            strict=diff["strict"] or found["strict"],
+            judge=diff.get("judge"),
         )
     return found

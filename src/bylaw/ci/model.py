@@ -29,6 +29,9 @@ class DiffSettings(Struct, frozen=True, kw_only=True):
     candidate: str
     policies: tuple[str, ...] = ()
     fail_on: Literal["none", "minor", "moderate", "severe"] = "severe"
+    deterministic: bool = False
+    strict: bool = False
+    judge: str | None = None
 
 
 class CiFile(Struct, frozen=True, kw_only=True):

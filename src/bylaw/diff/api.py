@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from numbers import Real
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Literal
 
 from msgspec.structs import replace
 
 from bylaw.diff.axes import axis_rows
+from bylaw.diff.cases import sort_cases
 from bylaw.diff.divergence import divergences
+from bylaw.diff.expectations import (
+    Expectation,
+    apply_expectations,
+    as_expectations,
+    expected_tools,
+    load_with_expectations,
+)
 from bylaw.diff.figures import Judge, Measures
 from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
+from bylaw.diff.judge import checked_score, load_judge
 from bylaw.diff.judgement import judge_units
 from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
@@ -24,7 +32,7 @@ from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
 from bylaw.report.diagnostics import summarize
-from bylaw.rules.loader import Rules, as_rules
+from bylaw.rules.loader import Rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
@@ -42,15 +50,6 @@ def as_level(fail_on: str) -> Change:
     return level
 
 
-def checked_score(score: object) -> float | None:
-    """A judge's score: from 0 to 1, or None where it has no opinion. Anything else would distort the mean unseen."""
-    if score is None:
-        return None
-    if not isinstance(score, Real) or not 0 <= float(score) <= 1:  # NaN is not in between
-        raise ValueError(f"judge returned {score!r}: expected a number from 0 to 1, or None")
-    return float(score)
-
-
 def compare_versions(
     baseline: Iterable[TraceSource],
     candidate: Iterable[TraceSource],
@@ -61,11 +60,14 @@ def compare_versions(
     prices: Prices | None = None,
     embedder: Embedder | None = None,
     deterministic: bool = False,
+    expected: Sequence[Expectation] = (),
+    strict: bool = False,
 ) -> DiffReport:
     """`judge` scores a turn, more is better. `prices` replace the shipped price list.
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
-    `deterministic`: nothing varies by chance, so that every difference is a change.
+    `deterministic`: nothing varies by chance, so that every difference is a change. `expected`: changes that are shown
+    and do not gate. `strict`: an axis that only one side recorded is exit 3.
     """
     program = compile_rules(rules)
     before, after = read_side(baseline, program), read_side(candidate, program)
@@ -76,18 +78,24 @@ def compare_versions(
     comparisons = [one for group in pairing.groups for one in compare.nearest(group)]
     policy = policy_diff(before, after, pairing.groups, comparisons)
     mended = mended_tools(policy, rules, _tools(pairing.groups))
-    units = make_units(pairing.groups, without=mended)
+    units = make_units(pairing.groups, without=mended | expected_tools(expected))
     fill_figures(units, Measures(prices, judge), (broken_rules(before), broken_rules(after)))
     judgement = judge_units(units, compare, lambda one: one.semantic(texts), deterministic=deterministic)
     p_values = {c.subject: f.p for c, f in judgement.figures.items() if c.what == "violations"}
     found, count = divergences(comparisons, compare.lexicon)
+    announced = apply_expectations(
+        expected,
+        axis_rows(judgement, units, texts.name),
+        find_changes(judgement, mended),
+        rule_rates(before, after, policy, p_values, deterministic),
+    )
     return DiffReport(
-        axes=axis_rows(judgement, units, texts.name),
+        axes=announced.axes,
         semantic_measure=texts.name,
-        findings=find_changes(judgement, mended),
+        findings=announced.findings,
         divergences=found,
         divergence_count=count,
-        policy=replace(policy, rates=rule_rates(before, after, policy, p_values, deterministic)),
+        policy=replace(policy, rates=announced.rates),
         sessions=tuple(_issues(before, after, pairing)),
         fingerprint=_fingerprint(pairing.groups),
         groups=len(pairing.groups),
@@ -95,6 +103,9 @@ def compare_versions(
         repeats=judgement.has_repeats,
         by_turn=judgement.by_turn,
         deterministic=deterministic,
+        cases=sort_cases(units, judgement.measured),
+        unused_expectations=announced.unused,
+        strict=strict,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),
         rules=len(rules),
         notes=(*before.notes, *after.notes, *_doubtful_names(program, before, after)),
@@ -139,33 +150,44 @@ def _fingerprint(groups: Sequence[Group]) -> Fingerprint | None:
     return compare_fingerprints(baseline, candidate)
 
 
+def as_step_judge(judge: Callable[[Response], float | None] | None) -> Judge | None:
+    return None if judge is None else lambda step: checked_score(judge(step.response))
+
+
 def diff(
     baseline: Traces,
     candidate: Traces,
     rules: Rules = (),
     *,
     fail_on: Literal["none", "never", "minor", "moderate", "severe"] = "severe",
-    judge: Callable[[Response], float | None] | None = None,
+    judge: Callable[[Response], float | None] | str | None = None,
     prices: str | PathLike[str] | None = None,
     embeddings: bool = False,
     deterministic: bool = False,
+    expect: Sequence[str | Mapping[str, str]] = (),
+    strict: bool = False,
 ) -> DiffReport:
     """What changed between two versions of the agent, and did the change break or fix a rule?
 
-    `judge` scores a response from 0 to 1, more is better; None where it has no opinion. `prices`: the path of a price
-    list of your own. `embeddings` measures the semantic axis by sentence embeddings instead of words; needs
-    `bylaw[embeddings]`.
+    `judge` scores a response from 0 to 1, more is better; None where it has no opinion; or `module:function`. `prices`:
+    the path of a price list of your own. `embeddings` measures the semantic axis by sentence embeddings instead of
+    words; needs `bylaw[embeddings]`. `deterministic`: nothing varies by chance (a replay, temperature 0), so that every
+    difference is a change. `expect`: intended changes, beside those under `expected` in the rule file, such as
+    `"tool confirm gone: the form asks now"`. `strict`: an axis that only one side recorded is exit 3.
     """
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
 
+    loaded, expected = load_with_expectations(rules)
     return compare_versions(
         as_sources(baseline),
         as_sources(candidate),
-        as_rules(rules).rules,
+        loaded.rules,
         fail_on=as_level(fail_on),
-        judge=None if judge is None else lambda step: checked_score(judge(step.response)),
+        judge=as_step_judge(load_judge(judge) if isinstance(judge, str) else judge),
         prices=None if prices is None else load_prices(prices),
         embedder=load_embedder() if embeddings else None,
         deterministic=deterministic,
+        expected=(*expected, *as_expectations(expect)),
+        strict=strict,
     )

@@ -29,7 +29,7 @@ AXES = (
     "score",
 )
 FEW = 5
-"""with fewer units a row has the flag `too_few_samples`"""
+"""with fewer sessions a row has the flag `too_few_samples`"""
 
 
 class Scale(Struct, frozen=True):
@@ -85,7 +85,7 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
         return None
     before, after, differences = figure.baseline / length, figure.candidate / length, figure.differences / length
     worse = before - after if axis in _LOWER_IS_WORSE else after - before
-    low, high = interval(differences)
+    low, high = interval(differences, figure.errors / length**2)
     return AxisRow(
         axis=axis,
         baseline=before,
@@ -94,9 +94,9 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
         ci95=(_finite(low), _finite(high)),
         p=figure.p,
         severity=SCALES.get(axis, RATE).grade(worse, before, is_confirmed=figure.is_confirmed),
-        n=figure.units,
-        flags=_flags(worse, low, high, figure.units),
-        share_changed=figure.moved / figure.units if worse > 1e-9 else 0.0,
+        n=figure.sessions,
+        flags=_flags(worse, low, high, figure.sessions),
+        share_changed=figure.moved / figure.sessions if worse > 1e-9 else 0.0,
     )
 
 
@@ -124,12 +124,12 @@ def _distance_row(axis: str, judgement: Judgement, semantic_measure: str) -> Axi
         ci95=(_finite(low), _finite(high)) if is_distance else (_finite(-high), _finite(-low)),
         p=found.p,
         severity=max(grades, key=lambda change: change.rank),
-        n=found.units,
+        n=found.sessions,
         flags=(
             *_distance_flags(found),
-            *_flags(after - before if is_distance else before - after, low, high, found.units),
+            *_flags(after - before if is_distance else before - after, low, high, found.sessions),
         ),
-        share_changed=found.changed / found.units,
+        share_changed=found.changed / found.sessions,
         structural=judgement.distances["structure"].across if is_distance else None,
     )
 

@@ -33,6 +33,21 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     is_flag=True,
     help="Measure the semantic axis by embeddings instead of words, offline; needs `pip install 'bylaw[embeddings]'`.",
 )
+@click.option(
+    "--deterministic",
+    is_flag=True,
+    help="Nothing varies by chance (a replay, temperature 0): every difference is a change.",
+)
+@click.option(
+    "--expect",
+    "expect",
+    multiple=True,
+    metavar="CHANGE",
+    help="A change that is intended and does not gate: `tool NAME [more|less|new|gone]: REASON`, `axis NAME: REASON` or"
+    " `rule ID: REASON`; may be repeated.",
+)
+@click.option("--strict", is_flag=True, help="Exit 3 if only one side recorded an axis, so that it was not compared.")
+@click.option("--judge", metavar="MODULE:FUNCTION", help="Your function that scores a response from 0 to 1.")
 @output_options(RENDERERS)
 def command(
     baseline: str,
@@ -43,26 +58,37 @@ def command(
     skip_bad: bool,
     prices: str | None,
     embeddings: bool,
+    deterministic: bool,
+    expect: tuple[str, ...],
+    strict: bool,
+    judge: str | None,
     targets: list[Target],
 ) -> ExitCode:
     """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
 
-    BASELINE and CANDIDATE are each a trace, a folder or a glob. If the baseline holds several recordings of a task,
-    changes are judged against the variation between these recordings.
+    BASELINE and CANDIDATE are each a trace, a folder or a glob. A change gates if chance does not explain it: sessions
+    are compared within their task, whole, with one recording on each side too. If the baseline holds several recordings
+    of a task, distances are judged as well, against the variation between these recordings.
 
-    Nine axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
-    judge and conformance.
+    Ten axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
+    judge, conformance and score (as recorded).
     """
-    from bylaw.diff.api import as_level, compare_versions
-    from bylaw.rules import load_rules
+    from bylaw.diff.api import as_level, as_step_judge, compare_versions
+    from bylaw.diff.expectations import as_expectations, load_with_expectations
+    from bylaw.diff.judge import load_judge
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
     from bylaw.traces import find_traces, open_trace
 
     try:
+        announced = as_expectations(expect)
+        score = as_step_judge(load_judge(judge) if judge else None)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+    try:
         price_list = None if prices is None else load_prices(prices)
         embedder = load_embedder() if embeddings else None
-        rules = load_rules(list(policies)) if policies else None
+        rules, expected = load_with_expectations(list(policies)) if policies else (None, ())
         names = [find_traces([side]) for side in (baseline, candidate)]
         sources = [[open_trace(name, format=trace_format, skip_bad=skip_bad) for name in side] for side in names]
         with watch_traces([*names[0], *names[1]]) as watch:
@@ -74,6 +100,10 @@ def command(
                 fail_on=as_level(fail_on),
                 prices=price_list,
                 embedder=embedder,
+                judge=score,
+                deterministic=deterministic,
+                expected=(*expected, *announced),
+                strict=strict,
             )
     except InputError as problem:
         return report_bad_input("diff", problem.diagnostics, targets)

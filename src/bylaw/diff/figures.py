@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -124,6 +124,15 @@ def figures(recording: Recording, measures: Measures, broken: Mapping[str, int] 
         result[Column("score", "score")] = recording.score
     result |= _answer(recording)
     return result
+
+
+def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, float]:
+    """How these tools are called, and nothing else."""
+    found: Counter[Column] = Counter()
+    for column, amount in _calls(recording):
+        if column.subject in tools and column.what != "values from nowhere":
+            found[column] += amount
+    return dict(found)
 
 
 def _calls(recording: Recording) -> Iterator[tuple[Column, float]]:

@@ -18,6 +18,7 @@ TURNS = Scale(0.10, 0.30, 1.0)
 _DISTANCES = {
     "calls": "the calls differ in more sessions than the baseline's own",
     "structure": "other tools or argument names than the baseline's own sessions explain",
+    "numbers": "answers have other numbers than the baseline's own sessions explain",
     "answer": "answers decide otherwise than the baseline's own sessions explain",
 }
 
@@ -29,7 +30,7 @@ def find_changes(judgement: Judgement, mended: Collection[str]) -> tuple[Finding
     explained = {finding.axis for finding in found}
     for measure, words in _DISTANCES.items():
         distance = judgement.distances.get(measure)
-        axis = "answer" if measure == "answer" else "trajectory"
+        axis = "answer" if measure in ("answer", "numbers") else "trajectory"
         if distance is not None and distance.is_confirmed and axis not in explained:
             found.append(_of_distance(distance, axis, words))
             explained.add(axis)
@@ -74,7 +75,7 @@ def _finding(figure: Figure, mended: Collection[str]) -> Finding:
         candidate=figure.candidate,
         delta=figure.delta,
         sessions=figure.moved,
-        of=figure.units,
+        of=figure.sessions,
         p=figure.p,
         severity=Change.NONE
         if is_mended
@@ -86,7 +87,7 @@ def _finding(figure: Figure, mended: Collection[str]) -> Finding:
 def describe(figure: Figure) -> str:
     """The change in words: `12 of 40 sessions no longer call confirm`."""
     column, subject = figure.column, figure.column.subject
-    share = f"{figure.moved} of {figure.units}"
+    share = f"{figure.moved} of {figure.sessions}"
     rates = f"{figure.baseline:.2f} → {figure.candidate:.2f} per session"
     more = "more" if figure.delta > 0 else "less"
     match column.what:
@@ -128,12 +129,12 @@ def _of_distance(found: Distance, axis: str, words: str) -> Finding:
     return Finding(
         axis=axis,
         what=found.measure,
-        text=f"{words} ({found.changed} of {found.units} sessions)",
+        text=f"{words} ({found.changed} of {found.sessions} sessions)",
         baseline=own,
         candidate=found.across,
         delta=found.across - own,
         sessions=found.changed,
-        of=found.units,
+        of=found.sessions,
         p=found.p if found.p is not None else 1.0,
         severity=RATE.grade(found.across - own, 0.0),
     )

@@ -8,6 +8,7 @@ and not judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
@@ -19,6 +20,8 @@ from bylaw.text.statistics import ALPHA, SEED, Interval
 from bylaw.traces.comparison.compare import Comparison, Comparisons
 
 RESAMPLES = 1_000
+FEW_TASKS = 3
+_ROUNDING = 1e-9
 
 
 class Figure(Struct, frozen=True):
@@ -29,11 +32,13 @@ class Figure(Struct, frozen=True):
     candidate: float
     p: float
     moved: int
-    """units in which it moved in the same direction"""
-    units: int
-    """units in which both sides recorded it"""
+    """sessions of the candidate that lie beyond all of the baseline's of their task, in the direction of the change"""
+    sessions: int
+    """sessions of the candidate that can be compared; turns in a replay"""
     differences: Matrix
-    """candidate minus baseline, one for each of these units"""
+    """candidate minus baseline, one for each task that both sides recorded"""
+    errors: Matrix
+    """the squared standard error of each difference; NaN where a side has one session"""
 
     @property
     def delta(self) -> float:
@@ -53,12 +58,13 @@ class Distance(Struct, frozen=True):
     across: float
     p: float | None
     """None: not judged"""
-    units: int
+    sessions: int
+    """sessions of the candidate; turns in a replay"""
     borrowed: int
-    """units whose noise was borrowed from others"""
+    """tasks whose noise was borrowed from others"""
     excesses: Matrix
     changed: int
-    """units that are further from the baseline than its own sessions are"""
+    """sessions that are further from the baseline than its own are from each other"""
 
     @property
     def is_confirmed(self) -> bool:
@@ -71,6 +77,8 @@ class Judgement(Struct):
     has_repeats: bool
     by_turn: bool
     """the units are turns of a replay"""
+    measured: list[Distances]
+    """of each unit"""
 
 
 def judge_units(
@@ -81,10 +89,10 @@ def judge_units(
     deterministic: bool = False,
 ) -> Judgement:
     """`deterministic`: nothing varies by chance, so that every difference is a change."""
-    columns, values = table(row for unit in units for row in unit.rows)
-    bounds = np.cumsum([0, *(len(unit.rows) for unit in units)])
+    columns, values = table(row for unit in units for row in (unit.rows or [{}] * len(unit.sessions)))
+    bounds = np.cumsum([0, *(len(unit.sessions) for unit in units)])
     tables = [values[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
-    distances = [measure_distances(unit, compare, semantic) for unit in units]
+    distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
     tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]
     borrowed = _borrowed(distances, len(columns))
@@ -99,6 +107,7 @@ def judge_units(
         _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),
+        distances,
     )
 
 
@@ -122,26 +131,31 @@ def _borrowed(distances: Sequence[Distances], columns: int) -> list[Matrix]:
 
 
 def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[Matrix], p: float) -> Figure | None:
-    means = []
+    known = []
     for unit, rows in zip(units, tables, strict=True):
-        before, after = rows[: len(unit.baseline), index], rows[len(unit.baseline) :, index]
-        known = before[~np.isnan(before)], after[~np.isnan(after)]
-        if len(known[0]) and len(known[1]):
-            means.append((known[0].mean(), known[1].mean()))
-    if not means:
+        sides = rows[: len(unit.baseline), index], rows[len(unit.baseline) :, index]
+        before, after = (side[~np.isnan(side)] for side in sides)
+        if len(before) and len(after):
+            known.append((before, after))
+    if not known:
         return None
-    both = np.array(means)
-    differences = both[:, 1] - both[:, 0]
-    direction = np.sign(differences.sum())
+    means = np.array([[side.mean() for side in both] for both in known])
+    differences = means[:, 1] - means[:, 0]
+    sign = 1.0 if differences.sum() > 0 else -1.0
     return Figure(
-        column,
-        float(both[:, 0].mean()),
-        float(both[:, 1].mean()),
-        p if np.abs(differences).max() > 1e-9 else 1.0,
-        int((differences * direction > 1e-9).sum()),
-        len(both),
-        differences,
+        column=column,
+        baseline=float(means[:, 0].mean()),
+        candidate=float(means[:, 1].mean()),
+        p=p if np.abs(differences).max() > _ROUNDING else 1.0,
+        moved=sum(int((sign * after > (sign * before).max() + _ROUNDING).sum()) for before, after in known),
+        sessions=sum(len(after) for _, after in known),
+        differences=differences,
+        errors=np.array([sum(_squared_error(side) for side in both) for both in known]),
     )
+
+
+def _squared_error(values: Matrix) -> float:
+    return float(values.var(ddof=1) / len(values)) if len(values) > 1 else np.nan
 
 
 def _distances(
@@ -159,24 +173,32 @@ def _distances(
         reference = np.where(np.isnan(own), noise.mean() if len(noise) else 0.0, own)[known]
         excesses = across[known] - reference
         judged = has_repeats or deterministic
+        measured = [one for one, is_known in zip(distances, known, strict=True) if is_known]
         found[measure] = Distance(
             measure,
             float(noise.mean()) if len(noise) else None,
             float(across[known].mean()),
             float(min(p[index], p[len(DISTANCES) + index]))
-            if judged and excesses.mean() > 1e-9
+            if judged and excesses.mean() > _ROUNDING
             else (1.0 if judged else None),
-            int(known.sum()),
+            sum(one.candidates for one in measured),
             int(np.isnan(own)[known].sum()) if is_borrowed else 0,
             excesses,
-            int((excesses > 1e-9).sum()),
+            sum(one.changed(index, usual) for one, usual in zip(measured, reference, strict=True)),
         )
     return found
 
 
-def interval(differences: Matrix, alpha: float = ALPHA) -> Interval:
-    """A bootstrap interval of the mean over units, studentized so that it covers with few units too."""
+def interval(differences: Matrix, errors: Matrix | None = None, alpha: float = ALPHA) -> Interval:
+    """A bootstrap interval of the mean over tasks, studentized so that it covers with few tasks too.
+
+    A task or two say nothing about the scatter of tasks. If both sides have repeats there, the scatter of sessions
+    within the tasks gives the interval (`errors`, the squared standard error of each difference).
+    """
     n = len(differences)
+    if n < FEW_TASKS and errors is not None and not np.isnan(errors).any():
+        half = NormalDist().inv_cdf(1 - alpha / 2) * float(np.sqrt(errors.sum())) / n
+        return float(differences.mean() - half), float(differences.mean() + half)
     if n < 2:
         return -np.inf, np.inf
     rng = np.random.default_rng(SEED)

@@ -100,12 +100,14 @@ class AxisRow(Struct, frozen=True, kw_only=True):
     """corrected for testing everything else as well; None: not judged"""
     severity: Change = Change.NONE
     n: int = 0
-    """tasks; turns in a replay"""
+    """sessions of the candidate that were compared; turns in a replay"""
     flags: tuple[str, ...] = ()
     share_changed: float | None = None
-    """the share of turns (or sessions) that got worse, which the mean may hide"""
+    """the share of sessions (turns in a replay) that got worse, which the mean may hide"""
     structural: float | None = None
     """trajectory only: the distance without argument values"""
+    expected: str | None = None
+    """the reason, where the change was announced; it does not gate then"""
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -123,7 +125,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     candidate: float
     delta: float
     sessions: int
-    """sessions (tasks) in which it moved"""
+    """sessions of the candidate in which it moved"""
     of: int
     p: float
     """corrected for testing everything else as well"""
@@ -211,6 +213,16 @@ class SessionIssue(Struct, frozen=True, kw_only=True):
     severity: Change
 
 
+class Cases(Struct, frozen=True, kw_only=True):
+    """The tasks by name. A rule, a score or a refusal decides what is better or worse."""
+
+    improved: tuple[str, ...] = ()
+    regressed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """other calls or decisions, neither better nor worse by these measures"""
+    unchanged: tuple[str, ...] = ()
+
+
 class DiffReport(Struct, kw_only=True):
     """The result of `bylaw diff`."""
 
@@ -224,7 +236,11 @@ class DiffReport(Struct, kw_only=True):
     by_turn: bool = False
     """a replay: the turns of both sides answer the same requests, so that each turn is a unit"""
     deterministic: bool = False
+    cases: Cases = Cases()
     unused_expectations: tuple[str, ...] = ()
+    """announced changes that did not happen"""
+    strict: bool = False
+    """an axis that only one side recorded is exit 3"""
     divergences: tuple[Divergence, ...] = ()
     """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
@@ -254,7 +270,7 @@ class DiffReport(Struct, kw_only=True):
     @property
     def changes(self) -> list[tuple[str, Change]]:
         """Every change for the worse, by name: an axis, a tool, sessions, a rule."""
-        found = [(row.axis, row.severity) for row in self.axes]
+        found = [(row.axis, row.severity) for row in self.axes if row.expected is None]
         found += [(one.text, one.severity) for one in self.findings if one.expected is None]
         found += [(issue.name, issue.severity) for issue in self.sessions]
         for rate in self.policy.rates:
@@ -284,4 +300,10 @@ class DiffReport(Struct, kw_only=True):
         """Renderers print it and commands exit with it."""
         if self.tripped:
             return 1
-        return 3 if self.nothing_compared or self.policy.scope_doubts else 0
+        is_unchecked = self.nothing_compared or self.policy.scope_doubts or (self.strict and self.one_sided)
+        return 3 if is_unchecked else 0
+
+    @property
+    def one_sided(self) -> list[str]:
+        """Axes that only one side recorded, so that they were not compared."""
+        return [row.axis for row in self.axes if "recorded_on_one_side" in row.flags]

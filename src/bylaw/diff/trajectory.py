@@ -52,7 +52,7 @@ class Trajectory(Struct, frozen=True, kw_only=True):
         return self.row.candidate
 
 
-def trajectory(baseline: Traces, candidate: Traces) -> Trajectory:
+def trajectory(baseline: Traces, candidate: Traces, *, deterministic: bool = False) -> Trajectory:
     """How far are the tool calls of two versions apart, and at which turns?
 
     The arguments are those of `diff`. With repeated runs in the baseline, `distance` stands beside `row.baseline`, the
@@ -65,7 +65,7 @@ def trajectory(baseline: Traces, candidate: Traces) -> Trajectory:
         Lexicon(step.text for side in (before, after) for one in side.recordings for step in one.steps)
     )
     units = make_units(groups)
-    judgement = judge_units(units, compare, lambda _: [])
+    judgement = judge_units(units, compare, lambda _: [], deterministic=deterministic)
     row = next(row for row in axis_rows(judgement, units, "lexical") if row.axis == "trajectory")
     return Trajectory(row=row, turns=tuple(_turns(groups, compare)))
 

@@ -7,6 +7,7 @@ on each other, and only the session as a whole is a unit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
 
@@ -14,18 +15,21 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bylaw.diff.figures import Column, Measures, answer_decisions, figures
+from bylaw.diff.figures import Column, Measures, answer_decisions, call_figures, figures
 from bylaw.diff.permutation import Labels, Matrix, labellings
 from bylaw.model.canonical import short_digest
+from bylaw.text.decisions import Decisions
 from bylaw.text.statistics import SEED
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
 from bylaw.traces.comparison.recording import Recording, Step
 
 MOST_REPLAYED = 20
 """sessions; with more of them, sessions are units even in a replay, which is quicker and as certain"""
-MOST_TRIALS = 8
-"""trials of a side whose distances are measured; of more, a seeded sample, since pairs grow with the square"""
-DISTANCES = ("trajectory", "structure", "calls", "answer", "semantic", "conformance")
+MOST_PAIRS = 10_000
+"""pairs of sessions whose distances are measured; of more, a seeded sample of each task's trials"""
+MOST_TRIALS = 12
+"""trials of a side and task among these"""
+DISTANCES = ("trajectory", "structure", "calls", "answer", "numbers", "semantic", "conformance")
 
 Broken = Mapping[tuple[str, str], Mapping[str, int]]
 """(trace, session) → how often it breaks each rule"""
@@ -38,6 +42,8 @@ class Unit(Struct):
     is_turn: bool = False
     rows: list[dict[Column, float]] = field(default_factory=list)
     """figures of each session, the baseline's first"""
+    without: frozenset[str] = frozenset()
+    """tools whose calls are left out of these sessions; `group` has all"""
 
     @property
     def labels(self) -> Labels:
@@ -49,13 +55,16 @@ class Unit(Struct):
 
 
 def make_units(groups: Sequence[Group], without: Collection[str] = ()) -> list[Unit]:
-    """`without`: tools whose calls are left out, and the turns that call nothing else."""
+    """`without`: tools whose calls are left out, and the turns that call nothing else. How often these tools are called
+    is still a figure of its own.
+    """
     is_small = len(groups) < MOST_REPLAYED
     units: list[Unit] = []
     for group in groups:
         units += (_replayed(group) if is_small else []) or [Unit(group, group.baseline, group.candidate)]
     if without:
         for unit in units:
+            unit.without = frozenset(without)
             unit.baseline, unit.candidate = (
                 [_without(one, without) for one in side] for side in (unit.baseline, unit.candidate)
             )
@@ -81,8 +90,9 @@ def _replayed(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    if any(_asked(b) is None or _asked(b) != _asked(c) for b, c in pairs):
-        return []
+    asked = [_asked(step) for step in left.steps]
+    if None in asked or len({*asked}) < len(asked) or asked != [_asked(step) for step in right.steps]:
+        return []  # equal requests one after the other do not record what was said before, which may differ
     return [Unit(group, [_turn(left, b)], [_turn(right, c)], is_turn=True) for b, c in pairs]
 
 
@@ -98,11 +108,12 @@ def _turn(recording: Recording, step: Step) -> Recording:
 def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Broken]) -> None:
     """`broken`: of the baseline and of the candidate. A turn of a replay is not judged by rules alone."""
     for unit in units:
-        sides = [(unit.baseline, broken[0]), (unit.candidate, broken[1])]
+        sides = [(unit.baseline, unit.group.baseline, broken[0]), (unit.candidate, unit.group.candidate, broken[1])]
         unit.rows = [
             figures(one, measures, {} if unit.is_turn else side.get((one.trace, one.session), {}))
-            for recordings, side in sides
-            for one in recordings
+            | (call_figures(whole, unit.without) if unit.without else {})
+            for recordings, wholes, side in sides
+            for one, whole in zip(recordings, wholes, strict=True)
         ]
 
 
@@ -116,6 +127,15 @@ class Distances(Struct):
     @property
     def labels(self) -> Labels:
         return labellings(self.baseline, self.matrix.shape[1] - self.baseline)
+
+    @property
+    def candidates(self) -> int:
+        return int(self.matrix.shape[1]) - self.baseline
+
+    def changed(self, index: int, usual: float) -> int:
+        """The candidate's sessions that are further than `usual` from the baseline."""
+        block = self.matrix[index, : self.baseline, self.baseline :].T
+        return int((_known_mean(block) > usual + 1e-9).sum())
 
     @property
     def across(self) -> Matrix:
@@ -138,8 +158,12 @@ def _known_mean(values: Matrix) -> Matrix:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def measure_distances(unit: Unit, compare: Comparisons, semantic: Callable[[Comparison], list[float]]) -> Distances:
-    left, right = _sample(unit.baseline), _sample(unit.candidate)
+def measure_distances(
+    unit: Unit, compare: Comparisons, semantic: Callable[[Comparison], list[float]], *, units: int
+) -> Distances:
+    """`units`: how many there are; the time for all of them is bounded."""
+    most = min(MOST_TRIALS, max(2, math.isqrt(MOST_PAIRS // (2 * units))))
+    left, right = _sample(unit.baseline, most), _sample(unit.candidate, most)
     sessions = [*left, *right]
     matrix = np.full((len(DISTANCES), len(sessions), len(sessions)), np.nan)
     for i, j in combinations(range(len(sessions)), 2):
@@ -148,10 +172,10 @@ def measure_distances(unit: Unit, compare: Comparisons, semantic: Callable[[Comp
     return Distances(matrix, len(left))
 
 
-def _sample(recordings: list[Recording]) -> list[Recording]:
-    if len(recordings) <= MOST_TRIALS:
+def _sample(recordings: list[Recording], most: int) -> list[Recording]:
+    if len(recordings) <= most:
         return recordings
-    chosen = np.random.default_rng(SEED).choice(len(recordings), MOST_TRIALS, replace=False)
+    chosen = np.random.default_rng(SEED).choice(len(recordings), most, replace=False)
     return [recordings[i] for i in sorted(chosen)]
 
 
@@ -166,9 +190,17 @@ def _distances(comparison: Comparison, semantic: Callable[[Comparison], list[flo
         _mean(comparison.structure()),
         float(not same_calls),
         None if decided[0] is None and decided[1] is None else float(decided[0] != decided[1]),
+        _numbers_apart(*decided),
         _mean(semantic(comparison)),
         _mean(comparison.conformance()),
     ]
+
+
+def _numbers_apart(left: Decisions | None, right: Decisions | None) -> float | None:
+    """The share of the numbers, amounts and dates of two answers that only one of them has."""
+    found = [one.of("number", "amount", "date", "time") if one else frozenset() for one in (left, right)]
+    both = found[0] | found[1]
+    return len(found[0] ^ found[1]) / len(both) if both else None if left is None or right is None else 0.0
 
 
 def _mean(values: Sequence[float]) -> float | None:

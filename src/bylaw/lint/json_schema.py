@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bylaw.contract.file.schema import contract_defs, contract_sections
+from bylaw.diff.expectations import EXPECTED_SCHEMA
 from bylaw.model.guard_policy import MODES as EXECUTION_MODES
 from bylaw.rules.conditions import conditions_schema
 from bylaw.rules.counters import OVER, REACHES, SECONDS
@@ -221,7 +222,7 @@ def _file(rules: dict[str, Any]) -> dict[str, Any]:
         "default": False,
         "description": "whether `bylaw check` exits with 3 if a rule was not checked or anything was warned about",
     }
-    sections = {"rules": rules, "guard": guard_section(), **contract_sections()}
+    sections = {"rules": rules, "guard": guard_section(), **contract_sections(), "expected": EXPECTED_SCHEMA}
     return closed_object({**others, **sections, **plain}, required=[])
 
 

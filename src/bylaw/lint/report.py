@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.ci.file import check_ci
+from bylaw.diff.expectations import check_expected
 from bylaw.contract.file.loader import check_contract
 from bylaw.errors import ExitCode
 from bylaw.lint.contradictions import Analysis, analyse
@@ -109,7 +110,7 @@ def _first_few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci)
+SECTIONS: tuple[SectionReader, ...] = (check_contract, check_ci, check_expected)
 
 
 def read_files(

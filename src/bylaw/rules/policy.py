@@ -39,7 +39,7 @@ CONTRACT = "contract"
 BESIDE_CONTRACT = ("agent", "chaos_matrix", "golden_prompts")
 """sections that mean something only beside a contract"""
 
-OTHERS = ("ci", "scoring")
+OTHERS = ("ci", "expected", "scoring")
 """sections for other commands"""
 
 NOT_RUN = ("advanced", "chaos", "invariants", "model", "mutations", "output", "replays")

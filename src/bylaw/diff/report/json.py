@@ -42,6 +42,8 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "by_turn": report.by_turn,
         "deterministic": report.deterministic,
         "pairing": fields["pairing"],
+        "cases": fields["cases"],
+        "one_sided": report.one_sided,
         "unused_expectations": fields["unused_expectations"],
         "rules": report.rules,
         "notes": fields["notes"],

@@ -1,7 +1,7 @@
 """Pairs the sessions of two sides, and compares two recordings of one task turn by turn.
 
 Sessions are paired by session id, else by task id, else by how they begin. Sessions that begin alike are trials of one
-task if the user says the same in all of them, and are paired one to one if not. Sessions whose requests were not
+task if the user says the same in all of them or begins with more than a greeting, and are paired one to one if not. Sessions whose requests were not
 recorded are paired in order. Ids that a reader made up (`1`, `2`, `3`, …) match nothing in another file and are ignored.
 """
 
@@ -52,6 +52,7 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     if len(baseline) == len(candidate) == 1:
         return Pairing([Group(baseline[0].session, [baseline[0]], [candidate[0]], "the only session")])
     numbered = _numbered(baseline) | _numbered(candidate)
+    sessions = len(baseline) + len(candidate)
     groups: list[Group] = []
     for matched_by, key_of, is_explicit in (
         ("session id", lambda one: None if one.trace in numbered else one.session, True),
@@ -61,7 +62,7 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     ):
         found, baseline, candidate = _match(baseline, candidate, key_of, matched_by)
         for group in found:
-            groups += [group] if is_explicit or _is_one_task(group) else _one_to_one(group)
+            groups += [group] if is_explicit or _is_one_task(group, sessions) else _one_to_one(group)
         paired = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
         left = [[one for group in found for one in getattr(group, side)] for side in ("baseline", "candidate")]
         baseline += [one for one in left[0] if id(one) not in paired]
@@ -108,12 +109,19 @@ def _match(
     return full, [r for r in baseline if id(r) not in used], [r for r in candidate if id(r) not in used]
 
 
-def _is_one_task(group: Group) -> bool:
-    """Whether sessions that begin alike are trials of one task: the user says the same in all of them.
+def _is_one_task(group: Group, sessions: int) -> bool:
+    """Whether sessions that begin alike are trials of one task.
 
-    "Hi" begins many conversations. What the user says later shows that they are different ones.
+    "Hi" begins many conversations. What the user says later shows that they are different ones. A beginning that says
+    more, and that most of the sessions do not have, states the task, even if a user answers differently later on.
     """
-    return len({one.user_messages for one in (*group.baseline, *group.candidate)}) == 1
+    found = [*group.baseline, *group.candidate]
+    states_task = len(words(found[0].openings[1] or "")) >= _STATES_TASK and 2 * len(found) <= sessions
+    return states_task or len({one.user_messages for one in found}) == 1
+
+
+_STATES_TASK = 4
+"""words of a first message that is more than a greeting"""
 
 
 def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:

@@ -1,0 +1,47 @@
+"""The judge of answers: a function of the user that scores a response from 0 to 1."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Callable
+from numbers import Real
+from typing import Any
+
+from bylaw.model.events import Response
+
+ResponseJudge = Callable[[Response], float | None]
+
+
+def checked_score(score: object) -> float | None:
+    """A judge's score: from 0 to 1, or None where it has no opinion. Anything else would distort the mean unseen."""
+    if score is None:
+        return None
+    if not isinstance(score, Real) or not 0 <= float(score) <= 1:  # NaN is not in between
+        raise ValueError(f"judge returned {score!r}: expected a number from 0 to 1, or None")
+    return float(score)
+
+
+def load_judge(address: str) -> ResponseJudge:
+    """The function at `module:function`, searched from the working directory; ValueError where there is none.
+
+    Output of the import goes to stderr, because stdout is for the report.
+    """
+    module_name, _, name = address.partition(":")
+    if not module_name or not name:
+        raise ValueError(f"{address!r}: expected `module:function`")
+    sys.path.insert(0, "")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # importing runs the user's own code
+        raise ValueError(f"cannot load {address!r}: {type(error).__name__}: {error}") from error
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove("")
+    if not callable(found):
+        raise ValueError(f"{address!r} is not a function")
+    return found  # type: ignore[no-any-return]
