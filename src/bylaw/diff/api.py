@@ -26,7 +26,7 @@ from bylaw.diff.judge import checked_score, load_judge
 from bylaw.diff.judgement import judge_units
 from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
-from bylaw.diff.units import fill_figures, make_units
+from bylaw.diff.units import Unit, fill_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
@@ -97,7 +97,7 @@ def compare_versions(
         divergence_count=count,
         policy=replace(policy, rates=announced.rates),
         sessions=tuple(_issues(before, after, pairing)),
-        fingerprint=_fingerprint(pairing.groups),
+        fingerprint=_fingerprint(units),
         groups=len(pairing.groups),
         turns=(before.turns, after.turns),
         repeats=judgement.has_repeats,
@@ -140,14 +140,15 @@ def _issues(before: Side, after: Side, pairing: Pairing) -> Iterator[SessionIssu
         yield SessionIssue(what="extra", side="candidate", name=recording.name, severity=Change.MINOR)
 
 
-def _fingerprint(groups: Sequence[Group]) -> Fingerprint | None:
-    if not groups:
+def _fingerprint(units: Sequence[Unit]) -> Fingerprint | None:
+    """Paired within tasks like everything else; by turns only in a replay."""
+    if not units:
         return None
-    baseline, candidate = (
-        [[step.response for step in recording.steps] for group in groups for recording in getattr(group, side)]
-        for side in ("baseline", "candidate")
-    )
-    return compare_fingerprints(baseline, candidate)
+    tasks = [
+        tuple([[step.response for step in one.steps] for one in side] for side in (unit.baseline, unit.candidate))
+        for unit in units
+    ]
+    return compare_fingerprints(tasks, by_turn=all(unit.is_turn for unit in units))  # type: ignore[arg-type]
 
 
 def as_step_judge(judge: Callable[[Response], float | None] | None) -> Judge | None:

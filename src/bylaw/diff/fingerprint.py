@@ -1,10 +1,11 @@
 """The drift fingerprint: does the candidate behave like the baseline, over twelve measures at once?
 
-responses → vectors → units (sessions, or turns where sessions are few) → one test over all dimensions → decision.
+responses → vectors → the mean of each session → one test over all dimensions, relabelled within tasks → decision. In a
+replay each turn is a task of its own.
 
 A dimension that is constant is left out, and so is one that a side does not record. Where even the clearest difference
 could be chance, the decision is `too few to tell`; any other decision comes with the smallest shift that this number of
-units can detect.
+sessions can detect.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from bylaw.diff.hotelling import Matrix, detectable_shift, judge, smallest_p
+from bylaw.diff.hotelling import detectable_shift, judge, smallest_p
 from bylaw.diff.model import DimensionShift, Fingerprint
+from bylaw.diff.permutation import labellings, value_differences
 from bylaw.model.events import Response
 from bylaw.text.refusals import is_refusal
-from bylaw.text.statistics import ALPHA
+from bylaw.text.statistics import ALPHA, Matrix
 from bylaw.traces.comparison.recording import arguments
 
 DIMENSIONS: tuple[str, ...] = (
@@ -40,10 +41,8 @@ DIMENSIONS: tuple[str, ...] = (
     "error_words",
     "number_density",  # numbers as a share of the words
 )
-FEWEST_SESSIONS = 4
-"""sessions on each side; with fewer, turns are compared"""
-MOST_UNITS = 500
-"""units on a side; of more, consecutive ones are averaged, which keeps the time linear"""
+MOST_TASKS = 2_000
+"""of more, consecutive ones are averaged, which bounds the time"""
 
 _END = frozenset({"end_turn", "stop", "stop_sequence", "complete", "completed", "eos", "end"})
 _TOOL = frozenset({"tool_use", "tool_calls", "tool_call", "function_call", "tool-calls"})
@@ -96,33 +95,44 @@ def _words(text: str | None) -> tuple[float, float]:
     return float(has_errors), min(1.0, len(_NUMBER.findall(text)) / count) if count else 0.0
 
 
-# -- units -------------------------------------------------------------------------------------------------------------
+# -- the comparison ----------------------------------------------------------------------------------------------------
+
+Sessions = Sequence[Sequence[Response]]
+"""the turns of each session of a side"""
 
 
-class _Units(Struct):
-    """Both sides as one matrix with one row per unit, the baseline's rows first."""
+def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False) -> Fingerprint:
+    """Each task has the baseline's and the candidate's sessions. The same input gives the same result, to the last bit.
 
-    rows: Matrix
-    baseline: int
-    sessions: bool
-    per_unit: int
-
-    @property
-    def candidate(self) -> int:
-        return len(self.rows) - self.baseline
-
-
-def _units(sides: Sequence[Sequence[Sequence[Response]]]) -> _Units:
-    turns = [[np.array([vector(turn) for turn in session]) for session in side if session] for side in sides]
-    by_session = min(len(side) for side in turns) >= FEWEST_SESSIONS
+    `by_turn`: the tasks are turns of a replay.
+    """
+    sides = [[_rows(side) for side in task] for task in tasks]
+    sides = [task for task in sides if len(task[0]) and len(task[1])]
+    size = math.ceil(len(sides) / MOST_TASKS) if all(len(side) == 1 for task in sides for side in task) else 1
+    if size > 1:
+        blocks = [sides[start : start + size] for start in range(0, len(sides), size)]
+        sides = [[_mean(np.concatenate([task[i] for task in block]))[None] for i in (0, 1)] for block in blocks]
     empty = np.empty((0, len(DIMENSIONS)))
-    if by_session:
-        rows = [np.stack([_mean(session) for session in side]) for side in turns]
-    else:
-        rows = [np.concatenate([empty, *side]) for side in turns]
-    size = _block_size(len(rows[0]), len(rows[1]))
-    before, after = (_in_blocks(side, size) for side in rows)
-    return _Units(np.concatenate([before, after]), len(before), by_session, size)
+    before, after = (np.concatenate([empty, *(task[i] for task in sides)]) for i in (0, 1))
+    recorded = np.asarray((~np.isnan(before)).any(axis=0) & (~np.isnan(after)).any(axis=0))
+    varying = recorded & _varying(np.concatenate([before, after]))
+    names = _names(varying)
+    return Fingerprint(
+        unit="turn" if by_turn else "session",
+        per_unit=size,
+        baseline_units=len(before),
+        candidate_units=len(after),
+        alpha=ALPHA,
+        moved=tuple(_shifts(before[:, varying], after[:, varying], names)),
+        constant=_names(recorded & ~varying),
+        unrecorded=_names(~recorded),
+        **_decide([[side[:, varying] for side in task] for task in sides]),
+    )
+
+
+def _rows(sessions: Sessions) -> Matrix:
+    rows = [_mean(np.array([vector(turn) for turn in session])) for session in sessions if session]
+    return np.array(rows).reshape(len(rows), len(DIMENSIONS))
 
 
 def _mean(rows: Matrix) -> Matrix:
@@ -133,68 +143,24 @@ def _mean(rows: Matrix) -> Matrix:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def _block_size(baseline: int, candidate: int) -> int:
-    """How many rows to average into one, such that the smaller side keeps fifty if it has as many."""
-    wanted = math.ceil(max(baseline, candidate) / MOST_UNITS)
-    return max(1, min(wanted, min(baseline, candidate) // 50))
-
-
-def _in_blocks(rows: Matrix, size: int) -> Matrix:
-    if size == 1:
-        return rows
-    edges = range(size, len(rows) - size + 1, size)  # the remainder joins the last block
-    return np.stack([_mean(block) for block in np.split(rows, edges)])
-
-
-# -- the comparison ----------------------------------------------------------------------------------------------------
-
-
-def compare(baseline: Sequence[Sequence[Response]], candidate: Sequence[Sequence[Response]]) -> Fingerprint:
-    """The inner sequences are sessions. The same input gives the same result, to the last bit."""
-    units = _units((baseline, candidate))
-    recorded = _recorded(units)
-    varying = recorded & _varying(units.rows)
-    rows = units.rows[:, varying]
-    rows = np.where(np.isnan(rows), _mean(rows), rows)  # a missing value becomes the mean of both sides
-    return Fingerprint(
-        unit="session" if units.sessions else "turn",
-        per_unit=units.per_unit,
-        baseline_units=units.baseline,
-        candidate_units=units.candidate,
-        alpha=ALPHA,
-        moved=tuple(_shifts(rows, units.baseline, _names(varying))),
-        constant=_names(recorded & ~varying),
-        unrecorded=_names(~recorded),
-        notes=() if units.sessions else (_TURNS,),
-        **_decide(rows, units),
-    )
-
-
-def _decide(rows: Matrix, units: _Units) -> dict[str, Any]:
+def _decide(tasks: Sequence[Sequence[Matrix]]) -> dict[str, Any]:
     """The decision and the figures behind it."""
-    sizes = (units.baseline, units.candidate)
-    smallest = smallest_p(*sizes)
+    sizes = [(len(before), len(after)) for before, after in tasks]
+    smallest = smallest_p(sizes)
     if smallest > ALPHA:
         return {"decision": "too few to tell", "smallest_p": smallest}
-    dimensions = rows.shape[1]
-    basis = {"smallest_p": smallest, "detectable_shift": detectable_shift(*sizes, max(1, dimensions))}
-    if not dimensions:
+    dimensions = tasks[0][0].shape[1]
+    both = [sum(side) for side in zip(*sizes, strict=True)]
+    shift = detectable_shift(*both, max(1, dimensions), len(tasks), smallest)
+    basis = {"smallest_p": smallest, "detectable_shift": shift}
+    relabelled = [
+        value_differences(np.concatenate(task), labellings(*size)) for task, size in zip(tasks, sizes, strict=True)
+    ]
+    if not dimensions or not any(task.any() for task in relabelled):
         return {"decision": "no difference found", **basis}
-    judged = judge(rows, units.baseline)
+    judged = judge(relabelled, sum(both) - len(tasks) - 1)
     decision = "differs" if judged.p <= ALPHA else "no difference found"
     return {"decision": decision, **basis, **msgspec.structs.asdict(judged)}
-
-
-_TURNS = (
-    f"fewer than {FEWEST_SESSIONS} sessions on a side, so turns are compared as if independent;"
-    " turns of one session resemble each other, and p may be too small"
-)
-
-
-def _recorded(units: _Units) -> NDArray[np.bool_]:
-    """Dimensions that both sides record somewhere."""
-    known = ~np.isnan(units.rows)
-    return np.asarray(known[: units.baseline].any(axis=0) & known[units.baseline :].any(axis=0))
 
 
 def _varying(rows: Matrix) -> NDArray[np.bool_]:
@@ -206,13 +172,12 @@ def _names(chosen: NDArray[np.bool_]) -> tuple[str, ...]:
     return tuple(name for name, is_chosen in zip(DIMENSIONS, chosen, strict=True) if is_chosen)
 
 
-def _shifts(rows: Matrix, baseline: int, names: Sequence[str]) -> list[DimensionShift]:
-    if not names or not 0 < baseline < len(rows):
+def _shifts(before: Matrix, after: Matrix, names: Sequence[str]) -> list[DimensionShift]:
+    if not names or not len(before) or not len(after):
         return []
-    before, after = rows[:baseline], rows[baseline:]
-    means = before.mean(axis=0), after.mean(axis=0)
-    within = ((before - means[0]) ** 2).sum(axis=0) + ((after - means[1]) ** 2).sum(axis=0)
-    spread = np.sqrt(within / max(1, len(rows) - 2))
+    means = _mean(before), _mean(after)
+    within = np.nansum((before - means[0]) ** 2, axis=0) + np.nansum((after - means[1]) ** 2, axis=0)
+    spread = np.sqrt(within / max(1, len(before) + len(after) - 2))
     flat = spread <= _ROUNDING * (1 + np.abs(means[0]) + np.abs(means[1]))
     moved = [
         DimensionShift(dimension=name, baseline=b, candidate=c, shift=None if still else (c - b) / s)

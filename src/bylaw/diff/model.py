@@ -25,13 +25,13 @@ class DimensionShift(Struct, frozen=True, kw_only=True):
 
 
 class Fingerprint(Struct, frozen=True, kw_only=True):
-    """A two-sample comparison of response vectors: Hotelling's T² with shrinkage, judged by permutation."""
+    """A comparison of response vectors: Hotelling's T² with shrinkage, judged by relabelling within tasks."""
 
     decision: FingerprintDecision
     unit: Literal["session", "turn"]
-    """what is compared: sessions, or turns where there are too few sessions"""
+    """what is compared: sessions; turns in a replay"""
     per_unit: int = 1
-    """consecutive sessions or turns averaged into one unit, where there are very many"""
+    """consecutive tasks averaged into one unit, where there are very many"""
     baseline_units: int
     candidate_units: int
     statistic: float | None = None

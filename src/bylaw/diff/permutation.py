@@ -104,7 +104,7 @@ def judge(tasks: Sequence[Matrix], directions: Sequence[int]) -> Judged:
         order, found = order[np.argsort(-found, kind="stable")], np.sort(found)[::-1]
         signs = np.asarray(directions)[order]
         reached = np.zeros(len(order))
-        for sums in _relabelled([task[:, order] for task in tasks]):
+        for sums in relabelled_sums([task[:, order] for task in tasks]):
             shifts = _directed(sums / scale[order], signs)
             largest = np.maximum.accumulate(shifts[:, ::-1], axis=1)[:, ::-1]
             reached += (largest >= found - _ROUNDING).sum(axis=0)
@@ -124,7 +124,7 @@ def _smallest(tasks: Sequence[Matrix], directions: Sequence[int]) -> Matrix:
     return np.where(np.asarray(directions) == 0, 2.0, 1.0) * np.exp(-np.minimum(ways, 700.0))
 
 
-def _relabelled(tasks: Sequence[Matrix]) -> Iterator[Matrix]:
+def relabelled_sums(tasks: Sequence[Matrix]) -> Iterator[Matrix]:
     """The sums over the tasks under PERMUTATIONS random relabellings, in batches that bound the memory."""
     rng = np.random.default_rng(SEED)
     few = [task for task in tasks if len(task) <= _ONE_PRODUCT]
