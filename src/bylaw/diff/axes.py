@@ -67,16 +67,25 @@ _AT_MOST = {"lexical": Change.MINOR}
 
 
 def axis_rows(judgement: Judgement, units: Sequence[Unit], semantic_measure: str) -> tuple[AxisRow, ...]:
-    turns = judgement.figures.get(Column("trajectory", "turns"))
-    length = turns.baseline if turns else 1.0
     rows = []
     for axis in AXES:
         if axis in _FIGURES:
-            row = _figure_row(axis, judgement.figures.get(_FIGURES[axis]), length if axis in SCALES else 1.0)
+            length = _turns_with(_FIGURES[axis], units) if axis in SCALES else 1.0
+            row = _figure_row(axis, judgement.figures.get(_FIGURES[axis]), length)
         else:
             row = _distance_row(axis, judgement, semantic_measure)
         rows.append(row or AxisRow(axis=axis, flags=_why_empty(axis, units)))
     return tuple(rows)
+
+
+def _turns_with(column: Column, units: Sequence[Unit]) -> float:
+    """The baseline's turns per session, in the tasks where both sides recorded the column."""
+    turns = []
+    for unit in units:
+        sides = unit.rows[: len(unit.baseline)], unit.rows[len(unit.baseline) :]
+        if all(any(column in row for row in side) for side in sides):
+            turns.append(sum(len(one.steps) for one in unit.baseline) / len(unit.baseline))
+    return math.fsum(turns) / len(turns) if turns else 1.0
 
 
 def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | None:
@@ -86,6 +95,7 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
     before, after, differences = figure.baseline / length, figure.candidate / length, figure.differences / length
     worse = before - after if axis in _LOWER_IS_WORSE else after - before
     low, high = interval(differences, figure.errors / length**2)
+    low, high = (low, high) if axis in SCALES else _shares(low, high)
     return AxisRow(
         axis=axis,
         baseline=before,
@@ -107,7 +117,7 @@ def _distance_row(axis: str, judgement: Judgement, semantic_measure: str) -> Axi
     is_distance = axis == "trajectory"
     own = found.own or 0.0
     before, after = (own, found.across) if is_distance else (1 - own, 1 - found.across)
-    low, high = interval(found.excesses)
+    low, high = _shares(*interval(found.excesses))
     grades = [_distance_grade(found)]
     if is_distance:
         grades += [
@@ -163,6 +173,11 @@ def _why_empty(axis: str, units: Sequence[Unit]) -> tuple[str, ...]:
         for number, row in enumerate(unit.rows):
             sides[number >= len(unit.baseline)] |= column in row
     return ("recorded_on_one_side",) if any(sides) else ("not_recorded",)
+
+
+def _shares(low: float, high: float) -> tuple[float, float]:
+    """Shares and distances change by one at most."""
+    return (max(low, -1.0), min(high, 1.0)) if math.isfinite(low) else (low, high)
 
 
 def _finite(value: float) -> float | None:

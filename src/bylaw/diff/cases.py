@@ -1,7 +1,7 @@
 """The cases one by one: which tasks got better, worse, only different, or stayed the same.
 
-Better and worse are what a reader agrees on: a rule broken or fixed, a recorded score, a judge's score, a refusal. Other
-calls or decisions alone are a change without direction.
+Better and worse are what a reader agrees on: a rule broken or fixed, a recorded score, a judge's score, a refusal.
+Other calls or decisions alone are a change without direction.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bylaw.diff.figures import Column
-from bylaw.diff.judgement import Distances
 from bylaw.diff.model import Cases
-from bylaw.diff.units import DISTANCES, Unit
+from bylaw.diff.units import DISTANCES, Distances, Unit
 
 _BAD = {"violations": 1, "refusals": 1, "score": -1, "judge": -1}
 _DECIDING = [DISTANCES.index(measure) for measure in ("calls", "answer")]

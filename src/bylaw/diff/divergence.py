@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
@@ -31,12 +31,23 @@ _POLAR = frozenset(
 """words that reverse a statement"""
 
 
-def divergences(comparisons: Sequence[Comparison], lexicon: Lexicon) -> tuple[tuple[Divergence, ...], int]:
-    """The first divergence and the gravest ones, in order of appearance, and the number of all divergences."""
+def divergences(
+    comparisons: Sequence[Comparison], lexicon: Lexicon, tools: Collection[str] = ()
+) -> tuple[tuple[Divergence, ...], int]:
+    """The first divergence and the gravest ones, in order of appearance, and the number of all divergences.
+
+    `tools`: those whose calls are known to have changed; divergences that name one of them are the gravest.
+    """
     found = [one for comparison in comparisons for one in _in_session(comparison, lexicon)]
-    gravest = sorted(range(len(found)), key=lambda i: (_GRAVITY[found[i].kind], -found[i].weight, i))
+    gravest = sorted(range(len(found)), key=lambda i: (*gravity(found[i], tools), i))
     listed = sorted({*range(min(1, len(found))), *gravest[: MOST_LISTED - 1]})
     return tuple(found[i] for i in listed), len(found)
+
+
+def gravity(divergence: Divergence, tools: Collection[str]) -> tuple[bool, int, float]:
+    """Smaller is graver: calls of a tool that is known to have changed, then calls before decisions before words."""
+    named = divergence.kind != "style" and any(tool in divergence.what.replace(",", " ").split() for tool in tools)
+    return not named, _GRAVITY[divergence.kind], -divergence.weight
 
 
 def _in_session(comparison: Comparison, lexicon: Lexicon) -> Iterator[Divergence]:

@@ -7,18 +7,18 @@ recorded is absent, and so NaN in the test.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from bylaw.diff.permutation import Matrix
 from bylaw.model.canonical import canonical_json
 from bylaw.text.decisions import MOST_TEXT, Decisions, decisions, numbers
 from bylaw.text.prices import Prices, cost_of
 from bylaw.text.refusals import is_refusal
+from bylaw.text.statistics import Matrix
 from bylaw.traces.comparison.recording import Recording, Step, arguments
 
 ABSURD_LATENCY = 1e12
@@ -105,7 +105,7 @@ class Measures(Struct):
 
 def figures(recording: Recording, measures: Measures, broken: Mapping[str, int] | None = None) -> dict[Column, float]:
     """Every figure of one session. `broken`: how often it breaks each rule."""
-    found: Counter[Column] = Counter()
+    found: defaultdict[Column, float] = defaultdict(float)
     for column, amount in _calls(recording):
         found[column] += amount
     steps = recording.steps
@@ -128,7 +128,7 @@ def figures(recording: Recording, measures: Measures, broken: Mapping[str, int] 
 
 def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, float]:
     """How these tools are called, and nothing else."""
-    found: Counter[Column] = Counter()
+    found: defaultdict[Column, float] = defaultdict(float)
     for column, amount in _calls(recording):
         if column.subject in tools and column.what != "values from nowhere":
             found[column] += amount

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from bylaw.diff.axes import RATE, Scale
 from bylaw.diff.figures import OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
@@ -16,17 +18,21 @@ from bylaw.diff.model import Change, Finding
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere")
 TURNS = Scale(0.10, 0.30, 1.0)
 _DISTANCES = {
-    "calls": "the calls differ in more sessions than the baseline's own",
-    "structure": "other tools or argument names than the baseline's own sessions explain",
-    "numbers": "answers have other numbers than the baseline's own sessions explain",
-    "answer": "answers decide otherwise than the baseline's own sessions explain",
+    "calls": "the calls differ",
+    "structure": "other tools or argument names",
+    "numbers": "answers have other numbers",
+    "answer": "answers decide otherwise",
 }
 
 
 def find_changes(judgement: Judgement, mended: Collection[str]) -> tuple[Finding, ...]:
     """Confirmed changes, the gravest first. `mended`: tools that a fixed rule missed, which never gate."""
     figures = [f for f in judgement.figures.values() if f.is_confirmed and f.column.what not in OWN_ROW]
-    found = [_finding(figure, mended) for figure in _distinct(figures) if abs(figure.delta) > 1e-9]
+    found = [
+        _finding(figure, mended)
+        for figure in _distinct(figures)
+        if abs(figure.delta) > 1e-9 and figure.delta * (figure.column.direction or figure.delta) > 0
+    ]
     explained = {finding.axis for finding in found}
     for measure, words in _DISTANCES.items():
         distance = judgement.distances.get(measure)
@@ -34,6 +40,8 @@ def find_changes(judgement: Judgement, mended: Collection[str]) -> tuple[Finding
         if distance is not None and distance.is_confirmed and axis not in explained:
             found.append(_of_distance(distance, axis, words))
             explained.add(axis)
+    if judgement.by_turn:
+        found = [replace(one, text=one.text.replace("session", "turn")) for one in found]
     return tuple(sorted(found, key=lambda one: (-one.severity.rank, one.p, -one.sessions, one.what)))
 
 
@@ -126,10 +134,11 @@ def describe(figure: Figure) -> str:
 
 def _of_distance(found: Distance, axis: str, words: str) -> Finding:
     own = found.own or 0.0
+    usual = "" if found.own is None else " more than the baseline's own sessions do"
     return Finding(
         axis=axis,
         what=found.measure,
-        text=f"{words} ({found.changed} of {found.sessions} sessions)",
+        text=f"{words}{usual} ({found.changed} of {found.sessions} sessions)",
         baseline=own,
         candidate=found.across,
         delta=found.across - own,

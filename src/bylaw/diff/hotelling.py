@@ -1,8 +1,8 @@
 """Hotelling's T² test: do the vectors of the two sides differ? The p-value comes from relabelling within tasks.
 
 T² is the sum of the tasks' differences, relative to the scatter within the sides. The covariance is shrunk towards its
-diagonal (OAS), so there may be more dimensions than sessions. All relabellings are tried, or a seeded sample where there
-are many. With one task this is the test of two samples, with one session per side and task the test of pairs.
+diagonal (OAS), so there may be more dimensions than sessions. All relabellings are tried, or a seeded sample where
+there are many. With one task this is the test of two samples, with one session per side and task the test of pairs.
 """
 
 from __future__ import annotations

@@ -8,15 +8,16 @@ and not judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import NormalDist
 
 import numpy as np
 from msgspec import Struct
 
 from bylaw.diff.figures import Column, table
-from bylaw.diff.permutation import Matrix, excess_distances, judge, labellings, value_differences
+from bylaw.diff.permutation import excess_distances, judge, labellings, value_differences
 from bylaw.diff.units import DISTANCES, Distances, Unit, measure_distances
-from bylaw.text.statistics import ALPHA, SEED, Interval
+from bylaw.text.statistics import ALPHA, SEED, Interval, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons
 
 RESAMPLES = 1_000
@@ -91,7 +92,7 @@ def judge_units(
     """`deterministic`: nothing varies by chance, so that every difference is a change."""
     columns, values = table(row for unit in units for row in (unit.rows or [{}] * len(unit.sessions)))
     bounds = np.cumsum([0, *(len(unit.sessions) for unit in units)])
-    tables = [values[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    tables = [values[start:end] for start, end in pairwise(bounds)]
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
     tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]

@@ -157,6 +157,14 @@ class RuleRate(Struct, frozen=True, kw_only=True):
     def is_worse(self) -> bool:
         return self.candidate * self.baseline_sessions > self.baseline * self.candidate_sessions
 
+    @property
+    def change(self) -> Change:
+        """What it counts for: nothing if it is not broken more often, at most minor where chance may explain it."""
+        if not self.gates and not self.is_worse:
+            return Change.NONE
+        grade = OF_SEVERITY[self.severity]
+        return grade if self.gates else min(grade, Change.MINOR, key=_rank)
+
 
 DivergenceKind = Literal["structural", "decision", "style"]
 
@@ -263,9 +271,16 @@ class DiffReport(Struct, kw_only=True):
 
     @property
     def most_important(self) -> Divergence | None:
-        """The gravest divergence: calls before decisions before words, then the furthest apart."""
+        """The gravest divergence: of a tool that a finding names, then calls before decisions before words."""
         gravity = {"structural": 0, "decision": 1, "style": 2}
-        return min(self.divergences, key=lambda one: (gravity[one.kind], -one.weight), default=None)
+        tools = [one.tool for one in self.findings if one.tool and one.expected is None and not one.mends]
+
+        def key(one: Divergence) -> tuple[int, int, float]:
+            words = one.what.replace(",", " ").split()
+            named = min((rank for rank, tool in enumerate(tools) if tool in words), default=len(tools))
+            return named if one.kind != "style" else len(tools), gravity[one.kind], -one.weight
+
+        return min(self.divergences, key=key, default=None)
 
     @property
     def changes(self) -> list[tuple[str, Change]]:
@@ -273,10 +288,7 @@ class DiffReport(Struct, kw_only=True):
         found = [(row.axis, row.severity) for row in self.axes if row.expected is None]
         found += [(one.text, one.severity) for one in self.findings if one.expected is None]
         found += [(issue.name, issue.severity) for issue in self.sessions]
-        for rate in self.policy.rates:
-            if rate.expected is None and rate.is_worse:
-                grade = OF_SEVERITY[rate.severity]
-                found.append((f"rule {rate.rule}", grade if rate.gates else min(grade, Change.MINOR, key=_rank)))
+        found += [(f"rule {rate.rule}", rate.change) for rate in self.policy.rates if rate.expected is None]
         found += dict.fromkeys((f"rule {one.rule}", OF_SEVERITY[one.severity]) for one in self.policy.errors)
         return [(name, change) for name, change in found if change is not Change.NONE]
 

@@ -70,7 +70,7 @@ def value_differences(values: Matrix, labels: Labels) -> Matrix:
 
 
 def excess_distances(distances: Matrix, labels: Labels) -> Matrix:
-    """How much further the sides are from each other than from themselves: one row per relabelling, one column a measure.
+    """How much further the sides are from each other than from themselves: a row per relabelling, a column per measure.
 
     `distances` has the shape (measures, sessions, sessions). One session on each side says nothing: zero.
     """

@@ -147,7 +147,7 @@ ENOUGH = 20
 
 
 def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
-    """(trace, session) → how often it breaks each rule. A verdict on a whole trace belongs to the session of its turn."""
+    """(trace, session) → how often it breaks each rule. A verdict on a trace belongs to the session of its turn."""
     session_of = {
         (recording.trace, step.turn): recording.session for recording in side.recordings for step in recording.steps
     }
@@ -171,8 +171,8 @@ def rule_rates(
 ) -> tuple[RuleRate, ...]:
     """Every rule that is broken somewhere, and whether it gates.
 
-    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. It gates at once if it is
-    critical, or if many sessions of the baseline never broke it.
+    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. It gates at once if it
+    is critical, or if many sessions of the baseline never broke it.
     """
     rules = {
         v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED

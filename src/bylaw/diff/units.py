@@ -16,10 +16,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bylaw.diff.figures import Column, Measures, answer_decisions, call_figures, figures
-from bylaw.diff.permutation import Labels, Matrix, labellings
+from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
 from bylaw.text.decisions import Decisions
-from bylaw.text.statistics import SEED
+from bylaw.text.statistics import SEED, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
 from bylaw.traces.comparison.recording import Recording, Step
 
@@ -58,10 +58,7 @@ def make_units(groups: Sequence[Group], without: Collection[str] = ()) -> list[U
     """`without`: tools whose calls are left out, and the turns that call nothing else. How often these tools are called
     is still a figure of its own.
     """
-    is_small = len(groups) < MOST_REPLAYED
-    units: list[Unit] = []
-    for group in groups:
-        units += (_replayed(group) if is_small else []) or [Unit(group, group.baseline, group.candidate)]
+    units = _replay(groups) or [Unit(group, group.baseline, group.candidate) for group in groups]
     if without:
         for unit in units:
             unit.without = frozenset(without)
@@ -69,6 +66,14 @@ def make_units(groups: Sequence[Group], without: Collection[str] = ()) -> list[U
                 [_without(one, without) for one in side] for side in (unit.baseline, unit.candidate)
             )
     return units
+
+
+def _replay(groups: Sequence[Group]) -> list[Unit]:
+    """One unit per turn, if all sessions are replays and few; else nothing."""
+    if not 0 < len(groups) < MOST_REPLAYED:
+        return []
+    found = [_replayed(group) for group in groups]
+    return [unit for units in found for unit in units] if all(found) else []
 
 
 def _without(recording: Recording, tools: Collection[str]) -> Recording:
@@ -113,7 +118,7 @@ def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Bro
             figures(one, measures, {} if unit.is_turn else side.get((one.trace, one.session), {}))
             | (call_figures(whole, unit.without) if unit.without else {})
             for recordings, wholes, side in sides
-            for one, whole in zip(recordings, wholes, strict=True)
+            for one, whole in zip(recordings, recordings if unit.is_turn else wholes, strict=True)
         ]
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.ci.file import check_ci
-from bylaw.diff.expectations import check_expected
 from bylaw.contract.file.loader import check_contract
+from bylaw.diff.expectations import check_expected
 from bylaw.errors import ExitCode
 from bylaw.lint.contradictions import Analysis, analyse
 from bylaw.model.diagnostic import Diagnostic

@@ -27,7 +27,10 @@ _SMALL = {
     )
     if word != "one"  # mostly a pronoun
 }
-_MONTH = r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|"
+    r"oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
 _DATE = re.compile(
     r"(?P<iso>\b\d{4}-\d{2}-\d{2}\b)"
     rf"|\b(?P<month>{_MONTH})\.?\s+(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b(?:,?\s+(?P<year>\d{{4}})\b)?"
@@ -47,7 +50,7 @@ _AMOUNT = re.compile(
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:\s?%|\s+percent\b)?")
 _LIST_MARK = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(*>•–—-])\s*[\"'“‘(*_#]*\s*$")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n\"“(*>•–—-])\s*[\"'“\u2018(*_#]*\s*$")
 _NEGATION = re.compile(
     r"\b(?:not|never|cannot|no|none|nothing|neither|nor|unable|impossible|denied|declined?|rejected|refused?|"
     r"failed|ineligible|unavailable|invalid|forbidden|disallowed|prohibited|unsuccessful)\b|n['’]t\b",
@@ -55,8 +58,9 @@ _NEGATION = re.compile(
 )
 _NO_NEGATION = re.compile(
     r"\boh,? no\b|\bno (?:problem|worries|doubt|matter|rush|need to worry)\b|\bnot only\b|\bwhy not\b|\bif not\b|"
-    r"\bnot to worry\b|\bdon['’]t (?:worry|hesitate)\b|\bwhether or not\b|\b(?:is|are|isn['’]t|aren['’]t|do|don['’]t) (?:it|they|you) not\b|"
-    r"\bno\.(?=\s*\d)|\b(?:ca|could|would|wo|do|does|did|is|are|have|has)n['’]t (?:you|we|it|they)\b|\bno longer than\b",
+    r"\bnot to worry\b|\bdon['’]t (?:worry|hesitate)\b|\bwhether or not\b|"
+    r"\b(?:is|are|isn['’]t|aren['’]t|do|don['’]t) (?:it|they|you) not\b|\bno\.(?=\s*\d)|"
+    r"\b(?:ca|could|would|wo|do|does|did|is|are|have|has)n['’]t (?:you|we|it|they)\b|\bno longer than\b",
     re.IGNORECASE,
 )
 _YES = re.compile(r"^\W*(yes|yeah|yep|correct|certainly|absolutely|no|nope)\b(?!\s*(?:problem|worries))", re.IGNORECASE)

@@ -16,8 +16,8 @@ from bylaw.diff import hotelling, permutation
 from bylaw.diff.fingerprint import DIMENSIONS, vector
 from bylaw.diff.fingerprint import compare as compare_tasks
 from bylaw.diff.hotelling import detectable_shift, judge, smallest_p
-from bylaw.diff.permutation import labellings, value_differences
 from bylaw.diff.model import Fingerprint
+from bylaw.diff.permutation import labellings, value_differences
 from bylaw.model.events import Origin, Response, ToolCall, Usage
 
 ORIGIN = Origin("s")

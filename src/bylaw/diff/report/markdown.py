@@ -24,6 +24,14 @@ def render_diff(report: DiffReport) -> str:
     return _join(sections, shown)[:COMMENT_LIMIT]
 
 
+def _text(line: str) -> str:
+    """Text with what stands between backticks as code, and everything else escaped."""
+    if line.count("`") % 2:
+        return escape_markdown(line)
+    parts = line.split("`")
+    return "".join(inline_code(part) if i % 2 else escape_markdown(part) for i, part in enumerate(parts) if part)
+
+
 def _join(sections: Sequence[str], shown: int) -> str:
     left = len(sections) - shown
     more = [f"_{left} more sections do not fit into a comment; the JSON report has them._"] if left else []
@@ -32,24 +40,25 @@ def _join(sections: Sequence[str], shown: int) -> str:
 
 def _sections(report: DiffReport) -> Iterator[list[str]]:
     policy = report.policy
-    yield [MARKER, f"### {_MARKS[report.exit_code]} Bylaw diff: {escape_markdown(wording.headline(report))}"]
-    yield [f"{escape_markdown(line)}  " for line in wording.summary(report)] + [f"_{wording.size(report)}_"]
-    yield from _listed("Newly broken rules", map(wording.change_line, policy.regressions))
-    yield from _listed("Rules that could not be evaluated", map(wording.change_line, policy.errors))
+    yield [MARKER, f"### {_MARKS[report.exit_code]} Bylaw diff: {_text(wording.headline(report))}"]
+    yield [f"{_text(line)}  " for line in wording.summary(report)] + [f"_{wording.size(report)}_"]
+    yield from _listed("Newly broken rules", wording.change_lines(policy.regressions))
+    yield from _listed("Rules that could not be evaluated", wording.change_lines(policy.errors))
     yield _axes(report)
     yield from _listed("Confirmed changes", map(wording.finding_line, report.findings))
     yield from _listed("Rules broken in sessions", map(wording.rate_line, policy.rates))
-    yield from _listed("Sessions", map(wording.issue_line, report.sessions))
-    yield from _listed("Fixed rules", map(wording.change_line, policy.fixes))
+    yield from _listed("Sessions", map(wording.issues_line, wording.folded_issues(report)))
+    yield from _listed("Fixed rules", wording.change_lines(policy.fixes))
     if report.divergences:
         yield [f"**Divergences** ({len(report.divergences):,})", "", *_divergences(report)]
     yield from _listed("Decided on one side only", policy.undecided)
     fingerprint = wording.fingerprint_line(report)
-    yield from _listed("Notes", [*([fingerprint] if fingerprint else []), *report.notes])
+    notes = [wording.pairing_line(report), fingerprint, *report.notes]
+    yield from _listed("Notes", [note for note in notes if note])
 
 
 def _listed(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
-    items = [f"- {escape_markdown(line)}" for line in lines]
+    items = [f"- {_text(line)}" for line in lines]
     if items:
         yield [f"**{title}** ({len(items):,})", "", *items]
 
@@ -59,18 +68,19 @@ def _axes(report: DiffReport) -> list[str]:
         "| axis | baseline | candidate | 95 % interval of the change | changed | n | severity |",
         "|---|--:|--:|--:|--:|--:|---|",
     ]
-    for row in sorted(report.axes, key=lambda row: -row.severity.rank):
+    for row in sorted((row for row in report.axes if row.n), key=lambda row: -row.severity.rank):
         before, after = (wording.figure(row.axis, value) for value in (row.baseline, row.candidate))
         flags = f" ({', '.join(wording.flags(row))})" if wording.flags(row) else ""
         cells = (row.axis, before, after, wording.interval(row), wording.changed(row), str(row.n), row.severity + flags)
         lines.append(f"| {' | '.join(cells)} |")
-    notes = [f"{escape_markdown(line)}  " for line in wording.axis_notes(report)]
-    return [*lines, "", *notes] if notes else lines
+    empty = [row.axis for row in report.axes if not row.n]
+    notes = [*wording.axis_notes(report), *([f"not compared: {', '.join(empty)}"] if empty else [])]
+    return [*(lines if len(lines) > 2 else ()), "", *(f"{_text(line)}  " for line in notes)]
 
 
 def _divergences(report: DiffReport) -> list[str]:
     return [
-        f"- {escape_markdown(wording.divergence_line(one))}\n    - before {inline_code(one.baseline or '(no turn)')}\n"
+        f"- {_text(wording.divergence_line(one, times))}\n    - before {inline_code(one.baseline or '(no turn)')}\n"
         f"    - after {inline_code(one.candidate or '(no turn)')}"
-        for one in report.divergences
+        for one, times in wording.folded_divergences(report)
     ]

@@ -23,12 +23,14 @@ def _lines(report: DiffReport) -> Iterator[str]:
     for line in wording.summary(report):
         yield from wrap(line, hanging="  ")
     yield from _dim(f"({wording.size(report)})")
+    if pairing := wording.pairing_line(report):
+        yield from _dim(pairing)
     yield ""
     yield from _axes(report)
     yield from _section("confirmed changes", [wording.finding_line(one) for one in report.findings])
     yield from _divergences(report)
     yield from _policy(report)
-    yield from _section("sessions", [wording.issue_line(issue) for issue in report.sessions])
+    yield from _section("sessions", [wording.issues_line(issues) for issues in wording.folded_issues(report)])
     fingerprint = wording.fingerprint_line(report)
     if fingerprint:
         yield from wrap(fingerprint, hanging="  ")
@@ -84,8 +86,8 @@ def _divergences(report: DiffReport) -> Iterator[str]:
     if not report.divergences:
         return
     yield f"divergences ({report.divergence_count:,}):"
-    for one in report.divergences[:MOST_LISTED]:
-        yield from wrap(wording.divergence_line(one), indent="  ", hanging="    ")
+    for one, times in wording.folded_divergences(report)[:MOST_LISTED]:
+        yield from wrap(wording.divergence_line(one, times), indent="  ", hanging="    ")
         for mark, quote, colour in (("-", one.baseline, "red"), ("+", one.candidate, "green")):
             for line in wrap(quote or "(no turn)", indent=f"    {mark} ", hanging="      "):
                 yield click.style(line, fg=colour)
@@ -95,9 +97,9 @@ def _divergences(report: DiffReport) -> Iterator[str]:
 def _policy(report: DiffReport) -> Iterator[str]:
     policy = report.policy
     yield from _section("rules broken in sessions", [wording.rate_line(rate) for rate in policy.rates])
-    yield from _section("newly broken", [wording.change_line(change) for change in policy.regressions])
-    yield from _section("fixed", [wording.change_line(change) for change in policy.fixes])
-    yield from _section("could not be evaluated", [wording.change_line(change) for change in policy.errors])
+    yield from _section("newly broken", wording.change_lines(policy.regressions))
+    yield from _section("fixed", wording.change_lines(policy.fixes))
+    yield from _section("could not be evaluated", wording.change_lines(policy.errors))
     yield from _section("decided on one side only", policy.undecided)
     if report.rules and not (policy.regressions or policy.fixes or policy.errors):
         yield f"policy: no rule newly broken or fixed ({count(report.rules, 'rule')})"

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from bylaw.diff.model import AxisRow, Change, DiffReport, Divergence, Finding, PolicyChange, RuleRate, SessionIssue
+from bylaw.diff.model import (
+    OF_SEVERITY,
+    AxisRow,
+    Change,
+    DiffReport,
+    Divergence,
+    Finding,
+    PolicyChange,
+    RuleRate,
+    SessionIssue,
+)
 from bylaw.report.text import count
 
 _UNITS = {"verbosity": "tok", "latency": "ms", "cost": "$", "reasoning": "tok"}
@@ -29,32 +39,38 @@ _ADVICE = {
     "judge": "read the answers with the lowest scores",
     "conformance": "look for changed argument names, or prose in place of JSON",
 }
-_MOST_NAMED = 3
 
 
 def headline(report: DiffReport) -> str:
-    """The verdict in one line; it agrees with the exit code."""
-    if report.exit_code == 3 and not report.nothing_compared:
+    """The verdict in one line: what changed, in how many sessions, how sure. It agrees with the exit code."""
+    one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
+    if report.exit_code == 3 and report.nothing_compared:
+        return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
+    if report.exit_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
         return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
     if report.exit_code == 3:
-        return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
-    if report.worst is Change.NONE:
-        return "PASSED: nothing got worse"
-    verdict = "FAILED" if report.tripped else "PASSED"
+        return f"NOT COMPARED: only one side recorded {one_sided}"
+    warning = f"; only one side recorded {one_sided}" if one_sided else ""
     least = report.fail_on if report.tripped else report.worst
-    levels = [level for level in reversed(Change) if level.rank >= least.rank]
-    parts = [_changes_at(level, report) for level in levels]
-    return f"{verdict}: {', '.join(part for part in parts if part)}; threshold: {report.fail_on}"
+    found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
+    if not found or report.worst is Change.NONE:
+        return f"PASSED: nothing got worse{warning}"
+    more = f"; and {count(len(found) - 1, 'more change')}" if len(found) > 1 else ""
+    verdict = "FAILED" if report.tripped else "PASSED"
+    return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
 
 
-def _changes_at(level: Change, report: DiffReport) -> str:
-    """`2 severe changes (answer wording, cost)`"""
-    found = [_name(name, report) for name, change in report.changes if change is level]
-    if not found:
-        return ""
-    more = f" and {len(found) - _MOST_NAMED:,} more" if len(found) > _MOST_NAMED else ""
-    return f"{count(len(found), f'{level} change')} ({', '.join(found[:_MOST_NAMED])}{more})"
+def changes(report: DiffReport) -> list[tuple[Change, str]]:
+    """Every change for the worse that was not expected, the gravest first; rules before findings before axes."""
+    found = [(rate.change, f"rule {rate_line(rate)}") for rate in report.policy.rates if rate.expected is None]
+    found += dict.fromkeys(
+        (OF_SEVERITY[one.severity], f"rule {one.rule} could not be evaluated") for one in report.policy.errors
+    )
+    found += [(one.severity, finding_line(one)) for one in report.findings if one.expected is None]
+    found += [(row.severity, axis_line(row, report)) for row in report.axes if row.expected is None]
+    found += [(issues[0].severity, issues_line(issues)) for issues in folded_issues(report)]
+    return sorted((one for one in found if one[0] is not Change.NONE), key=lambda one: -one[0].rank)
 
 
 def _name(name: str, report: DiffReport) -> str:
@@ -76,54 +92,89 @@ def size(report: DiffReport) -> str:
     return f"{count(report.groups, 'task')}, {turns}, {variation}"
 
 
+MOST_SHOWN = 5
+MOST_IDS = 8
+
+
 def summary(report: DiffReport) -> Iterator[str]:
-    """What changed, in how many sessions, how sure; then the most important divergence, and where to look."""
-    for one in report.findings[:MOST_FINDINGS]:
-        yield f"{finding_line(one)}."
-    moved = sorted((row for row in report.axes if row.severity.rank >= 2), key=lambda row: -row.severity.rank)
-    if moved:
-        yield f"Changed for the worse: {', '.join(_axis_change(row, report) for row in moved)}."
-    for rate in report.policy.rates:
-        if rate.is_worse:
-            yield f"{rate_line(rate)}."
+    """What changed, in how many sessions, how sure; then the most important divergence, and the cases."""
+    found = [text for _, text in changes(report)]
+    for text in found[:MOST_SHOWN]:
+        yield f"{text[0].upper()}{text[1:]}."
+    if len(found) > MOST_SHOWN:
+        yield f"And {count(len(found) - MOST_SHOWN, 'more change')}."
     important = report.most_important
     if important is not None:
         yield f"Most important divergence: {divergence_line(important)}."
-    one_sided = [_NAMES[row.axis] for row in report.axes if "recorded_on_one_side" in row.flags]
+    elif not report.nothing_compared:
+        yield "No divergence was found."
+    yield from cases(report)
+    one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
     if one_sided:
-        yield f"Recorded on one side only, so not compared: {', '.join(one_sided)}."
-    advice = [_ADVICE[row.axis] for row in moved if row.axis in _ADVICE]
+        yield f"Only one side recorded, so not compared: {one_sided}."
+    moved = [row.axis for row in report.axes if row.severity.rank >= 2 and row.expected is None]
+    advice = [_ADVICE[axis] for axis in moved if axis in _ADVICE]
     if advice:
         yield f"Next: {'; '.join(advice[:2])}."
-    if not moved and not report.findings and important is None and not report.nothing_compared:
-        yield "No divergence was found."
+    if report.unused_expectations:
+        yield f"Expected and not seen: {', '.join(report.unused_expectations)}."
 
 
-MOST_FINDINGS = 5
+def cases(report: DiffReport) -> Iterator[str]:
+    """`Cases: 2 regressed (a, b), 38 unchanged.`"""
+    kinds = {"regressed": True, "improved": True, "changed": True, "unchanged": False}
+    parts = []
+    for kind, with_ids in kinds.items():
+        names: tuple[str, ...] = getattr(report.cases, kind)
+        if names:
+            parts.append(f"{len(names):,} {kind}{f' ({listed(names)})' if with_ids else ''}")
+    if parts:
+        yield f"Cases: {', '.join(parts)}."
 
 
-def _axis_change(row: AxisRow, report: DiffReport) -> str:
-    sure = "" if row.p is None else f", {chance(row.p)}"
-    return f"{_name(row.axis, report)} ({row.severity}{sure})"
+def listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_IDS:,} more" if len(names) > MOST_IDS else ""
+    return ", ".join(names[:MOST_IDS]) + more
+
+
+def pairing_line(report: DiffReport) -> str | None:
+    """`paired by: session id (38), first message (2)`"""
+    if not report.pairing:
+        return None
+    return f"paired by: {', '.join(f'{by} ({tasks:,})' for by, tasks in report.pairing.items())}"
+
+
+def axis_line(row: AxisRow, report: DiffReport) -> str:
+    """`latency: 200 ms → 420 ms, worse in 12 of 40 sessions (severe, p < 0.001)`"""
+    sure = "not judged" if row.p is None else chance(row.p)
+    units = "turns" if report.by_turn else "sessions"
+    worse = round((row.share_changed or 0) * row.n)
+    moved = f", worse in {worse} of {row.n:,} {units}" if worse else ""
+    figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
+    return f"{_name(row.axis, report)}: {figures}{moved} ({row.severity}, {sure})"
 
 
 def chance(p: float) -> str:
+    if p == 0:  # no test is as sure: the agent is taken as deterministic
+        return "deterministic"
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def finding_line(finding: Finding) -> str:
+    """`confirm` is no longer called (12 of 40 sessions) (severe, p < 0.001)"""
     if finding.expected is not None:
         return f"{finding.text} (expected: {finding.expected})"
     if finding.mends:
         return f"{finding.text} (mends a rule)"
-    return f"{finding.text} ({finding.severity}, {chance(finding.p)})"
+    start, opening = (finding.text[:-1], "; ") if finding.text.endswith(")") else (finding.text, " (")
+    return f"{start}{opening}{finding.severity}, {chance(finding.p)})"
 
 
 def rate_line(rate: RuleRate) -> str:
     """`confirm-first: broken in 2 of 40 sessions, 1 of 40 before; chance may explain it`"""
     before = f"{rate.baseline} of {rate.baseline_sessions} before"
     why = rate.why if rate.expected is None else f"expected: {rate.expected}"
-    sure = f", {chance(rate.p)}" if rate.p is not None and rate.gates and rate.p <= 0.05 else ""
+    sure = f", {chance(rate.p)}" if rate.p is not None and rate.gates and 0 < rate.p <= 0.05 else ""
     sessions = f"{rate.candidate} of {rate.candidate_sessions} sessions"
     return f"{rate.rule} ({rate.severity}): broken in {sessions}, {before}; {why}{sure}"
 
@@ -153,7 +204,8 @@ def changed(row: AxisRow) -> str:
 
 
 def flags(row: AxisRow) -> list[str]:
-    return [flag.replace("_", " ") for flag in row.flags if flag != "not_judged_without_repeats"]
+    hidden = ("not_judged_without_repeats", *(("interval_includes_no_change",) if row.n < 2 else ()))
+    return [flag.replace("_", " ") for flag in row.flags if flag not in hidden]
 
 
 def axis_notes(report: DiffReport) -> Iterator[str]:
@@ -168,10 +220,11 @@ def axis_notes(report: DiffReport) -> Iterator[str]:
             yield f"{row.axis} without argument values: {row.structural:.3f}"
 
 
-def divergence_line(divergence: Divergence) -> str:
+def divergence_line(divergence: Divergence, times: int = 1) -> str:
     side = "" if divergence.baseline_turn is not None else " of the candidate"
     where = f"{_file(divergence.trace)} session {divergence.session}, turn {divergence.turn}{side}"
-    return f"{where}: {divergence.what} ({divergence.kind})"
+    more = f", and {times - 1} more like it" if times > 1 else ""
+    return f"{where}: {divergence.what} ({divergence.kind}{more})"
 
 
 def change_line(change: PolicyChange) -> str:
@@ -184,11 +237,45 @@ def _file(trace: str) -> str:
     return trace.rsplit("/", 1)[-1]
 
 
-def issue_line(issue: SessionIssue) -> str:
-    if issue.what == "empty":
-        return f"{issue.name} of the {issue.side} holds no turn ({issue.severity})"
-    other = "candidate" if issue.what == "missing" else "baseline"
-    return f"{issue.name} has no counterpart in the {other} ({issue.severity})"
+def folded_issues(report: DiffReport) -> list[list[SessionIssue]]:
+    """Issues of the same kind and side together."""
+    found: dict[tuple[str, str], list[SessionIssue]] = {}
+    for issue in report.sessions:
+        found.setdefault((issue.what, issue.side), []).append(issue)
+    return list(found.values())
+
+
+def issues_line(issues: Sequence[SessionIssue]) -> str:
+    """`3 sessions have no counterpart in the candidate (severe): a, b, c`"""
+    one = issues[0]
+    names = listed([_file(issue.name) for issue in issues])
+    if one.what == "empty":
+        holds = "holds" if len(issues) == 1 else "hold"
+        return f"{names} of the {one.side} {holds} no turn ({one.severity})"
+    other = "candidate" if one.what == "missing" else "baseline"
+    has = "has" if len(issues) == 1 else "have"
+    return f"{count(len(issues), 'session')} {has} no counterpart in the {other} ({one.severity}): {names}"
+
+
+def change_lines(changes: Sequence[PolicyChange]) -> list[str]:
+    """One line for each rule and message, with the first place and the number of the others."""
+    found: dict[tuple[str, str], list[PolicyChange]] = {}
+    for change in changes:
+        found.setdefault((change.rule, change.message), []).append(change)
+    return [
+        change_line(same[0]) + (f" (and {len(same) - 1:,} more like it)" if len(same) > 1 else "")
+        for same in found.values()
+    ]
+
+
+def folded_divergences(report: DiffReport) -> list[tuple[Divergence, int]]:
+    """The most important first; equal ones once, with their number."""
+    important = report.most_important
+    found: dict[tuple[str, str], list[Divergence]] = {}
+    ordered = sorted(report.divergences, key=lambda one: one is not important)
+    for one in ordered:
+        found.setdefault((one.kind, one.what), []).append(one)
+    return [(same[0], len(same)) for same in found.values()]
 
 
 def fingerprint_line(report: DiffReport) -> str | None:

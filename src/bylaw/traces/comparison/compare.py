@@ -1,8 +1,9 @@
 """Pairs the sessions of two sides, and compares two recordings of one task turn by turn.
 
 Sessions are paired by session id, else by task id, else by how they begin. Sessions that begin alike are trials of one
-task if the user says the same in all of them or begins with more than a greeting, and are paired one to one if not. Sessions whose requests were not
-recorded are paired in order. Ids that a reader made up (`1`, `2`, `3`, …) match nothing in another file and are ignored.
+task if the user says the same in all of them or begins with more than a greeting, and are paired one to one if not.
+Sessions whose requests were not recorded are paired in order. Ids that a reader made up (`1`, `2`, `3`, …) match
+nothing in another file and are ignored.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     unopened = [[one for one in side if one.openings[1] is None] for side in (baseline, candidate)]
     groups += [Group(b.session, [b], [c], "order") for b, c in zip(*unopened, strict=False)]
     opened = [[one for one in side if one.openings[1] is not None] for side in (baseline, candidate)]
-    groups += _one_to_one(Group("", *opened, "similar messages"), may_share_nothing=False)
+    groups += _one_to_one(Group("", opened[0], opened[1], "similar messages"), may_share_nothing=False)
     used = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
     return Pairing(
         groups, [one for one in baseline if id(one) not in used], [one for one in candidate if id(one) not in used]
