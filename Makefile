@@ -43,8 +43,9 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/follow.py
 	$(BIN)/python bench/record.py
 
-score: .venv/.dev  ## how well prompts are read, on dialogues with known answers
+score: .venv/.dev  ## how well prompts are read, and how often the gate of diff is right
 	$(BIN)/python bench/comply.py
+	$(BIN)/python bench/diff_score.py
 
 # The tests marked `proof`, and every property with a thousand random examples.
 proof: .venv/.dev .venv/.embeddings fuzz  ## the long proofs, fuzzing included

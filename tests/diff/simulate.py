@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bylaw.diff.api import compare_versions
 from bylaw.diff.model import Change, DiffReport
 from bylaw.model.rule import Rule
+from bylaw.text.decisions import decisions
 from tests.support.build import trace
 
 WORDS = [f"word{first}{second}" for first in "abcdefgh" for second in "klmnopqrst"]
@@ -16,6 +17,8 @@ TOOLS = ["look_up", "search", "verify", "list_items", "notify", "close"]
 Turn = dict[str, Any]
 Session = list[Turn]
 Mutation = Callable[[Session, random.Random], Session]
+Sides = tuple[list[list[Session]], list[list[Session]]]
+"""baseline and candidate: the sessions of each task"""
 
 
 def session(name: str, task: int, rng: random.Random, noise: float) -> Session:
@@ -137,10 +140,10 @@ def sides(
     noise: float = 0.2,
     mutation: Mutation | None = None,
     share: float = 0.5,
-) -> tuple[list[list[Session]], list[list[Session]]]:
+) -> Sides:
     """Baseline and candidate: the sessions of each task. `share` of the candidate's sessions are changed."""
     rng = random.Random(seed)
-    both: tuple[list[list[Session]], list[list[Session]]] = ([], [])
+    both: Sides = ([], [])
     for task in range(tasks):
         counts = DESIGNS[design](task) if design in DESIGNS else tuple(map(int, design.split(" v ")))
         for number, (side, count) in enumerate(zip("bc", counts, strict=True)):
@@ -152,8 +155,8 @@ def sides(
 
 
 def compare(
-    both: tuple[list[list[Session]], list[list[Session]]],
-    rules: tuple[Rule, ...] = (),
+    both: Sides,
+    rules: Sequence[Rule] = (),
     *,
     fail_on: Change = Change.SEVERE,
     deterministic: bool = False,
@@ -172,7 +175,7 @@ def mcnemar_trips(runs: int, first: int = 0, **options: Any) -> float:
     return sum(mcnemar(sides(first + i, **options)) <= 0.05 for i in range(runs)) / runs
 
 
-def mcnemar(both: tuple[list[list[Session]], list[list[Session]]]) -> float:
+def mcnemar(both: Sides) -> float:
     """McNemar's exact test: does the candidate equal the first baseline run less often than the second one does?"""
     worse = better = 0
     for before, after in zip(*both, strict=True):
@@ -191,5 +194,7 @@ def exact_p(worse: int, better: int) -> float:
 
 
 def _said(run: Session) -> Any:
-    """What exact match compares: the calls and the answer."""
-    return [turn["calls"] for turn in run if turn["calls"]], run[-1]["text"].split(",")[0]
+    """What exact match compares: the calls and what the answer decides."""
+    calls = [turn["calls"] for turn in run if turn["calls"]]
+    last = next((turn["text"] for turn in reversed(run) if turn["text"].strip()), "")
+    return calls, decisions(last)

@@ -1,29 +1,77 @@
-"""The gate under noise: measured on simulated agents with fixed seeds. `make proof` runs many more."""
+"""The gate under noise, at length: measured on simulated agents with fixed seeds. `make proof` runs these."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.diff.simulate import false_alarms, power
+from bylaw.diff.permutation import judge, labellings, value_differences
+from tests.diff.simulate import DESIGNS, MUTATIONS, compare, mcnemar_trips, sides, trips
 
 
-def test_false_alarms_stay_within_the_level() -> None:
-    assert false_alarms(20) <= 0.06
+def p_values(draws: int, before: int, after: int, *, tasks: int = 12, columns: int = 1) -> list[float]:
+    """Smallest p-values of figures that do not change."""
+    rng = np.random.default_rng(before * 10 + after)
+    found = []
+    for _ in range(draws):
+        means = rng.normal(0, 3, (tasks, 1, columns))
+        values = means + rng.exponential(1, (tasks, before + after, columns))
+        relabelled = [value_differences(task, labellings(before, after)) for task in values]
+        found.append(float(judge(relabelled, [0] * columns).p.min()))
+    return found
 
 
-def test_a_swapped_call_in_30_percent_of_50_sessions_is_seen() -> None:
-    assert power(10, share=0.3) >= 0.9
+def distance_from_uniform(p: list[float]) -> float:
+    """Kolmogorov's and Smirnov's statistic."""
+    ranks = np.arange(1, len(p) + 1) / len(p)
+    return float(np.max(np.abs(np.sort(p) - ranks)))
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (3, 3)])
+def test_p_values_are_uniform_under_the_null(before: int, after: int) -> None:
+    p = p_values(60, before, after)
+    assert distance_from_uniform(p) < 1.63 / np.sqrt(len(p))
 
 
 @pytest.mark.proof
-def test_false_alarms_at_length() -> None:
-    rate = false_alarms(400, first=10_000)
-    print(f"false alarms on pure noise: {rate:.3f}")
-    assert rate <= 0.06
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize("columns", [1, 5])
+def test_p_values_are_uniform_at_length(before: int, after: int, columns: int) -> None:
+    p = p_values(500, before, after, columns=columns)
+    print(f"\n{before} v {after}, {columns} columns: KS {distance_from_uniform(p):.3f}")
+    assert distance_from_uniform(p) < 1.36 / np.sqrt(len(p))
 
 
 @pytest.mark.proof
-def test_power_at_length() -> None:
-    seen = {share: power(100, share, first=20_000) for share in (0.1, 0.2, 0.3, 0.5, 1.0)}
-    print("power by share of sessions changed:", seen)
-    assert seen[0.3] >= 0.9
+@pytest.mark.parametrize("tasks", [10, 20, 40])
+@pytest.mark.parametrize("design", [*DESIGNS, "2 v 7"])
+def test_false_alarms_at_length(design: str, tasks: int) -> None:
+    rate = trips(200, first=10_000, design=design, tasks=tasks)
+    print(f"\nfalse alarms, {design}, {tasks} tasks: {rate:.3f}")
+    assert rate <= 0.05 + 2 * (0.05 * 0.95 / 200) ** 0.5
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", [*MUTATIONS])
+@pytest.mark.parametrize("design", ["1 v 1", "2 v 1", "mixed"])
+def test_power_at_length(name: str, design: str) -> None:
+    seen = {
+        share: trips(50, first=20_000, design=design, mutation=MUTATIONS[name], share=share) for share in (0.25, 0.5)
+    }
+    print(f"\n{name}, {design}: caught by share of sessions changed {seen}")
+    assert seen[0.5] <= 0.05 + 0.06 if name == "paraphrase" else seen[0.5] >= 0.9
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("noise", [0.05, 0.1, 0.2])
+@pytest.mark.parametrize("name", ["drop", "argument", "swap", "refusal", "number", "negation"])
+def test_power_is_at_least_that_of_mcnemar(name: str, noise: float) -> None:
+    options = {"noise": noise, "mutation": MUTATIONS[name], "share": 0.3}
+    ours, other = trips(50, first=30_000, **options), mcnemar_trips(50, first=30_000, **options)
+    print(f"\n{name}, noise {noise}: {ours:.2f}, McNemar {other:.2f}")
+    assert ours >= other - 0.06
+
+
+def test_a_swapped_call_in_30_percent_of_50_deterministic_sessions_is_seen() -> None:
+    both = sides(1, tasks=50, design="1 v 1", noise=0.0, mutation=MUTATIONS["swap"], share=0.3)
+    assert compare(both, deterministic=True).tripped

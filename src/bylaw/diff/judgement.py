@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from bylaw.diff.figures import Column, table
+from bylaw.diff.figures import OWN_ROW, Column, table
 from bylaw.diff.permutation import excess_distances, judge, labellings, value_differences
 from bylaw.diff.units import DISTANCES, Distances, Unit, measure_distances
 from bylaw.text.statistics import ALPHA, SEED, Interval, Matrix
@@ -104,7 +104,12 @@ def judge_units(
     else:
         p = np.ones(len(directions))
     return Judgement(
-        {c: f for i, c in enumerate(columns) if (f := _figure(c, i, units, tables, float(p[i])))},
+        {
+            column: figure
+            for i, column in enumerate(columns)
+            if (column.what in OWN_ROW or p[i] <= ALPHA)  # nothing else is shown
+            and (figure := _figure(column, i, units, tables, float(p[i])))
+        },
         _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),

@@ -142,10 +142,6 @@ def _undecided(baseline: Side, candidate: Side) -> Iterator[str]:
 
 # -- rates: how many sessions break a rule ----------------------------------------------------------------------------
 
-ENOUGH = 20
-"""baseline sessions after which a rule that none of them broke is taken as never broken"""
-
-
 def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
     """(trace, session) → how often it breaks each rule. A verdict on a trace belongs to the session of its turn."""
     session_of = {
@@ -171,8 +167,9 @@ def rule_rates(
 ) -> tuple[RuleRate, ...]:
     """Every rule that is broken somewhere, and whether it gates.
 
-    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. It gates at once if it
-    is critical, or if many sessions of the baseline never broke it.
+    A newly broken rule gates if the candidate breaks it in more sessions than chance explains. A critical one that the
+    baseline never broke gates at once. Another rule does not: if one session in fifty breaks it by chance, forty
+    sessions of the baseline often show nothing of it.
     """
     rules = {
         v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED
@@ -187,10 +184,8 @@ def rule_rates(
             gates, why = False, "not broken more often than in the baseline"
         elif deterministic:
             gates, why = True, "nothing varies by chance"
-        elif rule.severity is Severity.CRITICAL:
-            gates, why = True, "critical"
-        elif not before[id] and n >= ENOUGH:
-            gates, why = True, f"none of {n} baseline sessions broke it"
+        elif rule.severity is Severity.CRITICAL and not before[id]:
+            gates, why = True, "critical, and the baseline never broke it"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
         else:

@@ -114,15 +114,16 @@ def _is_one_task(group: Group, sessions: int) -> bool:
     """Whether sessions that begin alike are trials of one task.
 
     "Hi" begins many conversations. What the user says later shows that they are different ones. A beginning that says
-    more, and that most of the sessions do not have, states the task, even if a user answers differently later on.
+    more states the task, even if a user answers differently later on; unless it is short and most sessions have it.
     """
     found = [*group.baseline, *group.candidate]
-    states_task = len(words(found[0].openings[1] or "")) >= _STATES_TASK and 2 * len(found) <= sessions
+    length = len(words(found[0].openings[1] or ""))
+    states_task = length >= _LONG or (length >= _MORE_THAN_GREETING and 2 * len(found) <= sessions)
     return states_task or len({one.user_messages for one in found}) == 1
 
 
-_STATES_TASK = 4
-"""words of a first message that is more than a greeting"""
+_MORE_THAN_GREETING, _LONG = 4, 8
+"""words of a first message"""
 
 
 def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:

@@ -1,0 +1,206 @@
+"""What gates and what does not: each is a case in which a gate was once wrong, with tens of sessions."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bylaw
+from bylaw.diff.judgement import interval
+from bylaw.diff.model import DiffReport
+from bylaw.rules import load_rules
+from tests.diff.simulate import MUTATIONS, compare, mcnemar_trips, sides, trips
+from tests.support.build import trace
+
+Turns = list[dict[str, Any]]
+
+
+def run(name: str, asked: str, calls: list[Any], text: str = "Done.", **more: Any) -> Turns:
+    """A session: some calls, then an answer."""
+    request = {"messages": [{"role": "user", "content": asked}]}
+    return [
+        {"session": name, "request": request, "calls": calls, "text": "", **more},
+        {"session": name, "request": request, "calls": [], "text": text, **more},
+    ]
+
+
+def diff(baseline: list[Turns], candidate: list[Turns], rules: Any = (), **options: Any) -> DiffReport:
+    both = (trace([t for one in side for t in one], name=name) for side, name in ((baseline, "b"), (candidate, "c")))
+    return bylaw.diff(*both, load_rules(rules).rules if rules else (), **options)
+
+
+def pay(to: str, amount: int = 5) -> dict[str, Any]:
+    return {"name": "pay", "args": {"to": to, "amount": amount}}
+
+
+# -- noise ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("design", ["1 v 1", "2 v 1", "2 v 2", "mixed"])
+def test_noise_rarely_trips(design: str) -> None:
+    assert trips(5, first=100, tasks=20, design=design) <= 1 / 5
+
+
+@pytest.mark.parametrize("design", ["1 v 1", "2 v 7", "5 v 5"])
+def test_noise_in_one_task_rarely_trips(design: str) -> None:
+    assert trips(12, first=200, tasks=1, design=design) <= 2 / 12
+
+
+RULES = [
+    {"id": "verify-first", "kind": "must_call_before", "params": {"first": "verify", "then": "pay"}},
+    {"id": "no-close", "kind": "no_call", "params": {"tool": "close"}, "scope": "session"},
+    {"id": "one-look-up", "kind": "max_calls", "params": {"tool": "look_up", "n": 1}, "scope": "session"},
+]
+
+
+def test_rules_that_noise_breaks_rarely_trip() -> None:
+    rules = load_rules(RULES).rules
+    reports = [compare(sides(300 + seed, tasks=20), rules) for seed in range(5)]
+    assert sum(report.tripped for report in reports) <= 1
+    assert any(rate.is_worse for report in reports for rate in report.policy.rates)
+
+
+@pytest.mark.parametrize("design", ["1 v 1", "2 v 1"])
+def test_a_paraphrase_never_trips(design: str) -> None:
+    assert trips(2, first=400, design=design, mutation=MUTATIONS["paraphrase"], share=1.0) == 0
+
+
+# -- changes ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["drop", "argument", "swap", "refusal", "number", "negation"])
+@pytest.mark.parametrize("design", ["1 v 1", "2 v 1"])
+def test_a_change_in_half_of_40_sessions_is_seen(name: str, design: str) -> None:
+    assert trips(1, first=500, design=design, mutation=MUTATIONS[name]) == 1
+
+
+@pytest.mark.parametrize("name", ["argument", "number"])
+def test_the_gate_sees_more_than_mcnemar_on_exact_match(name: str) -> None:
+    options = {"design": "2 v 1", "noise": 0.05, "mutation": MUTATIONS[name], "share": 0.3}
+    assert trips(2, first=600, **options) >= mcnemar_trips(2, first=600, **options)
+
+
+def test_20_denials_fail() -> None:
+    before = [run(f"s{i}", f"Is the refund of order {i} possible?", [], "It is possible.") for i in range(20)]
+    after = [run(f"s{i}", f"Is the refund of order {i} possible?", [], "It is not possible.") for i in range(20)]
+    report = diff(before, after)
+    assert report.exit_code == 1
+    assert "20 of 20 answers now deny something" in report.findings[0].text
+
+
+def test_an_argument_that_changes_in_20_of_40_sessions_fails() -> None:
+    before = [run(f"s{i}", f"Pay for order {i}", [pay("alice")]) for i in range(40)]
+    after = [run(f"s{i}", f"Pay for order {i}", [pay("bob" if i < 20 else "alice")]) for i in range(40)]
+    assert diff(before, after).exit_code == 1
+    assert diff(before, before).exit_code == 0
+
+
+def test_a_duplicate_drops_no_task() -> None:
+    """One task has repeats; the other nineteen still count."""
+    before = [run(f"b{i}", f"Delete the account of user {i}", [pay(f"user{i}")]) for i in range(20)]
+    before.append(run("b0-again", "Delete the account of user 0", [pay("user0")]))
+    after = [run(f"c{i}", f"Delete the account of user {i}", [pay("root")]) for i in range(20)]
+    report = diff(before, after)
+    assert (report.exit_code, report.groups) == (1, 20)
+    assert next(row.n for row in report.axes if row.axis == "trajectory") == 20
+
+
+def test_sessions_that_begin_with_hi_are_different_tasks() -> None:
+    def talk(name: str, order: int, to: str) -> Turns:
+        said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+        first = {"session": name, "request": {"messages": said[:1]}, "text": "Hello"}
+        asked = {"messages": [*said, {"role": "user", "content": f"pay for order {order}"}]}
+        return [first, {"session": name, "request": asked, "calls": [pay(to, order)], "text": "Paid."}]
+
+    report = diff([talk(f"b{i}", i, "alice") for i in range(40)], [talk(f"c{i}", i, "bob") for i in range(40)][::-1])
+    assert (report.groups, report.exit_code, report.sessions) == (40, 1, ())
+    assert report.pairing == {"system prompt and first message": 40}
+    started = time.process_time()
+    many = [[talk(f"{side}{i}", i, "alice") for i in range(400)] for side in "bc"]
+    assert diff(*many).exit_code == 0
+    assert time.process_time() - started < 30
+
+
+CONFIRM = [
+    {"id": "confirm", "kind": "must_call_before", "params": {"first": "confirm", "then": "pay"}, "scope": "session"}
+]
+
+
+def test_a_candidate_that_only_mends_a_rule_passes() -> None:
+    before = [run(f"s{i}", f"Pay for order {i}", [pay("alice")]) for i in range(40)]
+    after = [run(f"s{i}", f"Pay for order {i}", ["confirm", pay("alice")]) for i in range(40)]
+    report = diff(before, after, CONFIRM)
+    assert report.exit_code == 0
+    assert len(report.policy.fixes) == 40
+    assert [one.tool for one in report.findings if one.mends] == ["confirm"]
+    assert len(report.cases.improved) == 40
+
+
+def test_a_rule_that_is_broken_more_often_than_chance_explains_gates() -> None:
+    before = [run(f"s{i}", f"Pay for order {i}", ["confirm", pay("alice")]) for i in range(40)]
+    after = [run(f"s{i}", f"Pay for order {i}", [*(["confirm"] if i % 2 else []), pay("alice")]) for i in range(40)]
+    [rate] = diff(before, after, CONFIRM).policy.rates
+    assert (rate.baseline, rate.candidate, rate.gates) == (0, 20, True)
+    once = [run("s0", "Pay for order 0", [pay("alice")]), *before[1:]]
+    [rare] = diff(before, once, CONFIRM).policy.rates
+    assert (rare.candidate, rare.gates) == (1, False)
+    critical = [{**CONFIRM[0], "severity": "critical"}]
+    assert diff(before, once, critical).exit_code == 1
+
+
+def test_an_axis_of_one_side_is_a_warning_and_exit_3_if_strict() -> None:
+    before = [run(f"s{i}", f"Pay for order {i}", [pay("alice")], latency=100.0) for i in range(5)]
+    after = [run(f"s{i}", f"Pay for order {i}", [pay("alice")]) for i in range(5)]
+    assert diff(before, after).one_sided == ["latency"]
+    assert [diff(before, after, strict=strict).exit_code for strict in (False, True)] == [0, 3]
+
+
+# -- replays ----------------------------------------------------------------------------------------------------------
+
+
+def replay(texts: list[str]) -> Turns:
+    asked = [{"messages": [{"role": "user", "content": f"question {i}"}]} for i in range(len(texts))]
+    return [{"session": "s", "request": one, "text": text} for one, text in zip(asked, texts, strict=True)]
+
+
+def test_one_replayed_session_is_judged_by_turns_and_a_live_one_is_not() -> None:
+    before, after = replay(["It is possible."] * 12), replay(["It is not possible."] * 12)
+    report = diff([before], [after])
+    assert (report.by_turn, report.exit_code) == (True, 1)
+    for turn in after:
+        turn["request"] = {"messages": [{"role": "user", "content": f"another {turn['request']}"}]}
+    report = diff([before], [after])
+    assert (report.by_turn, report.exit_code) == (False, 0)
+    assert report.fingerprint is not None
+    assert report.fingerprint.decision == "too few to tell"
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def coverage(draws: int, tasks: int) -> float:
+    """How often the interval of a mean difference covers it, where the turns of a session are slow together."""
+    rng = np.random.default_rng(7)
+    covered = 0
+    for _ in range(draws):
+        sessions = rng.lognormal(0, 0.4, (2, tasks)) * rng.lognormal(0, 0.8, tasks)  # tasks differ, and sessions
+        turns = sessions[:, :, None] * rng.lognormal(0, 0.2, (2, tasks, 6))
+        low, high = interval((turns[1] - turns[0]).sum(axis=1))
+        covered += low <= 0 <= high
+    return covered / draws
+
+
+@pytest.mark.parametrize("tasks", [20, 40])
+def test_intervals_cover_with_correlated_turns(tasks: int) -> None:
+    assert 0.90 <= coverage(200, tasks) <= 0.99
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("tasks", [10, 20, 40, 80])
+def test_intervals_cover_at_length(tasks: int) -> None:
+    found = coverage(2_000, tasks)
+    print(f"\n95 % interval, {tasks} tasks: covers {found:.3f}")
+    assert 0.93 <= found <= 0.97
