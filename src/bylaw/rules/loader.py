@@ -308,14 +308,15 @@ def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) ->
 
 
 def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
-    contents, diagnostics, files, *more = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
+    contents, diagnostics, files = zip(*(astuple(part)[:3] for part in parts), strict=True) if parts else ((), (), ())
     problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
-    return result(
-        tuple(one for some in contents for one in some),
-        tuple(problems),
-        tuple(f for some in files for f in some),
-        *(any(of) if isinstance(of[0], bool) else sum(of, ()) for of in more),
+    joined = result(
+        tuple(one for some in contents for one in some), tuple(problems), tuple(f for some in files for f in some)
     )
+    if not isinstance(joined, RuleSet):
+        return joined
+    tools = tuple(tool for part in parts for tool in part.tools)
+    return replace(joined, strict=any(part.strict for part in parts), tools=tools)
 
 
 def _usable(found: _Set) -> _Set:
