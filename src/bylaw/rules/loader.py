@@ -94,7 +94,10 @@ def read_rules(
     def parse(text: str, **options: Any) -> RuleSet:
         return _parse_rules(text, selection, ids=ids, sections=sections, inputs=inputs, **options)
 
-    return _selected(_join([_load_file(path, parse, RuleSet) for path in paths], RuleSet), selection)
+    parts = [_load_file(path, parse, RuleSet) for path in paths]
+    tools = tuple(tool for part in parts for tool in part.tools)
+    joined = replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
+    return _selected(joined, selection)
 
 
 def parse_rules(
@@ -310,13 +313,9 @@ def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) ->
 def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
     contents, diagnostics, files = zip(*(astuple(part)[:3] for part in parts), strict=True) if parts else ((), (), ())
     problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
-    joined = result(
+    return result(
         tuple(one for some in contents for one in some), tuple(problems), tuple(f for some in files for f in some)
     )
-    if not isinstance(joined, RuleSet):
-        return joined
-    tools = tuple(tool for part in parts for tool in part.tools)
-    return replace(joined, strict=any(part.strict for part in parts), tools=tools)
 
 
 def _usable(found: _Set) -> _Set:
