@@ -32,6 +32,7 @@ from bylaw.rules.files import (
     is_in_code,
     paths_in,
     read_text_file,
+    refuse_trace,
 )
 from bylaw.rules.located import Node, plain
 from bylaw.rules.params import Context
@@ -298,6 +299,7 @@ def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -
     file = os.fspath(index_of(path))
     try:
         text = read_text_file(Path(file), file)
+        refuse_trace(text, file)
     except NotRead as not_read:
         return result((), (not_read.diagnostic,), (file,))
     return parse(text, file=file, format=format_of(file), base=Path(file).parent)
