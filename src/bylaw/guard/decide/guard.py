@@ -25,6 +25,7 @@ from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
+from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import SessionRecord
 from bylaw.model.events import Event
@@ -75,6 +76,16 @@ class BaseGuard:
         self._sole_agent = self.policies.named(None)
         self._numbers = itertools.count(1)
         self._prefix = uuid.uuid4().hex[:12]
+        forks.add(self)
+
+    fork_rank = 0
+
+    def before_fork(self) -> None: ...
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Generated ids of calls must not occur in two processes."""
+        if in_child:
+            self._prefix = uuid.uuid4().hex[:12]
 
     # -- decisions ------------------------------------------------------------------------------------------------
 

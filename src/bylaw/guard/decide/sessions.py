@@ -4,6 +4,7 @@ overlap."""
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -12,7 +13,8 @@ from bylaw.guard.decide.policy import Policies
 from bylaw.guard.decide.records import LateDecision, write_late_decision
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
-from bylaw.guard.stores.ports import GuardStore, Transaction
+from bylaw.guard.stores import forks
+from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import SessionRecord
 
 MOST_LIVE = 100_000
@@ -24,17 +26,30 @@ MOST_LATE = 10_000
 LOCKS = 1024
 
 
+class _Torn:
+    """In place of the lock of sessions that another thread was changing when this process was forked."""
+
+    def __enter__(self) -> None:
+        raise StoreUnavailable("the session was being changed when this process was forked")
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class Sessions:
+    fork_rank = 1
+
     def __init__(self, policies: Policies, *, store: GuardStore, durable: bool) -> None:
         self._policies, self._store = policies, store
         self.durable = durable
         self.shows_counters = durable
         """whether decisions name counter values; they are for the record only"""
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
-        self._locks = tuple(threading.RLock() for _ in range(LOCKS))
+        self._locks = [threading.RLock() for _ in range(LOCKS)]
+        self._held_by_fork: list[int] = []
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
         self._late: deque[LateDecision] = deque(maxlen=MOST_LATE)
+        forks.add(self)
 
     @contextmanager
     def change(self, key: str) -> Iterator[tuple[Transaction | None, SessionRecord, SessionState]]:
@@ -112,6 +127,29 @@ class Sessions:
     def write_later(self, decision: LateDecision) -> None:
         """Write it with the next transaction."""
         self._late.append(decision)
+
+    def before_fork(self) -> None:
+        """No session is being changed during a fork, and what waits to be written is written if possible."""
+        if self._late:  # otherwise both processes would write it, or none if the parent ends
+            with suppress(Exception), self.transaction(""):
+                pass
+        if not self.durable:
+            until = time.monotonic() + forks.PATIENCE
+            self._held_by_fork = [
+                i for i, lock in enumerate(self._locks) if lock.acquire(timeout=max(0.0, until - time.monotonic()))
+            ]
+
+    def after_fork(self, *, in_child: bool) -> None:
+        held, self._held_by_fork = self._held_by_fork, []
+        if not in_child:
+            for i in held:
+                self._locks[i].release()
+            return
+        self._late.clear()
+        if not self.durable:
+            self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
+            for i in held:
+                self._locks[i] = threading.RLock()
 
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         while len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
