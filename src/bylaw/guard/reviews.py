@@ -14,7 +14,7 @@ from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
 from bylaw.model.canonical import canonical_json
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 MOST_READ = 100_000
 """reviews that `list` reads at most"""

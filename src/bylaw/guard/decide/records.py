@@ -22,7 +22,7 @@ from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.verdict import Verdict
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 _log = logging.getLogger("bylaw")
 _NOTHING: Mapping[str, Any] = {}
