@@ -14,7 +14,7 @@ from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import Logged, PolicyState, SessionState
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 FORM = 1
 """version of the encoding; another version is refused"""
