@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from bylaw.engine.compile import Memo, Prevention, compile_rules
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.predicates import tools_of
 from bylaw.guard.decide.attempts import Refused
+from bylaw.guard.decide.state_names import StateNames
 from bylaw.guard.model import Attempt
 from bylaw.guard.policies import policy_hash
 from bylaw.model.demand import Attempt as AttemptDemand
@@ -77,6 +79,11 @@ class CompiledPolicy:
         self._counting = Memo(self._counters_for)
         self.argument_predicates = Memo(self._argument_predicates_for)
         """tool → rules about attempts of it that look at arguments, with all their predicates on arguments"""
+
+    @cached_property
+    def names(self) -> StateNames:
+        """The names under which its state is stored."""
+        return StateNames(self.agent, self.attempts, self.calls)
 
     def counters(self, states: dict[int, Any], call: ToolCall) -> dict[str, int]:
         """The values of the counters of the rules about this tool."""

@@ -59,6 +59,8 @@ class PolicyState:
         """how many events of the log one undo record takes back, and that record"""
         self.undo_text: tuple[Undo, Raw] | None = None
         """that record, encoded"""
+        self.counter_texts: dict[int, tuple[Any, list[Raw]]] = {}
+        """by rule: the state whose counters were encoded last, and their encodings"""
 
     @property
     def undo(self) -> Undo:
@@ -167,7 +169,9 @@ class SessionState:
         self.above: dict[str, tuple[str, ...]] = {}
         """agent → its ancestors, as its latest attempt stated"""
         self.others: dict[str, Any] = {}
-        """states of policies that this guard does not have; never read, always stored again"""
+        """what rules remember that this guard does not have; never read, always stored again"""
+        self.older: dict[str, Any] = {}
+        """states that an earlier version has stored, of policies that this guard does not have; by policy hash"""
         self.afresh = False
         """whether a policy started after others had already seen events"""
         self.written: dict[str, tuple[ToolCall, Raw]] = {}
@@ -177,7 +181,7 @@ class SessionState:
         state = self.policies.get(policy.hash)
         if state is None:
             state = self.policies[policy.hash] = PolicyState(policy)
-            self.afresh = self.afresh or bool(self.others)
+            self.afresh = self.afresh or bool(self.others or self.older)
         return state
 
     def agent_of(self, attempt: Attempt) -> str | None:
