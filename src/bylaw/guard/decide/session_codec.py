@@ -16,7 +16,7 @@ from bylaw.guard.decide.session import Logged, PolicyState, SessionState
 from bylaw.guard.decide.state_names import agent_of
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
-from bylaw.text.redaction.redactor import redacted
+from bylaw.text.redaction.redactor import Redactor
 
 FORM = 2
 """version of the encoding. Version 1 is read too; any other is refused"""
@@ -125,7 +125,9 @@ def _dump_open(state: SessionState) -> list[Raw]:
     known, texts = state.written, {}
     for call_id, call in state.open.items():
         written = known.get(call_id)
-        texts[call_id] = written if written is not None and written[0] is call else (call, Raw(_encode(_event(call))))
+        if written is None or written[0] is not call:
+            written = call, Raw(_encode(_event(call, state.redact)))
+        texts[call_id] = written
     state.written = texts
     return [text for _, text in texts.values()]
 
@@ -178,7 +180,7 @@ def _dump_logged(logged: Logged, session: SessionState) -> Raw:
     if isinstance(event, ToolCall) and session.open.get(event.call_id) is event:
         return Raw(_encode(event.call_id))
     if logged.text is None:
-        logged.text = Raw(_encode(_event(event)))
+        logged.text = Raw(_encode(_event(event, session.redact)))
     return logged.text
 
 
@@ -319,16 +321,16 @@ def _load_logged(text: Raw, settled: bool, session: SessionState) -> Logged:
     return Logged(_revive(entry, session.key), None, settled, text.copy())
 
 
-def _event(event: Event) -> list[Any]:
+def _event(event: Event, redact: Redactor) -> list[Any]:
     origin = event.origin
     who = [origin.run, origin.parent_run, origin.agent]
     if isinstance(event, ToolCall):
-        return ["call", who, event.turn, event.at, event.name, event.call_id, redacted(event.arguments)]
+        return ["call", who, event.turn, event.at, event.name, event.call_id, redact(event.arguments)]
     if isinstance(event, Message):
-        return ["message", who, event.turn, event.at, event.role, None, redacted(event.content)]
+        return ["message", who, event.turn, event.at, event.role, None, redact(event.content)]
     assert isinstance(event, ToolResult)
-    call = None if event.call is None else _event(event.call)
-    content = redacted(event.content)
+    call = None if event.call is None else _event(event.call, redact)
+    content = redact(event.content)
     return ["result", who, event.turn, event.at, event.name, event.call_id, content, event.is_error, call]
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
 from bylaw.guard.decide.policy import Policies
-from bylaw.guard.decide.records import LateDecision, write_late_decision
+from bylaw.guard.decide.records import REDACT, LateDecision, write_late_decision
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import SessionRecord
+from bylaw.text.redaction.redactor import Redactor
 
 MOST_LIVE = 100_000
 """sessions without a store; beyond that the oldest is forgotten"""
@@ -38,7 +39,9 @@ class _Torn:
 class Sessions:
     fork_rank = 1
 
-    def __init__(self, policies: Policies, *, store: GuardStore, durable: bool) -> None:
+    def __init__(self, policies: Policies, *, store: GuardStore, durable: bool, redact: Redactor = REDACT) -> None:
+        self.redact = redact
+        """removes secrets from what is written"""
         self._policies, self._store = policies, store
         self.durable = durable
         self.shows_counters = durable
@@ -72,6 +75,7 @@ class Sessions:
         return record, load(key, record.state, self._policies.all)
 
     def write(self, transaction: Transaction, record: SessionRecord, state: SessionState) -> None:
+        state.redact = self.redact
         record.state = dump(state)
         record.version += 1
         transaction.put_session(record)
