@@ -138,8 +138,8 @@ def _usage(response: Response) -> Any:
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-def _tool_calls(response: Response) -> list[dict[str, Any]]:
-    return [_call_as_json(call) for call in response.tool_calls]
+def _tool_calls(response: Response) -> Any:
+    return UNRECORDED if response.calls_follow else [_call_as_json(call) for call in response.tool_calls]
 
 
 def _call_as_json(call: ToolCall) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def _compile_of_call(clause: OfCall) -> Test:
     )
 
     def judge(response: Response, doubts: list[Doubt]) -> bool | None:
-        answer = any_of([test(call) for call in response.tool_calls])
+        answer = None if response.calls_follow else any_of([test(call) for call in response.tool_calls])
         if answer is None:
             doubts.append(doubt)
         return answer

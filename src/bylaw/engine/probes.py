@@ -196,6 +196,8 @@ def judge_schema(probe: FitsSchema) -> Judge:
             return BLIND  # calls or not: what stood beside them is not known
         if not text and response.tool_calls:
             return SKIP
+        if response.calls_follow and not text.strip():
+            return BLIND  # it may have issued calls, and then it is not judged
         try:
             value = decode_json(text)
         except (ValueError, UnicodeEncodeError) as problem:

@@ -239,11 +239,15 @@ def observe_event(policies: Policies, state: SessionState, event: Event) -> tupl
     """The event with its turn, and the rules that it breaks."""
     if isinstance(event, Response):
         state.turn = 0 if state.turn is None else state.turn + 1
-        event = replace(event, turn=state.turn)
+        calls_follow = not event.tool_calls and event.stop_reason in _STOPS_FOR_CALLS
+        event = replace(event, turn=state.turn, calls_follow=calls_follow)
         state.fed |= {RESPONSES, MESSAGES} if event.request is not None else {RESPONSES}
     elif isinstance(event, Message | Request):
         state.fed |= {MESSAGES}
     return event, _observe(policies, state, event)
+
+
+_STOPS_FOR_CALLS = (None, "tool_use", "tool_calls", "tool-calls", "function_call")
 
 
 def end_session(state: SessionState, *, complete: bool) -> Findings:
