@@ -112,10 +112,14 @@ class Evaluation:
         self._peeked = None
         return self._advance_scope(route.session, event, session, True)
 
-    def end(self, *, complete: bool = True) -> list[Verdict]:
-        """Close every open scope; return every verdict that is not ok and not reported yet."""
+    def end(self, *, complete: bool = True, of_calls: str | None = None) -> list[Verdict]:
+        """Close every open scope; return every verdict that is not ok and not reported yet. `of_calls`: a session that
+        took place though no turn of it may have been seen, so that its calls are judged alone."""
         verdicts: list[Verdict] = []
         self._snapshot = None
+        if of_calls is not None:
+            session = self._sessions.get(of_calls) or self._open(of_calls)
+            session.turns = session.turns or 1
         for session in self._sessions.values():
             verdicts += self._close(session, complete)
         self._sessions = {}

@@ -154,6 +154,19 @@ def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float)
     transaction.append_to_both(EventRow(review.session, "review", now, data))
 
 
+def _check_note(note: Any) -> None:
+    if note is not None and not isinstance(note, str):
+        raise NotAnswered(f"note={note!r}: expected a text or None")
+
+
+def _is_person(by: Any) -> bool:
+    return isinstance(by, str) and bool(identity(by))
+
+
+def _is_call(edited: Any) -> bool:
+    return isinstance(edited, dict) and edited.keys() == {"tool", "arguments"} and isinstance(edited["tool"], str)
+
+
 class Reviews:
     """Lists, approves, rejects and waits for reviews."""
 
@@ -198,15 +211,18 @@ class Reviews:
         """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
         call may run; None means the guard's option `review_uses`. If the rule needs several approvals, the review
         stays pending until the last; an edit takes back the approvals of the call before it."""
-        if uses is not None and uses < 1:
-            raise NotAnswered(f"uses={uses} must be at least 1")
-        if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
+        if uses is not None and (type(uses) is not int or uses < 1):
+            raise NotAnswered(f"uses={uses!r}: expected a whole number of at least 1")
+        _check_note(note)
+        if edited is not None and not _is_call(edited):
             raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
         return self._answer(
             review_id, by, lambda review, now: self._approved(review, by, uses=uses, edited=edited, note=note, now=now)
         )
 
     def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
+        _check_note(note)
+
         def change(review: ReviewRecord, now: float) -> ReviewRecord:
             return replace(review, status="rejected", note=note, decided_by=by, decided_at=now)
 
@@ -252,7 +268,7 @@ class Reviews:
         return replace(review, status="approved", decided_by=", ".join(review.approved_by), decided_at=now)
 
     def _answer(self, review_id: str, by: str, change: Callable[[ReviewRecord, float], ReviewRecord]) -> ReviewRecord:
-        if not isinstance(by, str) or not identity(by):
+        if not _is_person(by):
             raise NotAnswered("an answer needs a name: by=…")
         known = self.get(review_id)
         if known is None:
@@ -279,7 +295,8 @@ def missing_approvals(review: ReviewRecord) -> int:
     if not review.needs:
         return 0 if review.approved_by else 1
     people = {identity(name) for name in review.approved_by}
-    return max(max(0, need["approvals"] - len(_eligible(need, people))) for need in review.needs)
+    missing: list[int] = [need["approvals"] - len(_eligible(need, people)) for need in review.needs]
+    return max(0, *missing)
 
 
 def _eligible(need: dict[str, Any], people: set[str]) -> set[str]:
@@ -292,9 +309,11 @@ def _counts(review: ReviewRecord, by: str) -> bool:
 
 
 def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:
-    asking = {identity(name) for name in (review.asked_by, review.agent, *review.above) if name is not None}
-    if identity(by) in asking:
-        return "the agent that asks cannot answer its own review, nor can an agent above it"
+    who = identity(by)
+    if who in [identity(name) for name in (review.asked_by, review.agent) if name is not None]:
+        return "the agent that asks cannot answer its own review"
+    if who in map(identity, review.above):
+        return "an agent above the one that asks cannot answer its review"
     if review.status != "pending":
         return f"the review is {review.status} already"
     return "the review has expired" if _is_over(review, now) else None

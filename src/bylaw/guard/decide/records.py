@@ -169,6 +169,11 @@ def write_switch(transaction: Transaction, agent: str, why: str | None, now: flo
     transaction.append_audit(now, {"kind": "switch", **data})
 
 
+def write_rules(transaction: Transaction, before: str, after: str, now: float) -> None:
+    """A guard continues with other rules."""
+    transaction.append_audit(now, {"kind": "rules", "how": "reloaded", "before": before, "policy": after})
+
+
 def write_row(transaction: Transaction, session: str, kind: str, now: float, data: Mapping[str, Any]) -> None:
     """A row without values that need redaction: `run`, `release`."""
     transaction.append_to_both(EventRow(session, kind, now, dict(data)))
@@ -205,7 +210,7 @@ def late_decision(
         data = {"attempt": written, "decision": decision_row(decision, redact), **left_out}
     except Exception:  # a host may put any object into an attempt
         bare = replace(decision, matches=(), reason=_UNPRINTABLE, advice=None, notes=())
-        data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": decision_json(bare), "unwritten": True}
+        data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": _decision(bare), "unwritten": True}
     return LateDecision(decision.session, now, {**data, "late": True})
 
 
@@ -318,7 +323,7 @@ def _verdicts(found: Iterable[Verdict], redact: Redactor) -> list[dict[str, Any]
 def decision_row(decision: Decision, redact: Redactor = REDACT) -> dict[str, Any]:
     """The decision as it is written. Only texts for people are redacted: the rest is compared when a verdict is
     recomputed, and the name of a counter may look like a secret."""
-    plain = decision_json(decision)
+    plain = _decision(decision)
     for name in _FOR_PEOPLE:
         if value := plain.get(name):
             plain[name] = redact(value)
@@ -327,6 +332,12 @@ def decision_row(decision: Decision, redact: Redactor = REDACT) -> dict[str, Any
 
 def decision_json(decision: Decision) -> dict[str, Any]:
     """The documented keys come first; empty ones of the rest are left out."""
+    call = None if decision.call is None else {"tool": decision.call.tool, "arguments": decision.call.arguments}
+    return _decision(decision, call=call)
+
+
+def _decision(decision: Decision, **more: Any) -> dict[str, Any]:
+    """A row has the call in its attempt, so it does not repeat it."""
     plain: dict[str, Any] = {
         "action": decision.action.value,
         "decided_by": decision.decided_by,
@@ -334,6 +345,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "reason": decision.reason,
         "review": decision.review,
         "policy": decision.policy,
+        **more,
     }
     if decision.denial is not None:
         plain["denial"] = decision.denial.value

@@ -58,6 +58,8 @@ class _Data(Struct, omit_defaults=True):
     open: list[Raw] = []
     above: dict[str, tuple[str, ...]] = {}
     turn: int | None = None
+    used: str = ""
+    """digests of call ids, eight characters each"""
 
 
 class _Current(_Data):
@@ -116,6 +118,7 @@ def dump(state: SessionState) -> bytes:
             above=state.above,
             open=calls,
             turn=state.turn,
+            used="".join(state.used),
         )
     )
 
@@ -205,6 +208,7 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
     state.turn = found.turn
+    state.used = {found.used[i : i + 8]: None for i in range(0, len(found.used), 8)}
     return state
 
 
