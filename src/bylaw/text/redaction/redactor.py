@@ -98,8 +98,7 @@ class Redactor:
         """A name that others refer to: itself, or if something in it has to be removed, a digest in its place."""
         if name in self._clean or self._text(name, 0) == name:
             return name
-        digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, person=b"bylaw name").hexdigest()
-        return f"redacted_{digest.translate(_LETTERS)}"
+        return pseudonym(name)
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
@@ -211,9 +210,10 @@ class Redactor:
         return self._search(text)
 
     def _search(self, text: str) -> str:
-        return replace_found(text, self._found(searchable(text)))
+        return replace_found(text, self.find(searchable(text)))
 
-    def _found(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[Found]:
+        """Findings in a searchable text, kind by kind, so not in the order of the text."""
         for kind, pattern in self._own.items():
             yield from (Found(kind, *found.span()) for found in pattern.finditer(text))
         if self._secrets or self._codes:
@@ -239,6 +239,13 @@ _NAME_KEYS = frozenset(
 )
 _VALUES = frozenset(("value", "val", "content", "data", "default", "text"))
 _USER_OPTIONS = frozenset(("-u", "-U", "--user", "--proxy-user"))
+
+
+def pseudonym(name: str) -> str:
+    """What stands for a name that must not be written. Equal names have equal ones, so a short number can be guessed
+    from it."""
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, person=b"bylaw name").hexdigest()
+    return f"redacted_{digest.translate(_LETTERS)}"
 
 
 def _fits(kind: str, value: Any) -> bool:

@@ -52,10 +52,9 @@ class SecretForm(Struct, frozen=True, kw_only=True):
 
 
 def _secret_span(found: Any, group: int | None) -> tuple[int, int]:
-    if group is not None:
-        return found.span(group)  # type: ignore[no-any-return]
-    spans = (found.span(number) for number in range(1, found.re.groups + 1))
-    return next((span for span in spans if span[0] >= 0), found.span())
+    numbers = range(1, found.re.groups + 1) if group is None else [group]
+    spans: Iterator[tuple[int, int]] = (found.span(number) for number in (*numbers, 0))
+    return next(span for span in spans if span[0] >= 0)
 
 
 class SecretForms:
