@@ -27,7 +27,9 @@ from bylaw.guard.backtest.backtest import promote as promote
 from bylaw.guard.guard import Guard as Guard
 from bylaw.guard.incidents.webhook import verify_webhook as verify_webhook
 from bylaw.guard.model import Attempt as Attempt
+from bylaw.guard.model import Call as Call
 from bylaw.guard.model import Decision as Decision
+from bylaw.guard.model import Denied as Denied
 from bylaw.guard.model import Options as Options
 from bylaw.guard.proposals.propose import propose as propose
 from bylaw.inspect.api import convert as convert
@@ -42,6 +44,7 @@ from bylaw.record.api import record as record
 from bylaw.rules import dump_manifest as dump_manifest
 from bylaw.rules import load_guard as load_guard
 from bylaw.rules import load_rules as load_rules
+from bylaw.text.redaction.redactor import Redaction as Redaction
 from bylaw.traces import load_trace as load_trace
 from bylaw.traces import open_trace as open_trace
 from bylaw.traces.export import write_trace as write_trace

@@ -76,7 +76,10 @@ def test_out_of_reach(tmp_path: Path) -> None:
 
 def test_a_store_without_its_head_takes_no_more_decisions(path: Path) -> None:
     Tampered(path)("DELETE FROM sqlite_sequence WHERE name = 'audit head'")
-    assert bylaw.Guard(RULES, store=path).decide(bylaw.Attempt(tool="verify")).decided_by == "on_store_unavailable"
+    assert (
+        bylaw.Guard(RULES, store=path).decide(bylaw.Attempt(tool="verify", session="s")).decided_by
+        == "on_store_unavailable"
+    )
     assert _run(path, "verify", *_policy(path))[0] == 1
 
 

@@ -39,7 +39,7 @@ def test_a_guard_in_shadow_reports_every_rule(tmp_path: Path) -> None:
     )
     pay(guard, 1)
     pay(guard, 9)
-    guard.decide(bylaw.Attempt(tool="drop"))
+    guard.decide(bylaw.Attempt(tool="drop", session="s"))
     report = guard.shadow_report()
     changed = {rule: tally.changed for rule, tally in report.rules.items()}
     assert changed == {
@@ -131,5 +131,5 @@ def test_in_python(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_bytes(YAML.encode())
     assert bylaw.promote("soft", file).strip() == "mode:   enforce   # not yet"
-    decision: Any = bylaw.Guard(file).decide(bylaw.Attempt(tool="pay"))
+    decision: Any = bylaw.Guard(file).decide(bylaw.Attempt(tool="pay", session="s"))
     assert decision.action is bylaw.Action.PAUSE

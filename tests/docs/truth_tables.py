@@ -45,7 +45,7 @@ def judge(predicate: str, arguments: Any) -> bool | None:
         {"id": "negated", "when": {"not": when}, "then": "block"},
         {"id": "allowing", "when": when, "then": "allow"},
     ]
-    matched = bylaw.Guard(rules).decide(bylaw.Attempt(tool="t", arguments=arguments)).matched
+    matched = bylaw.Guard(rules).decide(bylaw.Attempt(tool="t", arguments=arguments, session="s")).matched
     truth = {("as-written",): True, ("negated",): False, ("as-written", "negated"): None}[
         tuple(rule for rule in matched if rule != "allowing")
     ]

@@ -61,7 +61,7 @@ def attempt(fields: str | Mapping[str, Any], **more: Any) -> Attempt:
     if "args" in given:
         given["arguments"] = given.pop("args")
     given["ancestors"] = tuple(given.get("ancestors", ()))
-    return Attempt(**{**given, **more})
+    return Attempt(**{"session": "default", **given, **more})
 
 
 class Host:
@@ -147,7 +147,8 @@ class Host:
         origin = Origin(given.pop("session", "default"), run=given.pop("run", None), agent=given.pop("agent", None))
         kind, content = next(iter(given.items()))
         if kind == "response":
-            event: Any = Response(origin=origin, at=self.clock.now, text=content, content=[])
+            stop = given.get("stop")
+            event: Any = Response(origin=origin, at=self.clock.now, text=content, content=[], stop_reason=stop)
         elif kind == "request":
             event = Request(origin=origin, at=self.clock.now, held_messages=content)
         else:

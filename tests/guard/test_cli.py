@@ -29,7 +29,7 @@ class Shell:
         return done.returncode, done.stdout, done.stderr
 
     def decide(self, attempt: dict[str, Any], *more: str) -> tuple[int, dict[str, Any]]:
-        code, out, _ = self.run("decide", "--policy", "rules.json", *more, given=attempt)
+        code, out, _ = self.run("decide", "--policy", "rules.json", *more, given={"session": "s", **attempt})
         return code, json.loads(out)
 
 

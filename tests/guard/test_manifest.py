@@ -99,7 +99,7 @@ def workspace(tmp_path: Path) -> Path:
 def test_each_agent_may_call_what_its_deployed_version_allows(
     workspace: Path, agent: str | None, tool: str, action: str, by: str | None
 ) -> None:
-    decision = bylaw.Guard(workspace).decide(bylaw.Attempt(tool=tool, agent=agent))
+    decision = bylaw.Guard(workspace).decide(bylaw.Attempt(tool=tool, agent=agent, session="s"))
     assert (decision.action.value, decision.decided_by) == (action, by)
 
 
@@ -125,14 +125,14 @@ CHOICES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("version", "chosen"), CHOICES)
 def test_a_version_is_chosen_for_each_agent(workspace: Path, version: Any, chosen: str) -> None:
-    decision = bylaw.Guard(workspace, version=version).decide(bylaw.Attempt(tool="x", agent="support"))
+    decision = bylaw.Guard(workspace, version=version).decide(bylaw.Attempt(tool="x", agent="support", session="s"))
     assert decision.version == chosen
 
 
 def test_an_audit_of_a_chosen_version_can_be_verified(workspace: Path, tmp_path: Path) -> None:
     store = tmp_path / "guard.db"
     guard = bylaw.Guard(workspace, version={"support": "v2"}, store=store)
-    guard.decide(bylaw.Attempt(tool="x", agent="support"))
+    guard.decide(bylaw.Attempt(tool="x", agent="support", session="s"))
     guard.store.close()
     assert bylaw.verify_audit(store, workspace).exit_code == 0
 
@@ -157,7 +157,7 @@ def test_without_one_deployed_version_it_has_to_be_named(statuses: tuple[str, st
     document = {"kind": "phrony.manifest", "version": 1, "versions": versions}
     with pytest.raises(bylaw.InputError, match="not clear which one"):
         bylaw.Guard(document)
-    assert bylaw.Guard(document, version="v1").decide(bylaw.Attempt(tool="x")).version == "v1"
+    assert bylaw.Guard(document, version="v1").decide(bylaw.Attempt(tool="x", session="s")).version == "v1"
 
 
 def test_a_version_is_named_on_the_command_line_for_each_agent(workspace: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_version_is_named_on_the_command_line_for_each_agent(workspace: Path) 
 
 def test_inputs_come_from_outside_before_their_defaults(workspace: Path) -> None:
     guard = bylaw.Guard(workspace, inputs={"bulk": "send"})
-    assert guard.decide(bylaw.Attempt(tool="send_bulk", agent="support")).decided_by == "allowlist"
+    assert guard.decide(bylaw.Attempt(tool="send_bulk", agent="support", session="s")).decided_by == "allowlist"
     attempt = '{"tool": "send_bulk", "agent": "support"}'
     given = ["guard", "decide", "--policy", str(workspace), "--input"]
     assert json.loads(run_bylaw([*given, "bulk=send"], stdin=attempt).stdout)["decided_by"] == "allowlist"
@@ -200,7 +200,7 @@ def test_an_agent_without_a_version_may_call_nothing() -> None:
     agents = [{"manifestKey": name, "name": name, "executionMode": "hitl"} for name in ("a", "b")]
     versions = [{"agentManifestKey": "a", "versionLabel": "v1", "rules": []}]
     guard = bylaw.Guard({"kind": "phrony.manifest", "version": 1, "agents": agents, "versions": versions})
-    found = [guard.decide(bylaw.Attempt(tool="x", agent=agent)).allowed for agent in ("a", "b", None)]
+    found = [guard.decide(bylaw.Attempt(tool="x", agent=agent, session="s")).allowed for agent in ("a", "b", None)]
     assert found == [True, False, False]
 
 
@@ -220,10 +220,10 @@ def test_a_version_without_an_allowlist_is_warned_about() -> None:
 def test_one_version_alone_is_for_every_agent_unless_it_names_one() -> None:
     rules = [{"id": "r", "when": {"tool_name_in": ["x"]}, "then": "block"}]
     alone = bylaw.Guard({"anomalyControl": True, "rules": rules})
-    assert not alone.decide(bylaw.Attempt(tool="x", agent="anyone")).allowed
+    assert not alone.decide(bylaw.Attempt(tool="x", agent="anyone", session="s")).allowed
     named = bylaw.Guard({"agentManifestKey": "a", "versionLabel": "v3", "rules": rules})
-    assert named.decide(bylaw.Attempt(tool="x", agent="a")).version == "v3"
-    assert named.decide(bylaw.Attempt(tool="y", agent="b")).decided_by == "agent"
+    assert named.decide(bylaw.Attempt(tool="x", agent="a", session="s")).version == "v3"
+    assert named.decide(bylaw.Attempt(tool="y", agent="b", session="s")).decided_by == "agent"
 
 
 # -- indexes and folders ----------------------------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_an_index_and_its_folder_hold_the_same_as_one_file(tmp_path: Path) -> No
     for path in (folder, folder / "index.yaml"):
         guard = bylaw.Guard(path)
         for agent, tool, action, _ in CALLS:
-            assert guard.decide(bylaw.Attempt(tool=tool, agent=agent)).action.value == action
+            assert guard.decide(bylaw.Attempt(tool=tool, agent=agent, session="s")).action.value == action
     assert run_bylaw(["lint", folder]).returncode == 0
 
 
@@ -348,7 +348,7 @@ def test_a_guard_file_of_our_own_becomes_a_manifest_with_the_same_policies(tmp_p
 
 def _decisions(path: Path) -> list[tuple[str, str | None]]:
     guard = bylaw.Guard(path)
-    found = [guard.decide(bylaw.Attempt(tool=tool, agent=agent)) for agent, tool, _, _ in CALLS]
+    found = [guard.decide(bylaw.Attempt(tool=tool, agent=agent, session="s")) for agent, tool, _, _ in CALLS]
     return [(one.action.value, one.decided_by) for one in found]
 
 

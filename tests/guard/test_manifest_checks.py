@@ -164,9 +164,9 @@ def test_a_backtest_counts_the_rules_of_each_agent(tmp_path: Path) -> None:
 
 def test_ids_of_one_agent_stay_as_they_are() -> None:
     only = document(agents=document()["agents"][:1], versions=document()["versions"][:2])
-    assert bylaw.Guard(only).decide(bylaw.Attempt(tool="pay")).decided_by == "no"
+    assert bylaw.Guard(only).decide(bylaw.Attempt(tool="pay", session="s")).decided_by == "no"
     unlike = document(versions=[document()["versions"][0], {"agentManifestKey": "mailer", "rules": [rule("x", "y")]}])
-    assert bylaw.Guard(unlike).decide(bylaw.Attempt(tool="pay", agent="support")).decided_by == "no"
+    assert bylaw.Guard(unlike).decide(bylaw.Attempt(tool="pay", agent="support", session="s")).decided_by == "no"
     assert [one.id for one in bylaw.load_rules(unlike)] == ["no", "x"]
 
 

@@ -51,7 +51,7 @@ def test_an_agent_starts_only_the_sub_agents_of_its_list(fields: dict[str, Any],
     others = ({"agentManifestKey": "mailer", "rules": [BLOCK]}, {"agentManifestKey": "clerk", "rules": [BLOCK]})
     guard = bylaw.Guard(manifest(root, *others, root="hitl", mailer="sub_agent", clerk="sub_agent"))
     for agent, allowed in (("mailer", mailer), ("clerk", clerk)):
-        stated = guard.decide(bylaw.Attempt(tool="y", agent=agent, ancestors=("root",)))
+        stated = guard.decide(bylaw.Attempt(tool="y", agent=agent, ancestors=("root",), session="s"))
         guard.start_run(agent, "r1", agent="root")
         announced = guard.decide(
             bylaw.Attempt(tool="y", agent=agent, run="r2", parent_run="r1", session=agent, ancestors=())
@@ -61,7 +61,11 @@ def test_an_agent_starts_only_the_sub_agents_of_its_list(fields: dict[str, Any],
             if not allowed:
                 assert decision.decided_by == "sub-agents"
                 assert decision.reason == f"the agent `{agent}` is not a sub-agent that `root` may start"
-        assert guard.decide(bylaw.Attempt(tool="y", agent=agent)).allowed
+        alone = guard.decide(bylaw.Attempt(tool="y", agent=agent, session="alone"))
+        assert (alone.decided_by, alone.reason) == (
+            "sub-agents",
+            f"`{agent}` is a sub-agent, and no parent of it was announced",
+        )
 
 
 def test_each_level_of_agents_is_looked_at() -> None:
@@ -71,8 +75,8 @@ def test_each_level_of_agents_is_looked_at() -> None:
         {"agentManifestKey": "c", "rules": [BLOCK]},
     ]
     guard = bylaw.Guard(manifest(*versions, a="hitl", b="sub_agent", c="sub_agent"))
-    assert guard.decide(bylaw.Attempt(tool="y", agent="b", ancestors=("a",))).allowed
-    decision = guard.decide(bylaw.Attempt(tool="y", agent="c", ancestors=("a", "b")))
+    assert guard.decide(bylaw.Attempt(tool="y", agent="b", ancestors=("a",), session="s")).allowed
+    decision = guard.decide(bylaw.Attempt(tool="y", agent="c", ancestors=("a", "b"), session="s"))
     assert (decision.decided_by, decision.denial) == ("sub-agents", "permission")
 
 
@@ -99,9 +103,9 @@ def test_a_label_is_the_text_that_was_written(tmp_path: Path) -> None:
     texts = [("1.10", "deployed", "x"), ("1.1", "testing", "y"), ("0x1F", "testing", "z"), ("010", "testing", "z")]
     versions = "".join(f"- {version % one}\n" for one in texts)
     path.write_text(f"kind: phrony.manifest\nagents: [{{manifestKey: a, executionMode: hitl}}]\nversions:\n{versions}")
-    assert bylaw.Guard(path).decide(bylaw.Attempt(tool="x")).version == "1.10"
+    assert bylaw.Guard(path).decide(bylaw.Attempt(tool="x", session="s")).version == "1.10"
     for label, _, tool in texts:
-        assert bylaw.Guard(path, version=label).decide(bylaw.Attempt(tool=tool)).version == label
+        assert bylaw.Guard(path, version=label).decide(bylaw.Attempt(tool=tool, session="s")).version == label
     for form in ("yaml", "json"):
         out = tmp_path / f"out.{form}"
         assert run_bylaw(["guard", "export", path, "--format", form, "-o", out]).returncode == 0
@@ -115,7 +119,7 @@ def test_an_agent_without_a_mode_may_pause_and_is_warned_about() -> None:
     document = manifest({"agentManifestKey": "a", "rules": [{**BLOCK, "then": "pause"}]}, a=None)
     found = bylaw.load_guard(document)
     assert "the agent `a` has no `executionMode`" in "".join(one.message for one in found.diagnostics)
-    assert bylaw.Guard(document).decide(bylaw.Attempt(tool="x")).action is bylaw.Action.PAUSE
+    assert bylaw.Guard(document).decide(bylaw.Attempt(tool="x", session="s")).action is bylaw.Action.PAUSE
     with pytest.raises(bylaw.InputError, match="nobody can be asked"):
         bylaw.Guard(document, mode="request")
 
@@ -125,7 +129,7 @@ def test_approval_in_request_mode_is_a_denial_wherever_the_mode_is_given(written
     services = [{"name": "Bank", "operations": [{"name": "pay", "requireApproval": True}]}]
     document = {**manifest({"agentManifestKey": "a"}, a=written), "services": services}
     guard = bylaw.Guard(document, mode="request")
-    decision = guard.decide(bylaw.Attempt(tool="pay"))
+    decision = guard.decide(bylaw.Attempt(tool="pay", session="s"))
     assert (decision.action, decision.review) == (bylaw.Action.BLOCK, None)
     assert decision.reason == "`pay` requires approval, and nobody can be asked in `request` mode"
     assert decision.policy == bylaw.Guard({**document, **manifest({"agentManifestKey": "a"}, a="request")}).policy
@@ -139,7 +143,7 @@ def test_no_option_pauses_in_request_mode(option: str) -> None:
     with pytest.raises(ValueError, match="the agent `a`"):
         document = manifest({"agentManifestKey": "a"}, {"agentManifestKey": "b"}, a="request", b="hitl")
         bylaw.Guard(document, **{option: value})
-    assert bylaw.Guard([BLOCK], mode="hitl", **{option: value}).decide(bylaw.Attempt(tool="y")).allowed
+    assert bylaw.Guard([BLOCK], mode="hitl", **{option: value}).decide(bylaw.Attempt(tool="y", session="s")).allowed
 
 
 # -- nothing to enforce -----------------------------------------------------------------------------------------------
@@ -351,5 +355,5 @@ def test_the_work_of_loading_grows_with_the_manifest(form: str, tmp_path: Path) 
     for agents in (20, 20, 40, 80):  # the first imports what is needed
         content = large(agents)
         path.write_text(json.dumps(content) if form == "json" else yaml.safe_dump(content))
-        work.append(calls_made(lambda: bylaw.Guard(path).decide(bylaw.Attempt(tool="key-3", agent="a3"))))
+        work.append(calls_made(lambda: bylaw.Guard(path).decide(bylaw.Attempt(tool="key-3", agent="a3", session="s"))))
     assert work[3] - work[2] < 2.3 * (work[2] - work[1]), work

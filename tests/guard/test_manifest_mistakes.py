@@ -31,16 +31,24 @@ def test_an_ancestor_that_no_policy_knows_is_refused() -> None:
         sub="sub_agent",
     )
     guard = bylaw.Guard(manifest)
-    assert guard.decide(bylaw.Attempt(tool="K1", agent="sub", ancestors=("root",))).decided_by == "root/no-K1"
-    assert guard.decide(bylaw.Attempt(tool="K2", agent="sub", ancestors=("root",))).action is bylaw.Action.ALLOW
+    assert (
+        guard.decide(bylaw.Attempt(tool="K1", agent="sub", ancestors=("root",), session="s")).decided_by == "root/no-K1"
+    )
+    assert (
+        guard.decide(bylaw.Attempt(tool="K2", agent="sub", ancestors=("root",), session="s")).action
+        is bylaw.Action.ALLOW
+    )
     for above in (("Root",), ("root", "other"), ("other", "root")):
-        decision = guard.decide(bylaw.Attempt(tool="K2", agent="sub", ancestors=above))
+        decision = guard.decide(bylaw.Attempt(tool="K2", agent="sub", ancestors=above, session="s"))
         assert (decision.action, decision.decided_by) == (bylaw.Action.BLOCK, "agent")
-    guard.decide(bylaw.Attempt(tool="K2", agent="Root", run="r1"))
-    decision = guard.decide(bylaw.Attempt(tool="K2", agent="sub", run="r2", parent_run="r1"))
+    guard.start_run("s", "r1", agent="Root")
+    decision = guard.decide(bylaw.Attempt(tool="K2", agent="sub", run="r2", parent_run="r1", session="s"))
     assert (decision.action, decision.decided_by) == (bylaw.Action.BLOCK, "agent")
     for_everyone = bylaw.Guard([_rule_about("K1", "block")])
-    assert for_everyone.decide(bylaw.Attempt(tool="K2", agent="a", ancestors=("b",))).action is bylaw.Action.ALLOW
+    assert (
+        for_everyone.decide(bylaw.Attempt(tool="K2", agent="a", ancestors=("b",), session="s")).action
+        is bylaw.Action.ALLOW
+    )
 
 
 def test_placeholders_are_filled_in_rules_outside_of_manifests_too() -> None:
@@ -49,12 +57,12 @@ def test_placeholders_are_filled_in_rules_outside_of_manifests_too() -> None:
     guards = ({"guard": {"rules": [rule]}}, {"guard": [{"rules": [rule]}]})
     for rules in ([rule], rule, {"rules": [rule]}, *guards, [kind], [kind, rule]):
         guard = bylaw.Guard(rules, inputs={"X": "t"})
-        assert guard.decide(bylaw.Attempt(tool="t")).action is bylaw.Action.BLOCK
+        assert guard.decide(bylaw.Attempt(tool="t", session="s")).action is bylaw.Action.BLOCK
         for inputs in (None, {}, {"Y": "t"}):
             with pytest.raises(bylaw.InputError, match="`X` has no value"):
                 bylaw.Guard(rules, inputs=inputs)
     literal = {"id": "braces", "when": {"tool_name_in": ["{{name}}"]}, "then": "block"}
-    assert bylaw.Guard([literal]).decide(bylaw.Attempt(tool="{{name}}")).action is bylaw.Action.BLOCK
+    assert bylaw.Guard([literal]).decide(bylaw.Attempt(tool="{{name}}", session="s")).action is bylaw.Action.BLOCK
 
 
 def test_inputs_that_cannot_be_meant_are_errors() -> None:
@@ -75,25 +83,32 @@ def test_inputs_that_cannot_be_meant_are_errors() -> None:
             bylaw.Guard(manifest("{{inputs.X}}"), inputs=inputs)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="holds a placeholder"):
         bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "{{inputs.Y}}"})
-    assert bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "t"}).decide(bylaw.Attempt(tool="t")).decided_by == "no-t"
+    assert (
+        bylaw.Guard(manifest("{{inputs.X}}"), inputs={"X": "t"}).decide(bylaw.Attempt(tool="t", session="s")).decided_by
+        == "no-t"
+    )
 
 
 def test_a_pause_of_an_ancestor_blocks_an_agent_in_request_mode() -> None:
     versions = ({"agentManifestKey": "p", "rules": [_rule_about("send", "pause")]}, {"agentManifestKey": "c"})
     guard = bylaw.Guard(_family(*versions, p="hitl", c="request"))
-    decision = guard.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",)))
+    decision = guard.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",), session="s"))
     assert (decision.action, decision.decided_by, decision.review) == (bylaw.Action.BLOCK, "p/no-send", None)
     assert "nobody can be asked" in decision.reason
-    assert guard.decide(bylaw.Attempt(tool="send", agent="p")).action is bylaw.Action.PAUSE
+    assert guard.decide(bylaw.Attempt(tool="send", agent="p", session="s")).action is bylaw.Action.PAUSE
     child = bylaw.Guard(_family(*versions, p="hitl", c="sub_agent"))
-    assert child.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",))).action is bylaw.Action.PAUSE
+    assert (
+        child.decide(bylaw.Attempt(tool="send", agent="c", ancestors=("p",), session="s")).action is bylaw.Action.PAUSE
+    )
 
 
 def test_a_mode_that_no_guard_takes_is_an_error() -> None:
     manifest = _family({"agentManifestKey": "p", "rules": [_rule_about("send", "pause")]}, p="hitl")
     with pytest.raises(bylaw.InputError, match="`request` would have no effect"):
         bylaw.Guard(manifest, mode="request")
-    assert bylaw.Guard(manifest, mode="hitl").decide(bylaw.Attempt(tool="send")).action is bylaw.Action.PAUSE
+    assert (
+        bylaw.Guard(manifest, mode="hitl").decide(bylaw.Attempt(tool="send", session="s")).action is bylaw.Action.PAUSE
+    )
 
 
 def test_a_file_that_is_included_repeatedly_is_read_once(tmp_path: Path) -> None:
@@ -104,7 +119,7 @@ def test_a_file_that_is_included_repeatedly_is_read_once(tmp_path: Path) -> None
     last = _family({"agentManifestKey": "a", "rules": [_rule_about("t", "block")]}, a="hitl")
     (tmp_path / "d30.yaml").write_text(json.dumps(last))
     guard = bylaw.Guard(tmp_path / "d0.yaml")
-    assert guard.decide(bylaw.Attempt(tool="t")).decided_by == "no-t"
+    assert guard.decide(bylaw.Attempt(tool="t", session="s")).decided_by == "no-t"
 
 
 def test_the_documents_of_an_index_are_bounded() -> None:

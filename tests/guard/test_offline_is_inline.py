@@ -72,7 +72,14 @@ class _Player:
         matches = [match.rule for match in decision.matches if match.certain or match.rule in self._guard_rules]
         self.found.update((rule, i) for rule in matches)
         origin = Origin("1", run=run)
-        call = ToolCall(origin=origin, turn=self._turn, at=self._now, name=tool, call_id=call_id, arguments=arguments)
+        call = ToolCall(
+            origin=origin,
+            turn=self._turn,
+            at=self._now,
+            name=tool,
+            call_id=call_id,
+            arguments={} if arguments is None else arguments,
+        )
         self._open.append(call)
         self.events.append(call)
 

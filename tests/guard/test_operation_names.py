@@ -23,7 +23,7 @@ def service(service_name: str, **operation: Any) -> dict[str, Any]:
 
 
 def actions(guard: bylaw.Guard, *tools: str, agent: str = "a", above: tuple[str, ...] = ()) -> list[str]:
-    attempts = [bylaw.Attempt(tool=tool, agent=agent, ancestors=above) for tool in tools]
+    attempts = [bylaw.Attempt(tool=tool, agent=agent, ancestors=above, session="s") for tool in tools]
     return [guard.decide(attempt).action.value for attempt in attempts]
 
 
@@ -41,7 +41,7 @@ def test_a_name_that_two_services_share_needs_the_approval_of_either(
 def test_a_manifest_without_agents_and_versions_allows_nothing(keys: dict[str, Any]) -> None:
     document = {"kind": "phrony.manifest", "version": 1, **keys}
     assert actions(bylaw.Guard(document), "x") == ["block"]
-    assert not bylaw.Guard(document).decide(bylaw.Attempt(tool="x")).allowed
+    assert not bylaw.Guard(document).decide(bylaw.Attempt(tool="x", session="s")).allowed
     assert any("every call is refused" in one.message for one in bylaw.load_guard(document).diagnostics)
 
 

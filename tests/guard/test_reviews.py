@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from bylaw.errors import InputError
 from bylaw.guard import reviews
+from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
 from tests.guard.support import Clock, attempt, guard
 
@@ -37,3 +41,117 @@ def test_no_more_than_so_many_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "reviews", lambda **asked: read.append(asked["limit"]) or stored(**asked))
     assert asking.reviews.list(status="pending", limit=1) == [] and read == [1, 2, 3]
     assert len(asking.reviews.list(status="pending", limit=6)) == 1
+
+
+# -- who may approve --------------------------------------------------------------------------------------------------
+
+
+def _asking(**rule: Any) -> BaseGuard:
+    rules = [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause", **rule}]
+    return guard({"guard": {"mode": "hitl", "rules": rules}}, store=MemoryStore())
+
+
+def _review(asking: BaseGuard, **more: Any) -> str:
+    review = asking.decide(attempt("pay", session="s", agent="clerk", **more)).review
+    assert review is not None
+    return review
+
+
+@pytest.mark.parametrize(
+    "by", ["clerk", "Clerk", "clerk ", " CLERK", "cle\u200brk", "\uff43lerk", "support", "Root Agent"]
+)
+def test_no_agent_approves_its_own_call_nor_that_of_one_below(by: str) -> None:
+    asking = _asking()
+    review = _review(asking, ancestors=("root  agent", "support"))
+    with pytest.raises(reviews.NotAnswered, match="cannot answer its"):
+        asking.reviews.approve(review, by=by)
+    assert asking.reviews.approve(review, by="ann").status == "approved"
+
+
+def test_the_agents_above_are_known_from_the_runs() -> None:
+    asking = _asking()
+    asking.start_run("s", "r1", agent="support")
+    review = _review(asking, run="r2", parent_run="r1")
+    with pytest.raises(reviews.NotAnswered, match="an agent above"):
+        asking.reviews.approve(review, by="Support")
+
+
+@pytest.mark.parametrize("by", ["", "  ", "\u200b", 5, None])
+def test_an_answer_needs_a_name(by: Any) -> None:
+    asking = _asking()
+    review = _review(asking)
+    with pytest.raises(reviews.NotAnswered, match="name"):
+        asking.reviews.approve(review, by=by)
+
+
+def test_two_people_have_to_approve() -> None:
+    asking = _asking(approvals=2)
+    review = _review(asking)
+    assert asking.reviews.approve(review, by="ann").status == "pending"
+    again = asking.decide(attempt("pay", session="s", agent="clerk"), review=review)
+    assert not again.allowed and again.reason == "the review is pending"
+    with pytest.raises(reviews.NotAnswered, match="somebody else"):
+        asking.reviews.approve(review, by="ANN ")
+    approved = asking.reviews.approve(review, by="bob")
+    assert (approved.status, approved.decided_by, approved.approved_by) == ("approved", "ann, bob", ("ann", "bob"))
+    assert asking.decide(attempt("pay", session="s", agent="clerk"), review=review).allowed
+    whats = [row.data["what"] for row in asking.store.audit() if row.data["kind"] == "review"]
+    assert whats == ["opened", "partly approved", "approved", "spent"]
+
+
+def test_one_of_two_is_enough_to_reject() -> None:
+    asking = _asking(approvals=2)
+    review = _review(asking)
+    asking.reviews.approve(review, by="ann")
+    assert asking.reviews.reject(review, by="bob").status == "rejected"
+
+
+def test_only_named_people_approve() -> None:
+    asking = _asking(approvers=["Ann", "bob"], approvals=2)
+    review = _review(asking)
+    with pytest.raises(reviews.NotAnswered, match="`eve` cannot approve this call; these can: Ann, bob"):
+        asking.reviews.approve(review, by="eve")
+    asking.reviews.approve(review, by="ann")
+    assert asking.reviews.approve(review, by="BOB").status == "approved"
+
+
+def test_every_rule_that_pauses_is_satisfied() -> None:
+    rules = [
+        {"id": "lawyer", "when": {"tool_name_in": ["pay"]}, "then": "pause", "approvers": ["lea"]},
+        {"id": "two", "when": {"tool_name_in": ["pay"]}, "then": "pause", "approvals": 2},
+    ]
+    asking = guard({"guard": {"mode": "hitl", "rules": rules}}, store=MemoryStore())
+    review = _review(asking)
+    assert asking.reviews.approve(review, by="ann").status == "pending"
+    assert asking.reviews.approve(review, by="bob").status == "pending"
+    assert asking.reviews.approve(review, by="lea").status == "approved"
+
+
+def test_an_edit_takes_back_the_approvals_before_it() -> None:
+    asking = _asking(approvals=2)
+    review = _review(asking, arguments={"amount": 900})
+    asking.reviews.approve(review, by="ann")
+    smaller = {"tool": "pay", "arguments": {"amount": 5}}
+    assert asking.reviews.approve(review, by="bob", edited=smaller, uses=3).status == "pending"
+    done = asking.reviews.approve(review, by="ann", uses=1)
+    assert (done.status, done.approved_by, done.edited, done.uses_left) == ("approved", ("bob", "ann"), smaller, 1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"approvals": 0}, "from 1 up"),
+        ({"approvals": 3, "approvers": ["ann", "Ann ", "bob"]}, "from 1 to 2"),
+        ({"approvals": "2"}, "whole number"),
+        ({"approvers": []}, "is an empty list"),
+        ({"approvals": 2, "then": "block"}, "a rule that pauses"),
+    ],
+)
+def test_demands_that_cannot_be_met_are_refused(rule: Any, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        _asking(**rule)
+
+
+def test_the_demands_are_part_of_the_rules_hash() -> None:
+    assert _asking().policy == _asking(approvals=1).policy
+    assert len({_asking().policy, _asking(approvals=2).policy, _asking(approvers=["ann"]).policy}) == 3

@@ -152,10 +152,22 @@ def test_a_window_of_another_length_begins_afresh() -> None:
     for number in range(2):
         before.decide("send", f"s{number}")
     before.follow()
-    after = World([burst("all", 1)], store=store)
+    longer = {"tool": "send", "value": 2, "windowSeconds": 120, "over": "all"}
+    after = World([{**burst("all"), "when": {"call_count_in_window_gt": longer}}], store=store)
     after.decide("send", "s3")
     after.follow()
     assert found(after) == []
+
+
+def test_another_limit_continues_the_window() -> None:
+    store = MemoryStore()
+    before = World([burst("all")], store=store)
+    before.decide("send", "s1")
+    before.follow()
+    after = World([burst("all", 1)], store=store)
+    after.decide("send", "s3")
+    after.follow()
+    assert found(after) == [("burst-all", "all", "", 1)]
 
 
 def test_a_call_from_the_future_counts_when_it_was_written() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import bylaw
 from bylaw.record.recording import Recording
-from bylaw.text.redaction.redactor import Redactor
+from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.exchange import Exchange, Outgoing
 from tests.record.model_clients import read, responses, results
 
@@ -61,7 +61,7 @@ def _pass(recording: Recording, path: str, asked: Any, answer: Any) -> None:
 def test_two_calls_stay_two(tmp_path: Path, said: Any) -> None:
     path, asked, answer, follow_up = said()
     file = tmp_path / "run.jsonl"
-    recording = Recording(str(file), redact=Redactor())
+    recording = Recording(str(file), redact=recording_redactor())
     _pass(recording, path, asked, answer)
     _pass(recording, path, follow_up, answer)
     recording.close()
@@ -79,7 +79,7 @@ def test_two_calls_stay_two(tmp_path: Path, said: Any) -> None:
 def test_an_id_without_anything_to_redact_is_not_changed(tmp_path: Path) -> None:
     path, asked, answer, _ = _chat()
     plain = json.loads(json.dumps(answer).replace(IDS[0], "call_abc"))
-    recording = Recording(str(tmp_path / "run.jsonl"), redact=Redactor())
+    recording = Recording(str(tmp_path / "run.jsonl"), redact=recording_redactor())
     _pass(recording, path, asked, plain)
     recording.close()
     ids = [call.call_id for call in responses(bylaw.load_trace(tmp_path / "run.jsonl"))[0].tool_calls]

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from bylaw.text.redaction.redactor import Redactor
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import recording_redactor, redacted
 
-both = pytest.mark.parametrize("hide", [redacted, Redactor()], ids=["guard", "recording"])
+both = pytest.mark.parametrize("hide", [redacted, recording_redactor()], ids=["guard", "recording"])
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n"
 
 
@@ -37,7 +36,7 @@ def test_secrets(hide: Any, given: Any, wanted: Any) -> None:
 
 def test_a_key_that_looks_clean_does_not_hide_a_value() -> None:
     text = '{"cvv":123}'
-    assert Redactor()({text: 1, "a": text})["a"] == '{"cvv":"[redacted: secret]"}'
+    assert recording_redactor()({text: 1, "a": text})["a"] == '{"cvv":"[redacted: secret]"}'
 
 
 @both

@@ -93,7 +93,7 @@ def rule(when: Mapping[str, Any], then: str = "block", id: str = "r", **more: An
 
 
 def decide(of: BaseGuard, tool: str, arguments: Any = None, **more: Any) -> bylaw.Decision:
-    return of.decide(bylaw.Attempt(tool=tool, arguments=arguments, **more))
+    return of.decide(bylaw.Attempt(**{"tool": tool, "arguments": arguments, "session": "s", **more}))
 
 
 def manifest(*versions: Mapping[str, Any], mode: str = "hitl", **more: Any) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def test_a_person_can_approve_before_the_tool_runs() -> None:
     paused = decide(of, PAY, {"amount": 20_000})
     assert not paused.allowed and paused.review is not None
     of.reviews.approve(paused.review, by="ann")
-    assert of.decide(bylaw.Attempt(tool=PAY, arguments={"amount": 20_000}), review=paused.review).allowed
+    assert of.decide(bylaw.Attempt(tool=PAY, arguments={"amount": 20_000}, session="s"), review=paused.review).allowed
 
 
 def test_a_person_can_reject_before_the_tool_runs() -> None:
@@ -228,7 +228,7 @@ def test_a_person_can_reject_before_the_tool_runs() -> None:
     paused = decide(of, PAY, {"amount": 20_000})
     assert paused.review is not None
     of.reviews.reject(paused.review, by="ann")
-    resumed = of.decide(bylaw.Attempt(tool=PAY, arguments={"amount": 20_000}), review=paused.review)
+    resumed = of.decide(bylaw.Attempt(tool=PAY, arguments={"amount": 20_000}, session="s"), review=paused.review)
     assert (resumed.action, resumed.reason) == ("block", "the review is rejected")
 
 

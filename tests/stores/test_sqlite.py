@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import sqlite3
@@ -9,12 +10,13 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from bylaw.guard.stores import SqliteStore, audit_rows, sqlite, verify_chain
+from bylaw.guard.stores import SqliteStore, audit_rows, forks, sqlite, verify_chain
 from bylaw.guard.stores import sqlite as pruning
 from bylaw.guard.stores import sqlite_file as connections
 from bylaw.guard.stores import sqlite_schema as schema
@@ -298,7 +300,49 @@ def test_a_forked_child_has_connections_of_its_own(store: SqliteStore) -> None:
 
 
 @_threaded
-def test_a_fork_while_another_thread_writes(store: SqliteStore) -> None:
+def test_no_connection_is_open_during_a_fork(store: SqliteStore, path: Path) -> None:
+    """SQLite would believe in the child that it holds the locks of the parent."""
+
+    def child() -> None:
+        assert not [fd for fd in os.listdir("/proc/self/fd") if _is_of(store, fd)]
+
+    count_up(store, "s", 3)
+    store.events()
+    assert _in_fork(child) == 0
+    count_up(store, "s", 1)
+    assert read(store, "s") == b"4"
+
+
+def _is_of(store: SqliteStore, fd: str) -> bool:
+    with suppress(OSError):
+        return os.readlink(f"/proc/self/fd/{fd}").startswith(store._connections.path)
+    return False
+
+
+@_threaded
+def test_a_fork_that_python_does_not_see(store: SqliteStore, path: Path) -> None:
+    """Some servers fork in C. The child is refused, and the parent is not disturbed."""
+    count_up(store, "s", 3)
+    child = ctypes.PyDLL(None).fork()
+    if child == 0:
+        refused = 0
+        for use in (lambda: write(store, "s"), store.events, lambda: SqliteStore(path)):
+            try:
+                use()
+            except StoreUnavailable as problem:
+                refused += "after the fork" in str(problem)
+            except BaseException:
+                os._exit(9)
+        os._exit(refused)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    count_up(store, "s", 1)
+    assert read(store, "s") == b"4"
+
+
+@_threaded
+def test_a_fork_while_another_thread_writes(store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork waits for the transaction, but not for ever. Then the file cannot be used in the child."""
+    monkeypatch.setattr(forks, "PATIENCE", 0.1)
     inside, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -312,8 +356,10 @@ def test_a_fork_while_another_thread_writes(store: SqliteStore) -> None:
     inside.wait(300)
 
     def child() -> None:
-        with pytest.raises(StoreUnavailable, match="another process"):
+        with pytest.raises(StoreUnavailable, match="create the guard after the fork"):
             write(store, "s")
+        with pytest.raises(StoreUnavailable, match="create the guard after the fork"):
+            SqliteStore(path)
 
     assert _in_fork(child) == 0
     done.set()
@@ -327,6 +373,8 @@ def test_a_transaction_ends_in_the_process_that_began_it(store: SqliteStore) -> 
     def child() -> None:
         with pytest.raises(RuntimeError, match="process that began it"):
             transaction.__exit__(None, None, None)
+        with pytest.raises(StoreUnavailable, match="create the guard after the fork"):
+            write(store, "s")
 
     with store.transaction("s") as transaction:
         transaction.put_session(SessionRecord("s", 1, b"kept"))

@@ -35,7 +35,7 @@ from bylaw.model.temporal import (
 from bylaw.model.values import json_equal, json_type
 
 if TYPE_CHECKING:
-    from tests.twin.behaviour import Part
+    from tests.twin.part import Part
 
 Truth = bool | None
 Env = dict[str, Any]
@@ -310,8 +310,6 @@ def _root(test: Test, told: ToolCall | ToolResult) -> Any:
 
 
 def _arguments(call: ToolCall) -> Any:
-    if call.arguments is None and call.raw_arguments is None:
-        return {}
     return call.arguments if isinstance(call.arguments, dict) else UNREADABLE
 
 

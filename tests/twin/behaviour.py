@@ -27,7 +27,7 @@ from bylaw.rules.conditions import plain_conditions
 from bylaw.text.prices import cost_of
 from bylaw.text.stop_words import STOP_WORDS
 from tests.twin import calls
-from tests.twin.comparison import UNKNOWN, holds_in_turn, values_at
+from tests.twin.comparison import holds_in_turn, lacks_part, values_at
 from tests.twin.guard import is_untimed
 from tests.twin.guard import matches as guard_matches
 from tests.twin.part import Answer, Breaches, Judge, Part, settled
@@ -180,9 +180,10 @@ def judge_must_match_json_schema(params: dict[str, Any], part: Part, matching: l
 
 
 def judge_must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    observed = [(t.turn, v) for t in matching for v in _values(params["path"], t) if v is not None]
+    found = [(turn.turn, value) for turn in matching for value in values_at(params["path"], turn) if value is not None]
+    observed = [(turn, value) for turn, value in found if not lacks_part(value)]
     bad = [turn for turn, value in observed if not json_equal(value, observed[0][1])]
-    return settled(part, judged=bool(observed)), list(dict.fromkeys(bad))
+    return settled(part, len(found) - len(observed), bool(observed)), list(dict.fromkeys(bad))
 
 
 def judge_must_followup(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
@@ -206,7 +207,10 @@ def judge_must_followup(params: dict[str, Any], part: Part, matching: list[Respo
 def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
     blind, judged, bad = 0, 0, list[int | None]()
     for turn in matching:
-        chunks = [_chunk_text(chunk) for chunk in _chunks(_values(params["retrieval_path"], turn))]
+        values = values_at(params["retrieval_path"], turn)
+        recorded = [value for value in values if not lacks_part(value)]
+        unrecorded: list[str | None] = [None] * (len(values) - len(recorded))
+        chunks = [*map(_chunk_text, _chunks(recorded)), *unrecorded]
         readable = [chunk for chunk in chunks if chunk]
         if not readable and None not in chunks:
             continue
@@ -250,12 +254,13 @@ def _amounts(found: list[Any], params: dict[str, Any], part: Part, matching: lis
 
 
 def judge_guard(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
-    hits = [(call.turn, guard_matches(params["when"], part.calls, i)) for i, call in enumerate(part.calls)]
-    outcome = Outcome.INCONCLUSIVE if is_untimed(params["when"], part.calls) else settled(part)
+    hits = [(call, guard_matches(params["when"], part.calls, i)) for i, call in enumerate(part.calls)]
+    unread = [call for call, hit in hits if hit is None and call.arguments is None and call.raw_arguments is None]
+    outcome = settled(part, blind=len(unread) + is_untimed(params["when"], part.calls))
     if params["then"] == "allow":
         marked = any(hit is True for _, hit in hits)
         return (Outcome.OK if marked else Outcome.VACUOUS), []
-    return outcome, [turn for turn, hit in hits if hit is not False]
+    return outcome, [call.turn for call, hit in hits if hit is not False and call not in unread]
 
 
 # -- what they are made of --------------------------------------------------------------------------------------------
@@ -342,11 +347,3 @@ def _chunk_text(chunk: Any, depth: int = 4) -> str | None:
             if text is not None:
                 return text
     return None
-
-
-# -- paths ----------------------------------------------------------------------------------------------------------
-
-
-def _values(path: str, turn: Response) -> list[Any]:
-    """Every value at a dotted path that was recorded."""
-    return [value for value in values_at(path, turn) if value is not UNKNOWN]

@@ -6,6 +6,7 @@ A rule is broken where it is broken in every possible case. Otherwise it is what
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -30,7 +31,7 @@ def is_meant(call: ToolCall, names: list[str], where: Any = None) -> Meant:
         return False
     if where is None:
         return True
-    return None if call.arguments is None else holds_for_call(where, call)
+    return holds_for_call(where, call)
 
 
 def judge_no_call(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
@@ -131,7 +132,7 @@ def _fits(calls: Any, call: ToolCall) -> Meant:
     return is_meant(call, given["tool"], given.get("where"))
 
 
-Places = list[tuple[int, Meant]]
+Places = Sequence[tuple[int, Meant]]
 
 
 def _cases(only_if_both: bool, part: Part, firsts: Places, seconds: Places) -> list[Case]:

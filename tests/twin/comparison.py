@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import re2
-from msgspec.structs import replace
 
 from bylaw.model.events import Response, ToolCall
 from bylaw.model.values import json_equal, json_type
@@ -70,9 +69,20 @@ def equal(found: Any, wanted: Any) -> Truth:
     if found is None or wanted is None:
         return found is None and wanted is None
     if json_type(found) == json_type(wanted):
-        return json_equal(found, wanted)
+        return json_equal(found, wanted) or (None if _could_equal(found, wanted) else False)
     left, right = number(found), number(wanted)
     return None if left is None or right is None else left == right
+
+
+def _could_equal(found: Any, wanted: Any) -> bool:
+    """Whether the parts that are known are equal."""
+    if found is UNKNOWN:
+        return True
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(_could_equal, found, wanted))
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return found.keys() == wanted.keys() and all(_could_equal(found[key], wanted[key]) for key in found)
+    return json_equal(found, wanted)
 
 
 def number(value: Any) -> int | float | None:
@@ -90,7 +100,8 @@ def _contains(found: Any, wanted: Any) -> Truth:
     inside = [item for item in found if isinstance(item, dict)]
     strings = [item[key] for item in inside for key in ("text", "name", "content") if isinstance(item.get(key), str)]
     in_blocks = isinstance(wanted, str) and any(wanted in string for string in strings)
-    return in_blocks or any(json_equal(item, wanted) for item in found)
+    equals = [json_equal(item, wanted) or (None if _could_equal(item, wanted) else False) for item in found]
+    return in_blocks or any_of(equals)
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
@@ -114,11 +125,6 @@ _ARGUMENT = {
     "arg_present": "exists",
     "arg_exists": "exists",
 }
-
-
-def as_recorded(call: ToolCall) -> ToolCall:
-    """Outside a guard: arguments of which there is no record may be any."""
-    return replace(call, raw_arguments="") if call.arguments is None and call.raw_arguments is None else call
 
 
 def holds_for_call(where: Any, call: ToolCall) -> Truth:
@@ -168,8 +174,7 @@ _TRUE_IF_MISSING = ("!=", "not_in", "not_contains", "missing")
 
 
 def _arguments(call: ToolCall) -> Any:
-    if call.arguments is None and call.raw_arguments is None:
-        return {}
+    """Those that were not recorded may be any."""
     return call.arguments if isinstance(call.arguments, dict) else UNKNOWN
 
 
@@ -200,7 +205,7 @@ def holds_in_turn(when: Any, turn: Response) -> Truth:
         found = [compare(value, when["op"], when.get("value")) for value in values_at(when["path"], turn)]
         return any_of(found) if found else when["op"] == "missing"
     if _is_about_calls(when):
-        return any_of(holds_for_call(when, as_recorded(call)) for call in turn.tool_calls)
+        return any_of(holds_for_call(when, call) for call in turn.tool_calls)
     groups = {name: group for name, group in when.items() if not _is_about_calls({name: group})}
     rest = {name: value for name, value in when.items() if name not in groups}
     truths = [holds_in_turn(rest, turn)] if rest else []
@@ -218,6 +223,12 @@ def _is_about_calls(when: Any) -> bool:
     return "path" not in when and all(
         _is_about_calls(value) for name, value in when.items() if name in ("all_of", "any_of", "not")
     )
+
+
+def lacks_part(value: Any) -> bool:
+    """Whether nobody knows all of it."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return value is UNKNOWN or any(map(lacks_part, inside))
 
 
 def values_at(path: str, turn: Response) -> list[Any]:
@@ -251,8 +262,9 @@ def _field(root: str, field: str, turn: Response) -> Any:
         return _REQUEST[field] if value is None else value
     if field == "tool_calls":
         return [
-            {"id": c.call_id, "name": c.name, "arguments": c.raw_arguments if c.arguments is None else c.arguments}
-            for c in turn.tool_calls
+            {"id": call.call_id, "name": call.name, "arguments": UNKNOWN if given is None else given}
+            for call in turn.tool_calls
+            for given in [call.raw_arguments if call.arguments is None else call.arguments]
         ]
     value = getattr(turn, field)
     if value is None or field != "usage":

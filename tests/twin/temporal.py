@@ -45,7 +45,7 @@ from bylaw.model.verdict import Outcome
 from tests.twin.atoms import Env, Timeline, Truth, Way, all_of, any_of, negate, ways, ways_of
 
 if TYPE_CHECKING:
-    from tests.twin.behaviour import Answer, Breaches, Part
+    from tests.twin.part import Answer, Breaches, Part
 
 _ATOMS = (ToolIs, ResultOf, StopsFor, Says, UserSays, AgentIs, Constant)
 _COMPARE = {

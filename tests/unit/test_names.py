@@ -105,7 +105,7 @@ def test_a_guard_reports_a_near_name_once(caplog: pytest.LogCaptureFixture) -> N
     guard = bylaw.Guard([{"id": "r", "when": {"tool_name_in": ["pay_out"]}, "then": "block"}])
     with caplog.at_level(logging.WARNING, "bylaw"):
         for tool in ("payout", "payout", "read", "pay_out"):
-            guard.decide(bylaw.Attempt(tool=tool, arguments={}))
+            guard.decide(bylaw.Attempt(tool=tool, arguments={}, session="s"))
     assert [record.getMessage() for record in caplog.records] == [
         "`payout` is called, and the rule `r` names `pay_out`: is one misspelt?"
     ]

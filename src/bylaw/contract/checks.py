@@ -19,7 +19,7 @@ from bylaw.engine.probes import compile_schema, decode_json
 from bylaw.model.events import Response
 from bylaw.model.ports import TextSimilarity
 from bylaw.text.redaction.personal import NAMES, find_personal
-from bylaw.text.redaction.secrets import PATTERNS
+from bylaw.text.redaction.secret_forms import own_forms
 from bylaw.text.refusals import is_refusal, says_refusal
 
 
@@ -129,8 +129,7 @@ def has_no_pii(answer: str) -> CheckResult:
 
 def find_pii(text: str) -> Iterator[tuple[str, str]]:
     """The kind and the text of each."""
-    for kind, pattern in PATTERNS.items():
-        yield from ((kind, found.group()) for found in pattern.finditer(text))
+    yield from ((kind, text[start:end]) for kind, start, end in own_forms().find(text))
     yield from ((NAMES[kind], text[start:end]) for kind, start, end in find_personal(text))
 
 

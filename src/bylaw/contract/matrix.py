@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.contract.model import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 CALM = "calm baseline"
 """the name of the calm scenario that is added where the matrix has none"""

@@ -13,7 +13,7 @@ from bylaw.engine.evidence import ref
 from bylaw.model.events import Deferred, Event
 from bylaw.model.trace import Trace
 from bylaw.model.verdict import EventRef
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 S = TypeVar("S", bound=Struct)
 _TOO_DEEP = "[redacted: nested too deep]"

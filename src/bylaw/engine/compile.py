@@ -224,7 +224,8 @@ def _lower_always(
         case demands.Grounded():
             looked_for = ", ".join(f"`{key}`" for key in CHUNK_KEYS)
             unread = f"no text in the chunks at `{probe.path.text}` in {{}}; looked for {looked_for}"
-            return Always(judge_grounding(probe), needs="content not recorded in {}", unread=unread)
+            lost = f"`{probe.path.text}` was not recorded in {{}}"
+            return Always(judge_grounding(probe), needs="content not recorded in {}", unread=unread, lost=lost)
         case demands.AtMost(measure=measure):
             return Always(judge_amount(probe), needs=MEASURES[type(measure)][2])
         case _:

@@ -17,7 +17,16 @@ from msgspec import Struct
 
 from bylaw.engine.monitor import count_turns
 from bylaw.engine.predicates import compile_where
-from bylaw.engine.values import ABSENT, UNREADABLE, UNRECORDED, Step, compile_comparison, compile_steps, enter
+from bylaw.engine.values import (
+    ABSENT,
+    UNREADABLE,
+    UNRECORDED,
+    Comparison,
+    Step,
+    compile_comparison,
+    compile_steps,
+    enter,
+)
 from bylaw.model.condition import OTHER, TESTS, Clause, Condition, Either, Every, OfCall, Opposite, Path
 from bylaw.model.events import Response, ToolCall
 
@@ -46,9 +55,14 @@ def compile_path(path: Path) -> Read:
 
 
 def compile_paths(path: Path) -> ReadAll:
-    """For any path: every value it leads to, in order. Missing ones are left out."""
-    read_all = _compile_all(path)
-    return lambda response: [value for value in read_all(response) if value not in _NOTHING]
+    """For any path: every value it leads to, in order, without absent ones. UNRECORDED: one that nobody knows."""
+    read_all, partly = _compile_all(path), _may_lack_parts(path)
+
+    def read(response: Response) -> list[Any]:
+        values = [UNRECORDED if value is UNREADABLE else value for value in read_all(response) if value is not ABSENT]
+        return [UNRECORDED if _lacks_parts(value) else value for value in values] if partly else values
+
+    return read
 
 
 def _compile_all(path: Path) -> ReadAll:
@@ -124,13 +138,13 @@ def _usage(response: Response) -> Any:
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-def _tool_calls(response: Response) -> list[dict[str, Any]]:
-    return [_call_as_json(call) for call in response.tool_calls]
+def _tool_calls(response: Response) -> Any:
+    return UNRECORDED if response.calls_follow else [_call_as_json(call) for call in response.tool_calls]
 
 
 def _call_as_json(call: ToolCall) -> dict[str, Any]:
     arguments = call.raw_arguments if call.arguments is None else call.arguments
-    return {"id": call.call_id, "name": call.name, "arguments": arguments}
+    return {"id": call.call_id, "name": call.name, "arguments": UNRECORDED if arguments is None else arguments}
 
 
 _FIELDS: dict[tuple[str, str], Read] = {
@@ -141,6 +155,44 @@ _FIELDS: dict[tuple[str, str], Read] = {
     ("response", "usage"): _usage,
     ("response", "tool_calls"): _tool_calls,
 }
+
+
+def _may_lack_parts(path: Path) -> bool:
+    """Whether a value there may be recorded in part: a call without its arguments, usage without one of the counts."""
+    return (path.field == "tool_calls" and len(path.rest) < 2) or (path.field == "usage" and not path.rest)
+
+
+def _lacks_parts(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(part is UNRECORDED for part in value.values())
+    return isinstance(value, list) and any(map(_lacks_parts, value))
+
+
+class _Anything:
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+
+_ANYTHING = _Anything()
+
+
+def _filled(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_filled, value))
+    parts = value.items() if isinstance(value, dict) else ()
+    return {key: _ANYTHING if part is UNRECORDED else part for key, part in parts}
+
+
+def _compare_parts(compare: Comparison) -> Comparison:
+    """Decided where the parts that were not recorded make no difference: a list of one call is not empty."""
+
+    def compared(found: Any) -> bool | None:
+        answer = compare(found)
+        return answer if not _lacks_parts(found) or compare(_filled(found)) is answer else None
+
+    return compared
 
 
 # -- conditions -------------------------------------------------------------------------------------------------------
@@ -199,6 +251,8 @@ def _compile(clause: Clause) -> Test:
 
 def _compile_condition(condition: Condition) -> Test:
     compare, _ = compile_comparison(TESTS[condition.op], condition.value)
+    if _may_lack_parts(condition.path):
+        compare = _compare_parts(compare)
     if_absent = condition.op == "missing"
     text = f"`{condition.path.text}`"
     unrecorded, unlike = Doubt(f"{text} was not recorded"), Doubt(f"{text} cannot be compared", mismatch=True)
@@ -236,7 +290,7 @@ def _compile_of_call(clause: OfCall) -> Test:
     )
 
     def judge(response: Response, doubts: list[Doubt]) -> bool | None:
-        answer = any_of([test(call) for call in response.tool_calls])
+        answer = None if response.calls_follow else any_of([test(call) for call in response.tool_calls])
         if answer is None:
             doubts.append(doubt)
         return answer

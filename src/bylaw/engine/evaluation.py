@@ -29,6 +29,7 @@ from bylaw.engine.scope import (
     violation,
 )
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
+from bylaw.model.rule import Scope
 from bylaw.model.verdict import Outcome, Verdict
 
 NO_VERDICTS: tuple[Verdict, ...] = ()
@@ -52,6 +53,8 @@ class Evaluation:
         """by rule: the state that was encoded last, and its encoding; states are immutable, so it stays valid"""
         self._snapshot: bytes | None = None
         """the last snapshot, if nothing has changed since"""
+        self._is_named = False
+        """whether that has the states by name, as `carry` writes them"""
 
     @property
     def turns(self) -> int:
@@ -109,10 +112,14 @@ class Evaluation:
         self._peeked = None
         return self._advance_scope(route.session, event, session, True)
 
-    def end(self, *, complete: bool = True) -> list[Verdict]:
-        """Close every open scope; return every verdict that is not ok and not reported yet."""
+    def end(self, *, complete: bool = True, of_calls: str | None = None) -> list[Verdict]:
+        """Close every open scope; return every verdict that is not ok and not reported yet. `of_calls`: a session that
+        took place though no turn of it may have been seen, so that its calls are judged alone."""
         verdicts: list[Verdict] = []
         self._snapshot = None
+        if of_calls is not None:
+            session = self._sessions.get(of_calls) or self._open(of_calls)
+            session.turns = session.turns or 1
         for session in self._sessions.values():
             verdicts += self._close(session, complete)
         self._sessions = {}
@@ -285,8 +292,8 @@ class Evaluation:
 
     def snapshot(self) -> bytes:
         """Everything `restore` needs, as JSON."""
-        if self._snapshot is None:
-            outcomes = self._outcomes
+        if self._snapshot is None or self._is_named:
+            outcomes, self._is_named = self._outcomes, False
             self._snapshot = _encode(
                 _Snapshot(
                     rules=self._program.digest,
@@ -311,6 +318,44 @@ class Evaluation:
             states[index] = known[1]
         return ScopeState(scope.session, scope.turns, states, scope.violated, scope.failed)
 
+    def carry(self, session: str, names: Sequence[str]) -> bytes:
+        """An open session as JSON, each state under the name of its rule instead of its index, so that other rules can
+        continue it. `null` if the session is not open."""
+        if self._snapshot is None or not self._is_named:
+            scope, self._is_named = self._sessions.get(session), True
+            self._snapshot = _encode(None if scope is None else self._named(self._dumped(scope), names))
+        return self._snapshot
+
+    def _named(self, scope: ScopeState, names: Sequence[str]) -> Carried:
+        return Carried(
+            scope.turns,
+            {names[index]: state for index, state in scope.states.items()},
+            sorted({names[index] for index in scope.violated}),
+            {names[index]: reason for index, reason in scope.failed.items()},
+        )
+
+    def carry_on(self, session: str, carried: Carried, indices: Mapping[str, Sequence[int]]) -> None:
+        """Continue a session that was carried here, as far as rules of these names are known."""
+        scope = self._sessions.get(session) or self._open(session)
+        scope.turns = max(scope.turns, carried.turns)
+        for name, state in carried.states.items():
+            plain = msgspec.json.decode(state) if name in indices else None
+            scope.states |= {index: self._program.monitors[index].revive(plain) for index in indices.get(name, ())}
+        scope.violated.update(index for name in carried.violated for index in indices.get(name, ()))
+        scope.failed |= {index: why for name, why in carried.failed.items() for index in indices.get(name, ())}
+
+    def put_state(self, session: str, index: int, state: Any) -> None:
+        """Continue one rule from this state."""
+        in_trace = self._program.rules[index].scope is Scope.TRACE
+        scope = self._trace if in_trace else self._sessions.get(session) or self._open(session)
+        scope.states[index] = state
+        self._snapshot = None
+
+    def all_states(self, session: str) -> dict[int, Any]:
+        """Every state that the session has or shares with the trace, by the index of its rule."""
+        states = self.states_of(session)
+        return self._trace.states | states if self._trace.states else states
+
     @classmethod
     def restore(cls, program: Program, data: bytes) -> Evaluation:
         saved = msgspec.json.decode(data, type=_Snapshot)
@@ -328,6 +373,15 @@ class Evaluation:
 
 
 _encode = msgspec.json.Encoder().encode
+
+
+class Carried(Struct, array_like=True):
+    """One session, with the states of its rules by name."""
+
+    turns: int = 0
+    states: dict[str, Raw] = {}
+    violated: list[str] = []
+    failed: dict[str, str] = {}
 
 
 class _Snapshot(Struct, omit_defaults=True):

@@ -33,13 +33,17 @@ def compose(text: str) -> str:
 
 
 def compile_text(probe: TextHas) -> Find:
-    """Plain substring search for literals: it beats any regex engine. Both sides are composed (NFC)."""
+    """A search in any text; both sides are composed (NFC)."""
+    find = compile_composed(probe)
+    return lambda text: find(compose(text))
+
+
+def compile_composed(probe: TextHas) -> Find:
+    """A search in text that is composed already. For literals a plain substring search beats any regex engine."""
     wanted = compose(probe.text)
     if probe.regex:
-        find = _regex_finder(wanted, probe.ignore_case)
-    else:
-        find = _caseless_finder(wanted.casefold()) if probe.ignore_case else _finder(wanted)
-    return lambda text: find(compose(text))
+        return _regex_finder(wanted, probe.ignore_case)
+    return _caseless_finder(wanted.casefold()) if probe.ignore_case else _finder(wanted)
 
 
 def _finder(wanted: str) -> Find:

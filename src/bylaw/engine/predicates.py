@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from msgspec.structs import replace
-
 from bylaw.engine.values import UNREADABLE, Comparison, compile_test
 from bylaw.model.demand import Calls
 from bylaw.model.events import ToolCall
@@ -45,12 +43,7 @@ def compile_predicate(predicate: Predicate, counters: Sequence[CountOver]) -> Te
 def compile_where(predicate: Predicate) -> Callable[[ToolCall], bool | None]:
     """Whether a call is such a one; None where its arguments were not recorded or cannot be compared."""
     test = compile_predicate(predicate, ())
-    return lambda call: test(_unread(call) if call.arguments is None else call, ())
-
-
-def _unread(call: ToolCall) -> ToolCall:
-    """A guard knows that an attempt has no arguments. In a trace nobody knows more than what was recorded."""
-    return call if call.raw_arguments is not None else replace(call, raw_arguments="")
+    return lambda call: test(call, ())
 
 
 def unknown_where(calls: int) -> str:
@@ -104,11 +97,8 @@ def _tested(predicate: ArgumentIs, test: Comparison) -> Test:
 
 
 def arguments(call: ToolCall) -> Any:
-    """The arguments as a mapping; nothing recorded is an empty one, anything else cannot be entered."""
-    recorded = call.arguments
-    if isinstance(recorded, dict):
-        return recorded
-    return {} if recorded is None and call.raw_arguments is None else UNREADABLE
+    """The arguments as a mapping. Those that were not recorded may be any: an attempt without arguments has `{}`."""
+    return call.arguments if isinstance(call.arguments, dict) else UNREADABLE
 
 
 def _negated(test: Test) -> Test:

@@ -22,7 +22,8 @@ import msgspec
 
 from bylaw.engine.conditions import compile_paths
 from bylaw.engine.evidence import shorten
-from bylaw.engine.matching import compile_text, compose
+from bylaw.engine.matching import compile_composed, compose
+from bylaw.engine.values import UNRECORDED
 from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn, TextHas
 from bylaw.model.events import Response
 from bylaw.text.prices import cost_of
@@ -120,6 +121,7 @@ class _Mark(Enum):
     BLIND = "blind"
     THIN = "thin"
     UNREAD = "unread"
+    LOST = "lost"
 
 
 HOLDS: Final = _Mark.HOLDS
@@ -131,6 +133,8 @@ THIN: Final = _Mark.THIN
 """the response says too little to be judged"""
 UNREAD: Final = _Mark.UNREAD
 """what the response is compared with is there, in a form that cannot be read"""
+LOST: Final = _Mark.LOST
+"""what the response is compared with was not recorded"""
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -138,19 +142,19 @@ class Breach(msgspec.Struct, frozen=True):
     excerpt: str | None = None
 
 
-Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND, _Mark.THIN, _Mark.UNREAD] | Breach
+Answer = Literal[_Mark.HOLDS, _Mark.SKIP, _Mark.BLIND, _Mark.THIN, _Mark.UNREAD, _Mark.LOST] | Breach
 Judge = Callable[[Response], Answer]
 
 
 def compile_search(probe: TextHas) -> Callable[[Response], tuple[str, int, int] | None]:
     """response with recorded text → the text that matches, and where in it; None where nothing does"""
-    find = compile_text(probe)
+    find = compile_composed(probe)
 
     def search(response: Response) -> tuple[str, int, int] | None:
         text = compose(response.text or "")
         place = find(text)
-        if place is None and response.content is not None and len(response.content) > 1:
-            text = compose("".join(text_blocks(response.content)))
+        if place is None and "\n" in text and response.content is not None and len(response.content) > 1:
+            text = compose("".join(text_blocks(response.content)))  # two blocks of text are joined by a newline
             place = find(text)
         return None if place is None else (text, *place)
 
@@ -192,6 +196,8 @@ def judge_schema(probe: FitsSchema) -> Judge:
             return BLIND  # calls or not: what stood beside them is not known
         if not text and response.tool_calls:
             return SKIP
+        if response.calls_follow and not text.strip():
+            return BLIND  # it may have issued calls, and then it is not judged
         try:
             value = decode_json(text)
         except (ValueError, UnicodeEncodeError) as problem:
@@ -299,8 +305,10 @@ def judge_grounding(probe: Grounded) -> Judge:
     read, fewest = compile_paths(probe.path), max(1, probe.min_words)
 
     def judge(response: Response) -> Answer:
-        chunks, unread = chunk_texts(read(response))
-        if not chunks and not unread:
+        values = read(response)
+        lost = any(value is UNRECORDED for value in values)
+        chunks, unread = chunk_texts([value for value in values if value is not UNRECORDED] if lost else values)
+        if not chunks and not unread and not lost:
             return SKIP
         if response.text is None:
             return BLIND
@@ -310,8 +318,8 @@ def judge_grounding(probe: Grounded) -> Judge:
         found = (len(words) - len(unknown)) / len(words)
         if found >= probe.min_precision and chunks:
             return HOLDS
-        if unread:
-            return UNREAD
+        if unread or lost:
+            return UNREAD if unread else LOST
         missing = ", ".join(readable(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
         wanted = f"at least {probe.min_precision:.0%} wanted"
         return Breach(f"{found:.0%} of the content words are in the chunks, {wanted}: {missing} are not")

@@ -79,11 +79,11 @@ class Watch:
 def take_back(scope: ScopeState, undo: Undo) -> None:
     scope.states.update(undo.states)
     for index in undo.untouched:
-        del scope.states[index]
+        scope.states.pop(index, None)
     scope.violated.difference_update(undo.broken)
     for index, reason in undo.failed.items():
         if reason is None:
-            del scope.failed[index]
+            scope.failed.pop(index, None)
         else:
             scope.failed[index] = reason
 

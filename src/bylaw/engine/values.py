@@ -93,17 +93,26 @@ def one_of(found: Any, wanted: list[Any]) -> bool | None:
 def contains(found: Any, wanted: Any) -> bool | None:
     if isinstance(found, str) and isinstance(wanted, str):
         return wanted in found
-    if isinstance(found, list):
-        return any(json_equal(item, wanted) or _has_text(item, wanted) for item in found)
-    return None
+    if not isinstance(found, list):
+        return None
+    if not isinstance(wanted, str):
+        return any(json_equal(item, wanted) for item in found)
+    for item in found:
+        if isinstance(item, dict):
+            if _has_text(item, wanted):
+                return True
+        elif item == wanted:
+            return True
+    return False
 
 
-def _has_text(item: Any, wanted: Any) -> bool:
+def _has_text(item: dict[str, Any], wanted: str) -> bool:
     """Content blocks, calls and messages are searched where a reader would look: in their text and their tool names."""
-    if not isinstance(item, dict) or not isinstance(wanted, str):
-        return False
-    parts = (item.get(key) for key in ("text", "name", "content"))
-    return any(isinstance(part, str) and wanted in part for part in parts)
+    for key in ("text", "name", "content"):
+        part = item.get(key)
+        if isinstance(part, str) and wanted in part:
+            return True
+    return False
 
 
 def _on_text(test: Callable[[str], bool]) -> Comparison:

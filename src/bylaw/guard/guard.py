@@ -1,26 +1,28 @@
-"""The `Guard` class: a guard from a rule file and a store, and the jobs that work on what it has recorded."""
+"""The `Guard` class: a guard from a rule file and a store, the functions that it decides, and the jobs that work on
+what it has recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec import structs
 
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.model import Options
-from bylaw.guard.policies import (
-    GuardRules,
-    VersionChoice,
-    load_policies,
-    refuse_pausing_options,
-    select_version,
-    with_mode,
-)
+from bylaw.guard.model import Attempt, Decision, Options, check_names
+from bylaw.guard.policies import GuardRules, VersionChoice, refuse_pausing_options
+from bylaw.guard.rule_source import FileWatch, RuleSource
+from bylaw.guard.scope import GuardSession, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
-from bylaw.model.guard_policy import GuardPolicy
+from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invoke_with_arguments, run_call
+from bylaw.model.guard_policy import Action, GuardPolicy
+from bylaw.model.verdict import Verdict
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.shadow import ShadowReport
@@ -29,17 +31,30 @@ if TYPE_CHECKING:
     from bylaw.guard.stores.records import Incident
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+_POLL = 0.05
+"""seconds between two looks at a review"""
+
+
 class Guard(BaseGuard):
     """May this tool call run, right now?
 
         guard = bylaw.Guard("guard.yaml")
-        decision = guard.decide(bylaw.Attempt(tool="issue_refund", arguments={"amount": 900}, session="ticket-7"))
+
+        @guard.tool
+        def issue_refund(order_id: str, amount: float): ...
+
+        with guard.session("ticket-7", agent="support"):
+            issue_refund("A-23", 199)
 
     `rules`: the path of a file with guard rules, several paths, the rules themselves, or the result of `load_guard`.
     `store`: None holds sessions in memory and records nothing; a path is a SQLite file; or any store of your own.
     `durability`: `normal` survives kill -9, `full` survives power loss. `mode` is for rules that name no execution
     mode. For a manifest, `version` chooses one of several versions (a name, or a mapping from agent to name; default:
-    the deployed one), and `inputs` says what `{{inputs.NAME}}` stands for. Everything else is in `Options`.
+    the deployed one), and `inputs` says what `{{inputs.NAME}}` stands for. `watch=True` loads rule files again when
+    they change. Everything else is in `Options`. `close()`, or leaving `with bylaw.Guard(…) as guard:`, closes a store
+    that the guard has opened.
     """
 
     def __init__(
@@ -53,11 +68,16 @@ class Guard(BaseGuard):
         inputs: Mapping[str, str] | None = None,
         tool_schemas: Mapping[str, Any] | None = None,
         options: Options | None = None,
+        watch: bool = False,
         **more: Any,
     ) -> None:
         from bylaw.guard.stores import SqliteStore
 
-        policies = with_mode(select_version(load_policies(rules, inputs=inputs), version), mode)
+        if not isinstance(watch, bool):
+            raise ValueError(f"watch={watch!r}: expected True or False")
+        self._rules = RuleSource(rules, mode=mode, version=version, inputs=inputs)
+        watched = FileWatch(self._rules.files(), self.reload) if watch else None  # before the files are read
+        policies = self._rules.load()
         settings = structs.replace(options or Options(), **more)
         refuse_pausing_options(policies, settings)
         opened: GuardStore
@@ -72,6 +92,159 @@ class Guard(BaseGuard):
             options=settings,
             tool_schemas=tool_schemas,
         )
+        self._owns_store = opened is not store
+        self.tools: dict[str, Tool] = {}
+        """functions with `@guard.tool`, by the name of their tool"""
+        if watched is not None:
+            self._before_decision = watched.look
+
+    # -- functions that the guard decides -------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        function: None = None,
+        /,
+        *,
+        name: str | None = None,
+        ignore: Collection[str] = (),
+        on_denied: OnDenied = "raise",
+        on_error: OnError = "record",
+        timeout: float | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        ignore: Collection[str] = (),
+        on_denied: OnDenied = "raise",
+        on_error: OnError = "record",
+        timeout: float | None = None,
+    ) -> Any:
+        """A decorator: the function, plain or async, runs only if the guard allows it, in the session that is entered.
+
+        `name`: of the tool, if not that of the function. `ignore`: parameters that no rule sees, such as a connection.
+        `on_denied`: raise `Denied`, or return its text. `on_error`: whether an exception means that the call was made
+        (`record`) or not (`release`). `timeout`: seconds to wait for a person if the call pauses.
+        """
+        handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
+
+        def decorate(function: Any) -> Any:
+            tool = Tool(self, function, name, ignore, handling)
+            known = self.tools.get(tool.name)
+            if known is not None and not known.is_earlier_form_of(tool):
+                raise ValueError(f"two functions are the tool `{tool.name}`: give one of them a name=…")
+            self.tools[tool.name] = tool
+            return tool.wrapped()
+
+        return decorate if function is None else decorate(function)
+
+    def run(
+        self,
+        attempt: Attempt,
+        function: Callable[..., Any],
+        *,
+        on_denied: OnDenied = "raise",
+        on_error: OnError = "record",
+        timeout: float | None = None,
+    ) -> Any:
+        """Decide the attempt, call `function(**arguments)` with the arguments that may run, and record the result. The
+        options are those of `tool`."""
+        handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
+        return run_call(self, attempt, invoke_with_arguments(self, attempt, function), handling)
+
+    async def arun(
+        self,
+        attempt: Attempt,
+        function: Callable[..., Any],
+        *,
+        on_denied: OnDenied = "raise",
+        on_error: OnError = "record",
+        timeout: float | None = None,
+    ) -> Any:
+        """`run` for asyncio; the function may be a coroutine function."""
+        handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
+        return await arun_call(self, attempt, invoke_with_arguments(self, attempt, function), handling)
+
+    def session(self, key: str | None = None, *, agent: str | None = None, end: bool = True) -> GuardSession:
+        """A context, also for `async with`, whose calls belong to this session. Leaving it ends the session; pass
+        `end=False` if it goes on elsewhere. Without a key it gets a new one."""
+        key = uuid.uuid4().hex if key is None else key
+        check_names(session=key, **({} if agent is None else {"agent": agent}))
+        return GuardSession(self, key, agent, end=end)
+
+    def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
+        if not attempt.session:
+            attempt = in_current_session(self, attempt)
+        return super()._with_session(attempt, review)
+
+    # -- asyncio --------------------------------------------------------------------------------------------------
+
+    async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
+        """`ask` for asyncio."""
+        decision = await self.adecide(attempt)
+        if decision.action is not Action.PAUSE or decision.review is None:
+            return decision
+        until = time.monotonic() + timeout
+        while True:
+            review = await self.in_thread(self.reviews.get, decision.review)
+            if review is None or review.status != "pending" or time.monotonic() >= until:
+                return await self.in_thread(self._after_answer, attempt, decision, review)
+            await asyncio.sleep(min(_POLL, max(0.0, until - time.monotonic())))
+
+    async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
+        return await self.in_thread(partial(self.record, decision, content, **more))
+
+    async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
+        return await self.in_thread(partial(self.release, decision, session=session))
+
+    async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+        return await self.in_thread(partial(self.end_session, session, complete=complete))
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """With a store, in a thread, since the store may wait for the disk or for other processes."""
+        return await asyncio.to_thread(function, *args) if self._sessions.durable else function(*args)
+
+    # -- rules that change ----------------------------------------------------------------------------------------
+
+    def reload(self, rules: GuardRules | None = None) -> bool:
+        """Use the rules as they are in the files now, or these. Returns whether they have changed.
+
+        Counters of rules that count the same go on. If the new rules cannot be used, this raises as `Guard(…)` does,
+        and the old rules stay in force. Decisions that are being made use either the old rules or the new ones.
+        """
+        source = self._rules if rules is None else self._rules.replaced(rules)
+        policies = source.load()
+        refuse_pausing_options(policies, self.options)
+        changed = self._replace_rules(policies)
+        self._rules = source
+        return changed
+
+    def close(self) -> None:
+        """Close the store if this guard has opened it. Every later call is refused."""
+        self._before_decision = None
+        if self._owns_store:
+            self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    # -- jobs on the record ---------------------------------------------------------------------------------------
 
     def shadow_report(self, *, rule: str | None = None, examples: int = 3) -> ShadowReport:
         """The decisions in the store that shadow rules, or this guard in shadow, would have changed."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from math import isfinite
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import force_setattr
 
+from bylaw.errors import BylawError
 from bylaw.model.guard_policy import Action
+from bylaw.text.redaction.redactor import Redaction
 
 Fallback: TypeAlias = Literal["block", "pause", "allow"]
 
@@ -19,7 +24,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     arguments: Any = None
     """a JSON object; None means no arguments"""
     agent: str | None = None
-    session: str = "default"
+    session: str = ""
+    """the user's task; needed, unless the guard has a default session"""
     run: str | None = None
     parent_run: str | None = None
     ancestors: tuple[str, ...] = ()
@@ -27,6 +33,14 @@ class Attempt(Struct, frozen=True, kw_only=True):
     ts: float | None = None
     """seconds since 1970; None means now"""
     call_id: str | None = None
+
+
+class Call(Struct, frozen=True):
+    """A tool call that may run."""
+
+    tool: str
+    arguments: Any
+    """`{}` if the attempt had none"""
 
 
 class DenialClass(StrEnum):
@@ -54,7 +68,7 @@ class Match(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, kw_only=True):
-    """What the guard answers."""
+    """What the guard answers. It is true if the call may run."""
 
     action: Action
     decided_by: str | None = None
@@ -83,6 +97,12 @@ class Decision(Struct, kw_only=True):
     call_id: str = ""
     session: str = ""
     latency_us: float = 0.0
+    call: Call | None = None
+    """the call that may run, with the changes of the person who approved it; None if none may. Any other call is
+    another attempt."""
+
+    def __bool__(self) -> bool:
+        return self.action is Action.ALLOW
 
     @property
     def allowed(self) -> bool:
@@ -91,6 +111,23 @@ class Decision(Struct, kw_only=True):
     @property
     def matched(self) -> tuple[str, ...]:
         return tuple(match.rule for match in self.matches)
+
+    def raise_if_denied(self) -> None:
+        """Raises Denied unless the call may run."""
+        if self.action is not Action.ALLOW:
+            raise Denied(self)
+
+
+class Denied(BylawError):
+    """The guard does not let the call run. `decision` has the whole answer; the text is written for a model."""
+
+    def __init__(self, decision: Decision, why: str | None = None) -> None:
+        self.decision = decision
+        self.reason = why or decision.reason or "the call is not allowed"
+        super().__init__(f"{self.reason}; {decision.advice}" if decision.advice else self.reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Denied, (self.decision, self.reason)
 
 
 class Limits(Struct, frozen=True):
@@ -118,6 +155,10 @@ class Options(Struct, frozen=True, kw_only=True):
     max_depth: int = 5
     """levels of agents below the root"""
     limits: Limits = Limits()
+    default_session: str | None = None
+    """the session of attempts that name none; without it they are refused"""
+    redaction: Redaction = Redaction()
+    """what is removed from values before they are written"""
 
     @property
     def recorded(self) -> dict[str, Any]:
@@ -129,7 +170,64 @@ class Options(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("on_error", "on_store_unavailable"):
-            if getattr(self, name) not in get_args(Fallback):
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected `block`, `pause` or `allow`")
-        if self.review_uses < 1 or self.breaker_after < 1:
-            raise ValueError("review_uses and breaker_after must be at least 1")
+            _expect(self, name, "`block`, `pause` or `allow`", lambda value: value in get_args(Fallback))
+        _expect(self, "shadow", "True or False", lambda value: isinstance(value, bool))
+        _expect(self, "review_seconds", "a positive number or None", lambda value: value is None or _is_positive(value))
+        for name in ("review_uses", "breaker_after"):
+            _expect(self, name, "a whole number of at least 1", lambda value: _is_whole(value) and value >= 1)
+        _expect(self, "max_depth", "a whole number of at least 0", lambda value: _is_whole(value) and value >= 0)
+        _expect(self, "breaker_then", "an Action", lambda value: value in list(Action))
+        force_setattr(self, "breaker_then", Action(self.breaker_then))  # `"block"` is as good
+        _expect(self, "limits", "Limits of whole numbers of at least 1", _are_limits)
+        _expect(self, "redaction", "a Redaction", lambda value: isinstance(value, Redaction))
+        _expect(self, "default_session", "a text or None", lambda value: value is None or (value and is_name(value)))
+
+
+LONGEST_NAME = 512
+"""characters of the names of tools, agents, runs, sessions and calls"""
+
+
+def is_name(value: Any) -> bool:
+    """Whether it is a text that is short enough and has a UTF-8 form."""
+    return isinstance(value, str) and len(value) <= LONGEST_NAME and is_text(value)
+
+
+def is_text(text: str) -> bool:
+    """Whether the text has a UTF-8 form. Half a surrogate pair has none, so it could not be searched or stored."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_names(**names: Any) -> None:
+    """Raises ValueError for a name that could not be stored. None is not a name; leave it out where it is allowed."""
+    for key, value in names.items():
+        if not is_name(value):
+            shown = repr(value)[:80]
+            raise ValueError(f"{key}={shown}: expected a text of at most {LONGEST_NAME} characters")
+
+
+def _expect(options: Options, name: str, expected: str, is_valid: Callable[[Any], Any]) -> None:
+    value = getattr(options, name)
+    try:
+        valid = is_valid(value)
+    except TypeError:  # a value that cannot be hashed or compared
+        valid = False
+    if not valid:
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value) and value > 0
+
+
+def _are_limits(value: Any) -> bool:
+    return isinstance(value, Limits) and all(_is_whole(one) and one >= 1 for one in (value.bytes, value.depth))

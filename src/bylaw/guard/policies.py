@@ -151,6 +151,7 @@ def policy_hash(policy: GuardPolicy) -> str:
             r.inline,
             r.shadow,
             [str(c) for c in r.rule.when],
+            *([[r.approvals, list(r.approvers)]] if r.approvals != 1 or r.approvers else []),
         ]
         for r in policy.rules
     ]

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
 from bylaw.model.canonical import canonical_json
-from bylaw.text.redaction.secrets import redacted
+from bylaw.model.guard_policy import Action, GuardRule, identity
+from bylaw.text.redaction.redactor import Redactor
 
 MOST_READ = 100_000
 """reviews that `list` reads at most"""
+
+
+_REDACT = Redactor()
 
 
 class NotAnswered(ValueError):
@@ -31,8 +36,35 @@ def action_hash(tool: str, arguments: Any, agent: str | None, policy: str) -> st
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 
+class ReviewTerms(Struct, frozen=True):
+    """What the answer to a review is bound to, beside the action."""
+
+    needs: tuple[dict[str, Any], ...] = ()
+    above: tuple[str, ...] = ()
+
+
+_NO_TERMS = ReviewTerms()
+
+
+def needed_approvals(rules: Iterable[tuple[str, GuardRule]]) -> tuple[dict[str, Any], ...]:
+    """What each of these rules demands of an approval, if it demands more than one person."""
+    return tuple(
+        {"rule": name, "approvals": rule.approvals, "approvers": list(rule.approvers)}
+        for name, rule in rules
+        if rule.then is Action.PAUSE and (rule.approvals > 1 or rule.approvers)
+    )
+
+
 def open_review(
-    transaction: Transaction, attempt: Attempt, digest: str, decision: Decision, options: Options, now: float
+    transaction: Transaction,
+    attempt: Attempt,
+    digest: str,
+    decision: Decision,
+    options: Options,
+    now: float,
+    *,
+    redact: Redactor = _REDACT,
+    terms: ReviewTerms = _NO_TERMS,
 ) -> ReviewRecord:
     """The open review of this action, or a new one."""
     known = transaction.find_review(attempt.session, digest)
@@ -44,15 +76,17 @@ def open_review(
         agent=attempt.agent,
         run=attempt.run,
         tool=attempt.tool,
-        arguments=redacted(attempt.arguments),
+        arguments=redact(attempt.arguments),
         action_hash=digest,
         policy=decision.policy,
         rules=decision.matched,
-        reason=redacted(decision.reason),
+        reason=redact(decision.reason),
         created_at=now,
         expires_at=None if options.review_seconds is None else now + options.review_seconds,
         uses_left=options.review_uses,
         asked_by=attempt.agent,
+        above=terms.above,
+        needs=terms.needs,
     )
     review = transaction.put_review(review)
     _note(transaction, review, "opened", now)
@@ -62,7 +96,9 @@ def open_review(
 def review_advice(review: ReviewRecord) -> str:
     """What an agent may do whose call this review pauses."""
     if review.status != "approved":
-        return f"wait for the review `{review.id}` to be answered, then resume the call with it"
+        missing = missing_approvals(review)
+        many = f" ({missing} approvals are missing)" if missing > 1 else ""
+        return f"wait for the review `{review.id}` to be answered{many}, then resume the call with it"
     if review.edited is not None:
         return f"the review `{review.id}` has approved another call in its place; resume that one with the review"
     return f"this call is approved; resume it with the review `{review.id}`"
@@ -111,17 +147,33 @@ def _note(transaction: Transaction, review: ReviewRecord, what: str, now: float)
     data: dict[str, Any] = {"review": review.id, "what": what, "tool": review.tool, "by": review.decided_by}
     if what == "opened":
         data["task"] = review.kind
-    if what == "approved":
+    if what in ("approved", "partly approved"):
         data |= {"uses": review.uses_left, "edited": review.edited}
+    if review.needs:
+        data |= {"needs": list(review.needs), "approved_by": list(review.approved_by)}
     transaction.append_to_both(EventRow(review.session, "review", now, data))
+
+
+def _check_note(note: Any) -> None:
+    if note is not None and not isinstance(note, str):
+        raise NotAnswered(f"note={note!r}: expected a text or None")
+
+
+def _is_person(by: Any) -> bool:
+    return isinstance(by, str) and bool(identity(by))
+
+
+def _is_call(edited: Any) -> bool:
+    return isinstance(edited, dict) and edited.keys() == {"tool", "arguments"} and isinstance(edited["tool"], str)
 
 
 class Reviews:
     """Lists, approves, rejects and waits for reviews."""
 
-    def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
+    def __init__(self, store: GuardStore, clock: Callable[[], float], redact: Redactor = _REDACT) -> None:
         self._store = store
         self._clock = clock
+        self._redact = redact
 
     def list(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
@@ -157,16 +209,24 @@ class Reviews:
         note: str | None = None,
     ) -> ReviewRecord:
         """`edited`: `{tool, arguments}` to run instead; it is judged again when it is resumed. `uses`: how often the
-        call may run; None means the guard's option `review_uses`."""
-        if uses is not None and uses < 1:
-            raise NotAnswered(f"uses={uses} must be at least 1")
-        if edited is not None and (set(edited) != {"tool", "arguments"} or not isinstance(edited["tool"], str)):
+        call may run; None means the guard's option `review_uses`. If the rule needs several approvals, the review
+        stays pending until the last; an edit takes back the approvals of the call before it."""
+        if uses is not None and (type(uses) is not int or uses < 1):
+            raise NotAnswered(f"uses={uses!r}: expected a whole number of at least 1")
+        _check_note(note)
+        if edited is not None and not _is_call(edited):
             raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
-        often = {} if uses is None else {"uses_left": uses}
-        return self._answer(review_id, by, edited, status="approved", note=note, **often)
+        return self._answer(
+            review_id, by, lambda review, now: self._approved(review, by, uses=uses, edited=edited, note=note, now=now)
+        )
 
     def reject(self, review_id: str, *, by: str, note: str | None = None) -> ReviewRecord:
-        return self._answer(review_id, by, status="rejected", note=note)
+        _check_note(note)
+
+        def change(review: ReviewRecord, now: float) -> ReviewRecord:
+            return replace(review, status="rejected", note=note, decided_by=by, decided_at=now)
+
+        return self._answer(review_id, by, change)
 
     def wait(self, review_id: str, *, timeout: float, poll: float = 0.05) -> ReviewRecord:
         """The review once it is answered, or after the timeout."""
@@ -179,40 +239,81 @@ class Reviews:
                 return review
             time.sleep(min(poll, max(0.0, until - time.monotonic())))
 
-    def _answer(self, review_id: str, by: str, edited: dict[str, Any] | None = None, **change: Any) -> ReviewRecord:
+    def _approved(
+        self,
+        review: ReviewRecord,
+        by: str,
+        *,
+        uses: int | None,
+        edited: dict[str, Any] | None,
+        note: str | None,
+        now: float,
+    ) -> ReviewRecord:
+        before = review
+        if edited is not None:
+            digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)
+            if digest != review.edited_hash:  # whoever approved before has not seen this call
+                review = replace(review, approved_by=())
+            review = replace(review, edited=self._redact(edited), edited_hash=digest)
+        if identity(by) in map(identity, review.approved_by):
+            raise NotAnswered(f"`{by}` has approved this call already; it needs somebody else")
+        if not _counts(before, by):
+            named = sorted({name for need in before.needs for name in need["approvers"]})
+            raise NotAnswered(f"`{by}` cannot approve this call; these can: {', '.join(named)}")
+        if uses is not None:
+            review = replace(review, uses_left=min(uses, review.uses_left) if review.approved_by else uses)
+        review = replace(review, approved_by=(*review.approved_by, by), note=note or review.note)
+        if missing_approvals(review):
+            return review
+        return replace(review, status="approved", decided_by=", ".join(review.approved_by), decided_at=now)
+
+    def _answer(self, review_id: str, by: str, change: Callable[[ReviewRecord, float], ReviewRecord]) -> ReviewRecord:
+        if not _is_person(by):
+            raise NotAnswered("an answer needs a name: by=…")
         known = self.get(review_id)
         if known is None:
             raise NotAnswered(f"there is no review `{review_id}`")
-        if not by:
-            raise NotAnswered("an answer needs a name: by=…")
         with self._store.transaction(known.session) as transaction:
             review = transaction.review(review_id) or known
             now = self._clock()
             problem = _why_not(review, by, now)
             if problem is None:
-                review = replace(_edited(review, edited), decided_by=by, decided_at=now, **change)
+                review = change(review, now)
             elif _is_over(review, now) and review.status == "pending":
                 review = replace(review, status="expired")
             else:
                 raise NotAnswered(problem)
-            transaction.put_review(review)
-            _note(transaction, review, review.status, now)
+            review = transaction.put_review(review)
+            _note(transaction, review, "partly approved" if review.status == "pending" else review.status, now)
         if problem is not None:
             raise NotAnswered(problem)
         return review
 
 
-def _edited(review: ReviewRecord, edited: dict[str, Any] | None) -> ReviewRecord:
-    """The review with the call that is approved instead: its hash, and a redacted copy for people."""
-    if edited is None:
-        return review
-    digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)
-    return replace(review, edited=redacted(edited), edited_hash=digest)
+def missing_approvals(review: ReviewRecord) -> int:
+    """How many people have to approve it yet, at least."""
+    if not review.needs:
+        return 0 if review.approved_by else 1
+    people = {identity(name) for name in review.approved_by}
+    missing: list[int] = [need["approvals"] - len(_eligible(need, people)) for need in review.needs]
+    return max(0, *missing)
+
+
+def _eligible(need: dict[str, Any], people: set[str]) -> set[str]:
+    return people & {identity(name) for name in need["approvers"]} if need["approvers"] else people
+
+
+def _counts(review: ReviewRecord, by: str) -> bool:
+    """Whether an approval of this person counts for any rule."""
+    return not review.needs or any(_eligible(need, {identity(by)}) for need in review.needs)
 
 
 def _why_not(review: ReviewRecord, by: str, now: float) -> str | None:
-    if review.asked_by is not None and by == review.asked_by:
+    who = identity(by)
+    if who in [identity(name) for name in (review.asked_by, review.agent) if name is not None]:
         return "the agent that asks cannot answer its own review"
+    if who in map(identity, review.above):
+        return "an agent above the one that asks cannot answer its review"
     if review.status != "pending":
         return f"the review is {review.status} already"
     return "the review has expired" if _is_over(review, now) else None

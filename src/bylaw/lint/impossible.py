@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.engine.values import ORDERS
 from bylaw.model.condition import TESTS, Condition
 from bylaw.model.demand import Attempt, Before, Calls, Demand, Never, Next, Tally, Values
 from bylaw.model.predicate import AllOf, AnyOf, ArgumentIs, NotOf, Predicate, ToolIn, ToolMatches
@@ -155,13 +156,7 @@ def _excludes(one: _Test, other: _Test) -> bool:
 
 
 def _within(value: float, bound: _Test) -> bool:
-    compared = {
-        ">": value > bound.value,
-        ">=": value >= bound.value,
-        "<": value < bound.value,
-        "<=": value <= bound.value,
-    }
-    return compared[bound.op]
+    return bool(ORDERS[bound.op](value, bound.value))
 
 
 def _are_numeric(*tests: _Test) -> bool:

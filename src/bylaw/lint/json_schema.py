@@ -51,6 +51,13 @@ def enforcement_properties() -> dict[str, Any]:
         },
         "mode": {"enum": list(MODES), "default": "enforce", "description": "`shadow` records and never acts"},
         "shadow": {"type": "boolean", "default": False, "description": "the same as `mode: shadow`"},
+        "approvals": {
+            "type": "integer",
+            "minimum": 1,
+            "default": 1,
+            "description": "how many people have to approve a call that the rule pauses",
+        },
+        "approvers": {**TEXTS_SCHEMA, "minItems": 1, "description": "the people who can approve it"},
     }
 
 
@@ -58,7 +65,7 @@ def enforcement_together(actions: list[str]) -> list[dict[str, Any]]:
     """What a behaviour rule's keys demand of each other."""
     return [
         {"properties": {"then": {"enum": actions}}},
-        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow")}},
+        {"dependentRequired": {key: ["then"] for key in ("reason", "mode", "shadow", "approvals", "approvers")}},
         _NOT_BOTH,
     ]
 

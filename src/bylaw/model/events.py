@@ -194,6 +194,8 @@ class Response(Event, frozen=True, kw_only=True):
     text: str | None = None
     """the text blocks joined by newlines; None = not recorded, `""` = recorded and empty"""
     tool_calls: tuple[ToolCall, ...] = ()
+    calls_follow: bool = False
+    """a guard was told of the response alone: nobody knows yet which calls it issued"""
     stop_reason: str | None = None
     latency_ms: float | None = None
     usage: Usage | None = None

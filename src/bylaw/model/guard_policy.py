@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -41,6 +42,13 @@ def parse_mode(text: object) -> ExecutionMode | None:
     return next((mode for mode in MODES if mode.replace("_", "") == letters), None)
 
 
+def identity(name: str) -> str:
+    """One form of a person's or an agent's name, whatever the case, the blanks and the invisible characters."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    visible = (character for character in plain if unicodedata.category(character) != "Cf")
+    return " ".join("".join(visible).split())
+
+
 class GuardRule(Struct, frozen=True, kw_only=True):
     """One rule of a guard: a demand on attempts or any behaviour rule, with what happens where it is broken."""
 
@@ -53,6 +61,10 @@ class GuardRule(Struct, frozen=True, kw_only=True):
     """decide and record, never act"""
     approval: bool = False
     """asks a person before an operation (`requireApproval`), and blocks where nobody can be asked"""
+    approvals: int = 1
+    """how many people have to approve a call that the rule pauses"""
+    approvers: tuple[str, ...] = ()
+    """the people who can approve it; nobody named: everybody but the agents that ask"""
 
 
 class GuardPolicy(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from bylaw.record.recording import Recording
-from bylaw.text.redaction.redactor import Redactor
+from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.listeners import Listener, set_listeners
 from bylaw.wire.patch_on_import import LIBRARIES
@@ -64,7 +64,7 @@ class record:
         self._settings: dict[str, Any] = {
             "session": session,
             "agent": agent,
-            "redact": Redactor(patterns) if redact else None,
+            "redact": recording_redactor(patterns) if redact else None,
             "durable": durable,
         }
         self._recording: Recording | None = None

@@ -57,10 +57,10 @@ def command(
         if missing.name not in ("h11", "trustme"):
             raise
         return _refuse(f"{_EXTRA} (`{missing.name}` is missing)")
-    from bylaw.text.redaction.redactor import BadPattern, Redactor
+    from bylaw.text.redaction.redactor import BadPattern, recording_redactor
 
     try:
-        redactor = Redactor(named) if redact else None
+        redactor = recording_redactor(named) if redact else None
         known = addresses(os.environ)
         recording = Recording(out, session=session or None, agent=agent or None, redact=redactor, durable=durable)
     except (BadPattern, BylawError) as problem:

@@ -60,6 +60,25 @@ def decode(data: bytes, name: str) -> str:
         raise _not_read(code="bad-utf8", message="the file is not UTF-8", name=name, at=at) from None
 
 
+_TRACE_KEYS = frozenset(("bylaw", "messages", "payload", "resourceSpans", "role", "traj"))
+_RULE_KEYS = frozenset(("contract", "guard", "id", "rules", "versions"))
+
+
+def refuse_trace(text: str, name: str) -> None:
+    """Raises NotRead if the file is plainly a trace: one message, and not one for each of its keys."""
+    start = text.lstrip("\ufeff \t\r\n[")[:1]
+    line = next((line for line in text.split("\n") if line.strip()), "") if start == "{" else ""
+    try:
+        value = json.loads(line) if line else None
+    except (ValueError, RecursionError):
+        return
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, dict) and not _TRACE_KEYS.isdisjoint(first) and _RULE_KEYS.isdisjoint(first):
+        raise _not_read(
+            code="not-a-rule-file", message=f"`{name}` is not a rule file: it looks like a trace", name=name
+        )
+
+
 def _reason(error: OSError | ValueError) -> str:
     said = error.strerror if isinstance(error, OSError) and error.strerror else "cannot be opened"
     return said[:1].lower() + said[1:]
@@ -84,6 +103,7 @@ def _not_read(*, code: str, message: str, name: str, at: Located | None = None) 
 _HELP = {
     "bad-utf8": "save the file as UTF-8",
     "no-such-file": "check the path; it is relative to the current folder",
+    "not-a-rule-file": "name it as a trace, as in `bylaw check TRACE --policy RULES`",
     "too-large": "split the rules into several files",
 }
 

@@ -32,6 +32,7 @@ from bylaw.rules.files import (
     is_in_code,
     paths_in,
     read_text_file,
+    refuse_trace,
 )
 from bylaw.rules.located import Node, plain
 from bylaw.rules.params import Context
@@ -94,7 +95,10 @@ def read_rules(
     def parse(text: str, **options: Any) -> RuleSet:
         return _parse_rules(text, selection, ids=ids, sections=sections, inputs=inputs, **options)
 
-    return _selected(_join([_load_file(path, parse, RuleSet) for path in paths], RuleSet), selection)
+    parts = [_load_file(path, parse, RuleSet) for path in paths]
+    tools = tuple(tool for part in parts for tool in part.tools)
+    joined = replace(_join(parts, RuleSet), strict=any(part.strict for part in parts), tools=tools)
+    return _selected(joined, selection)
 
 
 def parse_rules(
@@ -295,6 +299,7 @@ def _load_file(path: FilePath, parse: Callable[..., _Set], result: type[_Set]) -
     file = os.fspath(index_of(path))
     try:
         text = read_text_file(Path(file), file)
+        refuse_trace(text, file)
     except NotRead as not_read:
         return result((), (not_read.diagnostic,), (file,))
     return parse(text, file=file, format=format_of(file), base=Path(file).parent)
@@ -308,13 +313,10 @@ def _load_values(values: Any, parse: Callable[..., _Set], result: type[_Set]) ->
 
 
 def _join(parts: Sequence[_Set], result: type[_Set]) -> _Set:
-    contents, diagnostics, files, *more = zip(*map(astuple, parts), strict=True) if parts else ((), (), ())
+    contents, diagnostics, files = zip(*(astuple(part)[:3] for part in parts), strict=True) if parts else ((), (), ())
     problems = sorted((one for some in diagnostics for one in some), key=Diagnostic.sort_key)
     return result(
-        tuple(one for some in contents for one in some),
-        tuple(problems),
-        tuple(f for some in files for f in some),
-        *(any(of) if isinstance(of[0], bool) else sum(of, ()) for of in more),
+        tuple(one for some in contents for one in some), tuple(problems), tuple(f for some in files for f in some)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec import Struct
 
@@ -50,6 +50,8 @@ def beyond(text: str) -> int | float:
 
 MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 64
+MAX_SKIPPED = 1_000
+"""levels below MAX_DEPTH that are passed over where nobody reads them; parsing YAML takes the square of their number"""
 MAX_NODES = 500_000
 """counted after aliases are followed, so that a few lines of aliases cannot stand for billions of values"""
 
@@ -152,6 +154,13 @@ def too_deep(at: Located, problems: Problems) -> ScalarNode:
     node = ScalarNode(at.source, at.start, at.end, math.inf)
     problems.defer(code="too-deep", message=f"the values are nested more than {MAX_DEPTH} levels deep", at=node)
     return node
+
+
+def refuse_depth(at: Located, problems: Problems) -> NoReturn:
+    """Deeper than any part that may be left alone, or never closed."""
+    message = f"the values are nested more than {MAX_DEPTH} levels deep"
+    problems.error(code="too-deep", message=message, at=Located(at.source, at.start, at.start + 1))
+    raise Unreadable
 
 
 def check_count(nodes: int, at: Located, problems: Problems) -> None:

@@ -25,6 +25,7 @@ from bylaw.rules.located import (
     check_count,
     fraction,
     no_part,
+    refuse_depth,
     report_duplicate_key,
     too_deep,
     whole,
@@ -170,8 +171,7 @@ class _Parser:
             if level == 0:
                 self.at = found.end()
                 return too_deep(Located(self.source, start, self.at), self.problems)
-        self.at = len(self.text)
-        self.not_closed("]" if self.text[start] == "[" else "}", start)
+        refuse_depth(Located(self.source, start, start + 1), self.problems)
 
     def constant(self) -> ScalarNode:
         word = _WORD.match(self.text, self.at)

@@ -19,6 +19,7 @@ from msgspec import Struct
 from bylaw.rules.located import (
     MAX_DEPTH,
     MAX_DIGITS,
+    MAX_SKIPPED,
     Entry,
     LeftAlone,
     ListNode,
@@ -32,6 +33,7 @@ from bylaw.rules.located import (
     check_count,
     fraction,
     no_part,
+    refuse_depth,
     report_duplicate_key,
     too_deep,
     whole,
@@ -200,6 +202,8 @@ class _Builder:
         except _SecondDocument:
             pass
         except yaml.YAMLError as error:
+            if self.skipped is not None:
+                refuse_depth(self.skipped[1], self.problems)
             report_syntax_error(error, self.source, self.problems)
             raise Unreadable from None
         finally:
@@ -272,6 +276,8 @@ class _Builder:
         self._check_tag(event, at)
         if self.skipped is not None or len(self.stack) == MAX_DEPTH:
             levels, start, anchor = self.skipped or (0, at, event.anchor)
+            if levels == MAX_SKIPPED:
+                refuse_depth(start, self.problems)
             self.skipped = levels + 1, start, anchor
             return
         self.stack.append(_Frame(node, event.anchor))

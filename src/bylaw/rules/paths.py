@@ -5,7 +5,7 @@ r"""Paths into a turn and into the arguments of a call.
     field    = one that every turn has, or any other key that a request was recorded with: `request.context`
     alias    = "model" | "stop_reason"
     argument = segment { "." segment | "[" ( index | "*" | quoted key ) "]" }
-             | "/" key { "/" key }      a JSON pointer
+             | [ "#" ] "/" key { "/" key }      a JSON pointer
     segment  = "*"            any element of a list, any value of a mapping
              | index          digits, with "-" counting from the end
              | key            where "\." is a dot, "\*" a star and "\\" a backslash
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -241,12 +242,29 @@ def _split_paths(text: str) -> list[Part]:
         meant = _dotted(text)
         help = f"write {quote(meant)}: a path starts at the arguments" if meant else _START
         raise BadPath(code="bad-path", message=f"{quote(text)} is not a path here: there is no `$`", help=help)
-    if text.startswith("/"):
-        return split_path(".".join(map(_pointed, text[1:].split("/"))))
-    if found := _LONE_BRACKET.search(_BRACKET.sub("", text)):
+    if text.startswith(("/", "#/")):
+        pointer = unquote(text[1:]) if text.startswith("#") else text
+        return split_path(".".join(map(_pointed, pointer[1:].split("/"))))
+    plain = _BRACKET.sub("", text)
+    _refuse_odd(text, plain)
+    if found := _LONE_BRACKET.search(plain):
         help = "write an index as `[0]` or `.0`; for a bracket in a key write the key as `['a[b']`"
         raise BadPath(code="bad-path", message=f"{quote(found[0])} in {quote(text)} is not an index", help=help)
     return split_path(_dotted(text) if "[" in text else text)
+
+
+def _refuse_odd(text: str, plain: str) -> None:
+    """What is a path in another language, or looks like a slip. `plain`: the path without keys in brackets."""
+    if text == "#":
+        raise BadPath(code="bad-path", message="`#` names no argument", help=_START)
+    if "?." in text or "?[" in text:
+        meant = text.replace("?.", ".").replace("?[", "[")
+        help = f"write {quote(meant)}: a value that is not there is absent anyway"
+        raise BadPath(code="bad-path", message=f"`?` in {quote(text)} is no part of a path", help=help)
+    if any(key != key.strip() for key in plain.split(".")):
+        meant = ".".join(key.strip() for key in text.split("."))
+        message = f"the path {quote(text)} has a space before or after a key"
+        raise BadPath(code="bad-path", message=message, help=f"write {quote(meant)}")
 
 
 def _pointed(key: str) -> str:

@@ -1,4 +1,5 @@
-"""The keys that rules share: id, severity, scope, description, tags; and what happens to a call: then, reason, mode."""
+"""The keys that rules share: id, severity, scope, description, tags; and what happens to a call: then, reason, mode,
+approvals."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bylaw.model.diagnostic import Related
-from bylaw.model.guard_policy import Action, GuardRule
+from bylaw.model.guard_policy import Action, GuardRule, identity
 from bylaw.model.rule import Rule, Scope, Severity
 from bylaw.rules.located import Located, ScalarNode
 from bylaw.rules.messages import quote, synonyms
-from bylaw.rules.readers import Fields, read_choice, read_flag, read_text, read_texts
+from bylaw.rules.readers import Fields, read_choice, read_count, read_flag, read_text, read_texts
 
 Ids: TypeAlias = MutableMapping[str, Related]
 """the place of every id seen so far, in all files that are loaded together"""
@@ -21,7 +22,7 @@ SEVERITIES = tuple(severity.value for severity in Severity)
 SCOPES = tuple(scope.value for scope in Scope)
 ACTIONS = tuple(action.value for action in Action)
 MODES = ("enforce", "shadow")
-ENFORCEMENT_KEYS = ("then", "reason", "mode", "shadow")
+ENFORCEMENT_KEYS = ("then", "reason", "mode", "shadow", "approvals", "approvers")
 """keys about calls that a behaviour rule may have too"""
 
 _SCOPE_SYNONYMS = synonyms({"trace": "all file global", "session": "conversation"})
@@ -53,6 +54,8 @@ class Enforcement(Struct, frozen=True):
     inline: bool = False
     shadow: bool = False
     approval: bool = False
+    approvals: int = 1
+    approvers: tuple[str, ...] = ()
 
     def of(self, rule: Rule) -> GuardRule:
         return GuardRule(
@@ -62,6 +65,8 @@ class Enforcement(Struct, frozen=True):
             inline=self.inline,
             shadow=self.shadow,
             approval=self.approval,
+            approvals=self.approvals,
+            approvers=self.approvers,
         )
 
 
@@ -155,9 +160,35 @@ def read_enforcement(fields: Fields, *, inline: bool = False, hint: str | None =
     reason = _read_reason(fields)
     shadow = _read_shadow(fields)
     gates = fields.read("inline", read_flag, False) if inline else False
-    if node is None or then is None or reason is None or shadow is None or gates is None:
+    approval = _read_approval(fields, then)
+    if node is None or then is None or reason is None or shadow is None or gates is None or approval is None:
         return None
-    return Enforcement(Action(then), node, reason or None, gates, shadow)
+    approvals, approvers = approval
+    return Enforcement(Action(then), node, reason or None, gates, shadow, approvals=approvals, approvers=approvers)
+
+
+def _read_approval(fields: Fields, then: str | None) -> tuple[int, tuple[str, ...]] | None:
+    """How many people have to approve a paused call, and which; None where that is unusable."""
+    many, named = fields.entry("approvals"), fields.entry("approvers")
+    first = many or named
+    if first is not None and then not in (None, Action.PAUSE.value):
+        fields.problems.error(
+            code="conflicting-parameters",
+            message=f"`{first.key.value}` is for a rule that pauses",
+            at=first.key,
+            help="write `then: pause`, or remove the key",
+        )
+        return None
+    approvals = read_count(many.value, "approvals", fields.problems) if many else 1
+    approvers = read_texts(named.value, "approvers", fields.problems) if named else ()
+    if approvals is None or approvers is None:
+        return None
+    people = {identity(name) for name in approvers}
+    if many and (approvals < 1 or (people and approvals > len(people))):
+        most = f" to {len(people)}, the number of `approvers`" if people else " up"
+        fields.problems.error(code="number-range", message=f"`approvals` is a number from 1{most}", at=many.value)
+        return None
+    return approvals, approvers
 
 
 def _read_reason(fields: Fields) -> str | None:

@@ -20,7 +20,7 @@ from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
 from bylaw.model.values import json_type
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 from bylaw.traces.formats.eventlist import CONTENT_KEYS, KINDS
 
 LONGEST_EVENT = 20_000

@@ -46,7 +46,7 @@ from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Usage
 from bylaw.model.trace import Trace
 from bylaw.text.prices import price_of
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 CONFIDENCE = 0.5
 """of a violation that only the judge found"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from immutables import Map
@@ -114,7 +115,7 @@ class InWindow(Counter):
             first += 1
         while first > 0 and now - value[first - 1] < length:
             first -= 1
-        return len(value) - first
+        return min(len(value) - first, self._kept)  # a rule with a higher limit may have stored more
 
     def revive(self, data: list[float]) -> tuple[float, ...]:
         return tuple(data)
@@ -167,6 +168,8 @@ class State(Struct, frozen=True, array_like=True):
     matched: bool = False
     untimed: int = 0
     """calls that a window could not place"""
+    unread: int = 0
+    """calls that may match, since their arguments were not recorded"""
 
 
 class Attempt(Monitor):
@@ -193,7 +196,7 @@ class Attempt(Monitor):
         if only is not None:
             value = only.after(state.counters[0], event)
             untimed = state.untimed if not self._windows else state.untimed + self._is_untimed(event)
-            state = State((value,), state.matched, untimed)
+            state = State((value,), state.matched, untimed, state.unread)
             shown = (only.show(value, event),)
         elif self._counters:
             state = self._moved(state, event)
@@ -201,8 +204,10 @@ class Attempt(Monitor):
         truth = self._test(event, shown)
         if truth is False or (self._marks and truth is None):
             return state, NOTHING
+        if truth is None and event.arguments is None and event.raw_arguments is None:
+            return State(state.counters, state.matched, state.untimed, state.unread + 1), NOTHING
         if not state.matched:
-            state = State(state.counters, True, state.untimed)
+            state = State(state.counters, True, state.untimed, state.unread)
         return state, (self._found(event, shown, truth),)
 
     def look(self, state: State, call: ToolCall) -> tuple[Found, ...]:
@@ -212,13 +217,26 @@ class Attempt(Monitor):
         return NOTHING if truth is False or (self._marks and truth is None) else (self._found(call, shown, truth),)
 
     @property
-    def counters(self) -> tuple[str, ...]:
+    def counted(self) -> tuple[CountOver, ...]:
         """What it counts, in the order of `shown`."""
+        return self._counted
+
+    def dump_counters(self, state: State) -> list[Any]:
+        return [c.dump(value) for c, value in zip(self._counters, state.counters, strict=True)]
+
+    def revive_counters(self, values: Sequence[Any]) -> State:
+        """The state with these values as they were written down; None begins empty."""
+        pairs = zip(self._counters, values, strict=True)
+        return State(tuple(c.empty if value is None else c.revive(value) for c, value in pairs))
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The names of what it counts, for people."""
         return tuple(counter.name for counter in self._counters)
 
     def _moved(self, state: State, call: ToolCall) -> State:
         after = tuple([c.after(value, call) for c, value in zip(self._counters, state.counters, strict=True)])
-        return State(after, state.matched, state.untimed + self._is_untimed(call))
+        return State(after, state.matched, state.untimed + self._is_untimed(call), state.unread)
 
     def _is_untimed(self, call: ToolCall) -> bool:
         """Whether a window cannot place the call."""
@@ -241,18 +259,21 @@ class Attempt(Monitor):
         if state.untimed:
             calls = "1 call carries" if state.untimed == 1 else f"{state.untimed:,} calls carry"
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"{calls} no time, so the window cannot be measured")
+        if state.unread:
+            of = "1 call" if state.unread == 1 else f"{state.unread:,} calls"
+            return Conclusion(Outcome.INCONCLUSIVE, reason=f"the arguments of {of} were not recorded")
         if self._marks:
             return OK if state.matched else VACUOUS
         return ok_if_complete(ended)
 
     def dump(self, state: State, excerpts: bool = True) -> Any:
-        values = [c.dump(value) for c, value in zip(self._counters, state.counters, strict=True)]
-        return [values, state.matched, state.untimed]
+        known = [self.dump_counters(state), state.matched, state.untimed]
+        return [*known, state.unread] if state.unread else known
 
     def revive(self, data: Any) -> State:
-        counters, matched, untimed = data
+        counters, matched, untimed, *unread = data
         pairs = zip(self._counters, counters, strict=True)
-        return State(tuple(counter.revive(value) for counter, value in pairs), matched, untimed)
+        return State(tuple(counter.revive(value) for counter, value in pairs), matched, untimed, *unread)
 
 
 def _watched(demand: Demand, counters: tuple[CountOver, ...]) -> tuple[Calls, ...]:

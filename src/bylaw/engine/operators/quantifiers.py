@@ -30,7 +30,7 @@ from bylaw.engine.monitor import (
     unless_unknown,
 )
 from bylaw.engine.predicates import compile_where, describe_where
-from bylaw.engine.probes import BLIND, HOLDS, SKIP, THIN, UNREAD, Judge, compile_search
+from bylaw.engine.probes import BLIND, HOLDS, LOST, SKIP, THIN, UNREAD, Judge, compile_search
 from bylaw.model.demand import Calls, TextHas
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.verdict import Outcome
@@ -95,6 +95,8 @@ class AlwaysState(Struct, frozen=True, array_like=True):
     """responses that say too little to be judged"""
     unread: int = 0
     """responses that are compared with something in a form that cannot be read"""
+    lost: int = 0
+    """responses that are compared with something that was not recorded"""
 
 
 _FRESH, _JUDGED = AlwaysState(), AlwaysState(judged=True)
@@ -105,10 +107,11 @@ class Always(Monitor):
     state_type = AlwaysState
     watches = Watches(responses=True)
 
-    def __init__(self, judge: Judge, needs: str, unread: str = "") -> None:
-        """`needs`: what to say of turns where something is missing; `unread`: where it cannot be read."""
+    def __init__(self, judge: Judge, needs: str, unread: str = "", lost: str = "") -> None:
+        """`needs`: what to say of turns where something is missing; `unread`, `lost`: where what it is compared with
+        cannot be read or was not recorded."""
         self._judge = judge
-        self._needs, self._unread = needs, unread
+        self._needs, self._unread, self._lost = needs, unread, lost
 
     def step(self, state: AlwaysState, event: Event, applies: bool = True) -> Step:
         if type(event) is not Response:
@@ -122,6 +125,8 @@ class Always(Monitor):
             return replace(state, thin=state.thin + 1), NOTHING
         if answer is UNREAD:
             return replace(state, unread=state.unread + 1), NOTHING
+        if answer is LOST:
+            return replace(state, lost=state.lost + 1), NOTHING
         judged = state if state.judged else _JUDGED if state is _FRESH else replace(state, judged=True)
         if answer is HOLDS:
             return judged, NOTHING
@@ -132,6 +137,7 @@ class Always(Monitor):
         missing = [self._needs.format(count_turns(state.blind))] if state.blind else []
         missing += [f"too few content words to judge in {count_turns(state.thin)}"] if state.thin else []
         missing += [self._unread.format(count_turns(state.unread))] if state.unread else []
+        missing += [self._lost.format(count_turns(state.lost))] if state.lost else []
         if missing:
             return Conclusion(Outcome.INCONCLUSIVE, reason=", ".join(missing))
         return ok_if_complete(ended) if state.judged or not ended.complete else VACUOUS

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.engine.matching import compile_names, compile_text
+from bylaw.engine.predicates import arguments
 from bylaw.engine.probes import compile_search
 from bylaw.engine.temporal.truth import Key, all_of, any_of
 from bylaw.engine.temporal.variables import NO_VALUE, UNKNOWN_KEY, AtomValue, AtomValues, Hit, key_of
@@ -138,12 +139,12 @@ def either(left: AtomValue, right: AtomValue) -> AtomValue:
 
 
 def _call(atom: ToolIs) -> Read:
-    return _tested(atom.tests, {"args": arguments_of})
+    return _tested(atom.tests, {"args": arguments})
 
 
 def _result(atom: ResultOf) -> Read:
     roots: dict[str, Callable[[Any], Any]] = {
-        "args": lambda result: UNREADABLE if result.call is None else arguments_of(result.call),
+        "args": lambda result: UNREADABLE if result.call is None else arguments(result.call),
         "result": lambda result: content_of(result.content),
         "error": lambda result: UNREADABLE if result.is_error is None else result.is_error,
     }
@@ -176,13 +177,6 @@ def _named(event: Any) -> AtomValue:
 def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:
     found = walk(root, steps)
     return NO_VALUE if found is ABSENT else UNKNOWN_KEY if found is UNREADABLE else key_of(found)
-
-
-def arguments_of(call: ToolCall) -> Any:
-    arguments = call.arguments
-    if isinstance(arguments, dict):
-        return arguments
-    return {} if arguments is None and call.raw_arguments is None else UNREADABLE
 
 
 def content_of(content: Any) -> Any:

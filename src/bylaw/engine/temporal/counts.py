@@ -9,10 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from immutables import Map
-from msgspec import Struct
-
-from bylaw.engine.temporal.frame import UNTIMED, Clocks, Frame, clock
+from bylaw.engine.temporal.frame import UNTIMED, Clocks, Frame, Tally, clock
 from bylaw.engine.temporal.tables import (
     Match,
     Table,
@@ -29,53 +26,6 @@ from bylaw.model.temporal import Window
 
 MOST_NAMED = 8
 """earlier positions that a message names"""
-
-
-class Moments(Struct, frozen=True, array_like=True):
-    """Clock readings, oldest first. Equal ones share an entry."""
-
-    entries: Map[int, tuple[float, int]] = Map()
-    """number → the clock, and how many there were up to and with this entry"""
-    head: int = 0
-    tail: int = 0
-    gone: int = 0
-    """how many before the head"""
-
-    def added(self, now: float, window: Window, needed: int) -> Moments:
-        """One more, now. Of the oldest at most two are dropped at once: those out of the window, and those beyond
-        what is needed."""
-        entries, head, tail, gone = self.entries, self.head, self.tail, self.gone
-        last, total = entries[tail - 1] if head < tail else (None, gone)
-        tail = tail if last == now else tail + 1
-        entries = entries.set(tail - 1, (now, total + 1))
-        for _ in range(2):
-            first, until = entries[head]
-            if head + 1 == tail or (now - first <= window.bound and total + 1 - until < needed):
-                break
-            entries, head, gone = entries.delete(head), head + 1, until
-        return Moments(entries, head, tail, gone)
-
-    def since(self, now: float, window: Window) -> int:
-        """How many are in the window: found by halving, since clocks never go backwards."""
-        low, high = self.head, self.tail
-        if low == high:
-            return 0
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if now - self.entries[middle][0] <= window.bound else (middle + 1, high)
-        before = self.gone if low == self.head else self.entries[low - 1][1]
-        return self.entries[self.tail - 1][1] - before
-
-
-NEVER = Moments()
-
-
-class Tally(Struct, frozen=True, array_like=True):
-    sure: int = 0
-    unsure: int = 0
-    """with a window: positions before the first recorded time, of which nobody knows how long ago they were"""
-    sure_at: Moments = NEVER
-    unsure_at: Moments = NEVER
 
 
 def count(table: Table, key: tuple[Key, ...], match: Match, window: Window | None, number: int) -> Table:

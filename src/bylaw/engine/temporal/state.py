@@ -10,8 +10,7 @@ from msgspec.structs import astuple
 
 from bylaw.engine.evidence import bare
 from bylaw.engine.monitor import Found
-from bylaw.engine.temporal.counts import Moments, Tally
-from bylaw.engine.temporal.frame import START, Clocks, Frame, Position
+from bylaw.engine.temporal.frame import START, Clocks, Frame, Moments, Position, Tally
 from bylaw.engine.temporal.pending import Alarms, Entry, Origin, Pending
 from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
 from bylaw.engine.temporal.truth import Open, Wait

@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from immutables import Map
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.temporal.atom_values import result_ids
-from bylaw.engine.temporal.frame import Clocks, Frame, Position, elapsed
+from bylaw.engine.temporal.frame import Clocks, Frame, Position, Tally, elapsed
 from bylaw.engine.temporal.truth import Key, Sigma
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
 from bylaw.model.events import Response
 from bylaw.model.temporal import Window
 from bylaw.model.verdict import EventRef
-
-if TYPE_CHECKING:
-    from bylaw.engine.temporal.counts import Tally
 
 MOST_VALUES = 10_000
 MOST_MATCHES = 16

@@ -200,7 +200,7 @@ class Recompute:
 
     def _chain(self, attempt: Attempt, guard: BaseGuard) -> Chain:
         state = self._sessions.for_guard(attempt.session, guard.policy, guard.policies.all).state
-        return guard.policies.chain(attempt, state.runs)
+        return guard.policies.chain(attempt, state.runs, state.above)
 
     def _unfollowed(self, attempt: Attempt, session: AuditSession, guard: BaseGuard) -> set[str]:
         """Names of the rules about this call whose state is unknown."""

@@ -21,7 +21,7 @@ from bylaw.model.events import Event, Request, ToolCall, ToolResult
 from bylaw.model.guard_policy import Action, GuardPolicy, GuardRule
 from bylaw.model.verdict import Verdict
 from bylaw.rules.versions import qualified_id
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 
 class Concern(Struct, frozen=True):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from bylaw.model.guard_policy import GuardPolicy
 
 STDIN = "standard input"
+_DEFAULT = "default"
+"""the session of attempts that name none, without a store"""
 
 
 @click.command(name="decide")
@@ -54,8 +56,8 @@ def decide(
 ) -> ExitCode:
     """Read one attempt as JSON from standard input and print one Decision as JSON.
 
-    The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}. Exit 0: allow. 1: block, pause or
-    terminate_session. 2: bad input. 3: allow, because nothing here decides calls.
+    The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}; with --store it needs a session. Exit 0:
+    allow. 1: block, pause or terminate_session. 2: bad input. 3: allow, because nothing here decides calls.
     """
     from bylaw.guard.decide.records import decision_json
 
@@ -64,9 +66,10 @@ def decide(
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
+    needs_session = store is not None
     if history is not None:
-        _read_history(guard, Path(history))
-    attempt = _attempt(parse_json(sys.stdin.read(MOST_BYTES + 1), STDIN), STDIN)
+        _read_history(guard, Path(history), needs_session)
+    attempt = _attempt(parse_json(sys.stdin.read(MOST_BYTES + 1), STDIN), STDIN, needs_session)
     decision = guard.decide(attempt, review=review)
     click.echo(json.dumps(decision_json(decision), ensure_ascii=False, default=str))
     if not decision.allowed:
@@ -81,6 +84,7 @@ def _guard(
     policies: Sequence[GuardPolicy], files: str, mode: str | None, tools: str | None, store: str | None
 ) -> BaseGuard:
     from bylaw.guard.decide.guard import BaseGuard
+    from bylaw.guard.model import Options
     from bylaw.guard.policies import with_mode
     from bylaw.guard.stores import MemoryStore, SqliteStore
 
@@ -89,12 +93,15 @@ def _guard(
         raise BadInput(f"{files}: no rule here decides calls; give rules a `then`")
     opened = MemoryStore() if store is None else SqliteStore(store)
     try:
-        return BaseGuard(moded, store=opened, durable=store is not None, tool_schemas=read_schemas(tools))
+        # one run of the command without a store is one session
+        options = Options(default_session=_DEFAULT if store is None else None)
+        schemas = read_schemas(tools)
+        return BaseGuard(moded, store=opened, durable=store is not None, options=options, tool_schemas=schemas)
     except ValueError as problem:
         raise BadInput(f"{tools}: {problem}") from None
 
 
-def _read_history(guard: BaseGuard, path: Path) -> None:
+def _read_history(guard: BaseGuard, path: Path, needs_session: bool) -> None:
     from bylaw.guard.decide.attempts import Refused
 
     try:
@@ -108,23 +115,29 @@ def _read_history(guard: BaseGuard, path: Path) -> None:
         value = parse_json(line, where)
         try:
             if isinstance(value, dict) and "result_of" in value:
+                _check_session(value, where, needs_session)
                 guard.record(
                     str(value["result_of"]),
                     value.get("content"),
-                    session=str(value.get("session", "default")),
+                    session=str(value.get("session") or _DEFAULT),
                     is_error=value.get("is_error"),
                     ts=_time(value.get("ts"), where),
                 )
             else:
-                guard.record_past_call(_attempt(value, where))
-        except Refused as why:
+                guard.record_past_call(_attempt(value, where, needs_session))
+        except (Refused, ValueError) as why:
             raise BadInput(f"{where}: {why}") from None
 
 
 _KEYS = ("tool", "arguments", "agent", "run", "session", "ts", "parent_run", "ancestors", "call_id")
 
 
-def _attempt(value: Any, where: str) -> Attempt:
+def _check_session(value: dict[str, Any], where: str, is_needed: bool) -> None:
+    if is_needed and not value.get("session"):
+        raise BadInput(f"{where}: `session` is missing; with a store, all attempts without it would be one session")
+
+
+def _attempt(value: Any, where: str, needs_session: bool) -> Attempt:
     from bylaw.guard.model import Attempt
 
     if not isinstance(value, dict) or not isinstance(value.get("tool"), str):
@@ -135,6 +148,7 @@ def _attempt(value: Any, where: str) -> Attempt:
     for key in ("agent", "run", "session", "parent_run", "call_id"):
         if value.get(key) is not None and not isinstance(value[key], str):
             raise BadInput(f"{where}: `{key}` must be text")
+    _check_session(value, where, needs_session)
     fields = {key: value[key] for key in value if value[key] is not None}
     above = value.get("ancestors") or []
     if not isinstance(above, list) or not all(isinstance(agent, str) for agent in above):

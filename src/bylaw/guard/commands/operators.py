@@ -147,20 +147,24 @@ def _show_switches(on: dict[str, str]) -> None:
 @click.option("--why", metavar="TEXT", help="Shown with every refusal.")
 def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
     """End a session: no further call of it runs, in any process that uses the store."""
-    from bylaw.guard.decide.attempts import LONGEST_NAME
     from bylaw.guard.decide.records import write_session_end
+    from bylaw.guard.model import LONGEST_NAME
+    from bylaw.text.redaction.redactor import CLASSES, Redaction, Redactor
 
     if not 0 < len(session) <= LONGEST_NAME:
         raise click.BadParameter(f"a session has 1 to {LONGEST_NAME} characters", param_hint="SESSION")
     ended_by = f"{by}: {why}" if why else by
-    with open_store(store) as opened, opened.transaction(session) as transaction:
-        record = transaction.session(session)
-        if record.terminated is not None:
-            raise click.ClickException(f"the session was ended already by {record.terminated}")
-        record.terminated = ended_by
-        record.version += 1
-        transaction.put_session(record)
-        write_session_end(transaction, session, "terminated", (), time.time(), ended_by)
+    everything = Redactor(Redaction(classes=CLASSES))
+    with open_store(store) as opened:
+        for key in dict.fromkeys((everything.identifier(session), Redactor().identifier(session))):  # by either guard
+            with opened.transaction(key) as transaction:
+                record = transaction.session(key)
+                if record.terminated is not None:
+                    raise click.ClickException(f"the session was ended already by {record.terminated}")
+                record.terminated = ended_by
+                record.version += 1
+                transaction.put_session(record)
+                write_session_end(transaction, key, "terminated", (), time.time(), ended_by)
     click.echo(printable(f"session {session} was ended by {ended_by}"))
     return ExitCode.OK
 

@@ -10,10 +10,9 @@ from typing import Any
 import jsonschema_rs
 
 from bylaw.engine.predicates import RedactedArguments
-from bylaw.guard.model import Attempt, Limits
+from bylaw.guard.model import LONGEST_NAME, Attempt, Limits, is_name, is_text
 from bylaw.model.events import Origin, ToolCall
 
-LONGEST_NAME = 512
 _SHORT = 1000
 """characters of a text that needs no closer look"""
 _FEW = 32
@@ -42,13 +41,13 @@ def call_of(
         and session.isascii()
         and 0 < len(tool) <= LONGEST_NAME >= len(session)
         and run is parent_run is agent is attempt.call_id is None
-        and not attempt.ancestors
+        and attempt.ancestors == ()
     ):
         _check_names(attempt)
         origin = Origin(session, run, parent_run, agent)
     if ts is None:
         ts = clock()
-    elif not (type(ts) is float and isfinite(ts)) and not _is_time(ts):
+    elif not (type(ts) is float and isfinite(ts)) and not is_time(ts):
         raise Refused("`ts` is a finite number of seconds since 1970")
     if arguments is not None:
         check_json(arguments, limits)
@@ -58,30 +57,17 @@ def call_of(
 
 def _check_names(attempt: Attempt) -> None:
     """A host may construct an Attempt with values of any type."""
-    if not (attempt.tool and _is_name(attempt.tool) and _is_name(attempt.session)):
+    if not (attempt.tool and is_name(attempt.tool) and is_name(attempt.session)):
         raise Refused(f"`tool` and `session` are texts of at most {LONGEST_NAME} characters")
+    if not isinstance(attempt.ancestors, tuple | list):  # a text would be taken for a list of letters
+        raise Refused("`ancestors` are a tuple of names")
     others = (attempt.agent, attempt.run, attempt.parent_run, attempt.call_id, *attempt.ancestors)
-    if not all(name is None or _is_name(name) for name in others):
+    if not all(name is None or is_name(name) for name in others):
         raise Refused(f"agents, runs and the id of a call are texts of at most {LONGEST_NAME} characters")
 
 
-def _is_name(name: Any) -> bool:
-    return isinstance(name, str) and len(name) <= LONGEST_NAME and _is_text(name)
-
-
-def _is_time(ts: Any) -> bool:
+def is_time(ts: Any) -> bool:
     return isinstance(ts, int | float) and not isinstance(ts, bool) and isfinite(ts)
-
-
-def _is_text(text: str) -> bool:
-    """Whether the text has a UTF-8 form. Half a surrogate pair has none, so it could not be searched or stored."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_json(value: Any, limits: Limits) -> None:
@@ -116,7 +102,7 @@ def _check_all(value: Any, limits: Limits) -> None:
             raise Refused(f"the arguments are larger than {limits.bytes:,} bytes")
         if isinstance(one, dict):
             for key in one:
-                if not isinstance(key, str) or not _is_text(key):
+                if not isinstance(key, str) or not is_text(key):
                     raise Refused("the arguments have a key that is not text")
             stack += [(inner, depth + 1) for inner in one.values()]
             left -= sum(map(len, one))
@@ -138,7 +124,7 @@ def _size(value: Any) -> int:
             return 8
         raise Refused(f"`{value}` is not a JSON number")
     if isinstance(value, str):
-        if _is_text(value):
+        if is_text(value):
             return len(value)
         raise Refused("the arguments hold half a surrogate pair, which is not a character")
     raise Refused(f"the arguments hold a value of type `{type(value).__name__}`, which is not JSON")

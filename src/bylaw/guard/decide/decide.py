@@ -13,13 +13,21 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of
 from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
-from bylaw.guard.decide.policy import NOBODY, Chain, Policies, ancestors
+from bylaw.guard.decide.policy import NOBODY, Chain, Policies, lineage
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import Attempt, Decision, DenialClass, Match, Options
-from bylaw.guard.reviews import action_hash, approved_review, open_review, review_advice, spend
+from bylaw.guard.reviews import (
+    ReviewTerms,
+    action_hash,
+    approved_review,
+    needed_approvals,
+    open_review,
+    review_advice,
+    spend,
+)
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import SessionRecord
 from bylaw.model.events import ToolCall
@@ -70,13 +78,15 @@ class Decider:
                     stopped.agent = None if attempt.agent is None else text_of(attempt.agent)
                     return stopped
             call = call_of(attempt, call_id, state.origin, state.turn, self._limits, self._clock)
-            if attempt.agent is not None:
-                state.remember_agent(attempt)
-            chain = self._policies.chain(attempt, state.runs)
+            chain = self._policies.chain(attempt, state.runs, state.above)
             if not chain.admits_all:
                 _check_listed(attempt, chain)
+            if attempt.call_id is not None and not self._options.shadow and state.is_used(attempt.call_id):
+                raise NotListed("call-id", f"the call id `{attempt.call_id}` is already used in this session")
             if self._schemas is not None:
                 self._schemas.check(call)
+            if attempt.agent is not None:
+                state.remember_agent(attempt)
         except Refused as why:
             malformed = block(self._policy, "arguments", str(why), DenialClass.STRUCTURAL)
             return self._effective(self._refused(malformed, call, chain, state), attempt, chain, record)
@@ -85,6 +95,8 @@ class Decider:
             return self._effective(refused, attempt, chain, record)
         if review is not None:
             resumed = self._resumed(attempt, call, review, chain, transaction, state)
+            if resumed.action is _ALLOW and attempt.call_id is not None:
+                state.use_call_id(attempt.call_id)
             return self._effective(_annotated(resumed, chain, state), attempt, chain, record)
         matches = judge(chain, state, call, self._on_error)
         if chain.elsewhere:
@@ -93,8 +105,12 @@ class Decider:
             if not chain.can_pause:
                 matches = [_blocking(match) for match in matches]
             matched = self._matched(attempt, call, chain, matches, transaction, state)
+            if matched.action is _ALLOW and attempt.call_id is not None:
+                state.use_call_id(attempt.call_id)
             return self._effective(matched, attempt, chain, record)
         reserve_call(chain, state, call)
+        if attempt.call_id is not None:
+            state.use_call_id(attempt.call_id)
         return Decision(
             action=_ALLOW,
             policy=self._policy,
@@ -113,7 +129,7 @@ class Decider:
             if attempt.run is not None and attempt.agent is None:
                 attempt = replace(attempt, agent=state.agent_of(attempt))
             call = call_of(attempt, "-", state.origin, state.turn, self._limits, self._clock)
-            return redacted_predicates(self._policies.chain(attempt, state.runs), call, places)
+            return redacted_predicates(self._policies.chain(attempt, state.runs, state.above), call, places)
         except Refused:  # no rule was evaluated
             return {}
 
@@ -138,7 +154,8 @@ class Decider:
         switches = self.switches if transaction is None else transaction.switches()
         if not switches:
             return None
-        for name in ("*", attempt.agent, *ancestors(attempt, state.runs, self._options.max_depth)):
+        stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
+        for name in ("*", attempt.agent, *stated, *possible):
             if name is not None and name in switches:
                 return block(self._policy, "kill-switch", switches[name])
         return None
@@ -183,8 +200,24 @@ class Decider:
         if decision.action is not Action.PAUSE:
             return decision
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
-            review = open_review(within, attempt, digest, decision, self._options, self._clock())
+            review = open_review(
+                within,
+                attempt,
+                digest,
+                decision,
+                self._options,
+                self._clock(),
+                redact=self._sessions.redact,
+                terms=self._review_terms(attempt, chain, decision, state),
+            )
         return replace(decision, review=review.id, advice=review_advice(review))
+
+    def _review_terms(self, attempt: Attempt, chain: Chain, decision: Decision, state: SessionState) -> ReviewTerms:
+        rules = chain.rules_by_name(attempt.agent)
+        paused_by = [(match.rule, rules[match.rule][1]) for match in decision.matches if match.rule in rules]
+        stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
+        above = (*possible, *stated)
+        return ReviewTerms(needed_approvals((name, rule) for name, rule in paused_by if not rule.shadow), above)
 
     def _resumed(
         self,
@@ -256,7 +289,7 @@ def _counters(chain: Chain, state: SessionState, call: ToolCall) -> dict[str, in
 
 
 class NotListed(Exception):
-    """The tool is not on an allowlist of the agent, or the agent is unknown."""
+    """The tool is not on an allowlist of the agent, the agent is unknown, or the id of the call is not new."""
 
     def __init__(self, by: str, why: str) -> None:
         super().__init__(why)
@@ -267,6 +300,12 @@ def block(policy: str, by: str, why: str, denial: DenialClass = DenialClass.PERM
     decision = Decision(action=Action.BLOCK, decided_by=by, reason=why, policy=policy, denial=denial)
     decision.advice = advice(decision)
     return decision
+
+
+def refusal(policy: str, why: str, *, shadow: bool) -> Decision:
+    """The decision on an attempt that cannot be assigned to a session."""
+    decision = block(policy, "arguments", why, DenialClass.STRUCTURAL)
+    return without_effect(decision) if shadow else decision
 
 
 def count_repeat(decision: Decision, digest: str, state: SessionState, options: Options) -> Decision:

@@ -7,32 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import call_of
-from bylaw.guard.decide.decide import Decider, fallback
+from bylaw.guard.decide.attempts import Refused, call_of, is_time
+from bylaw.guard.decide.decide import Decider, fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy, Policies
 from bylaw.guard.decide.session import SessionState, end_session, observe_event, record_result, release_call
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
+from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
-from bylaw.guard.stores.records import SessionRecord
-from bylaw.model.events import Event
+from bylaw.guard.stores.records import ReviewRecord, SessionRecord
+from bylaw.model.events import Event, Origin
 from bylaw.model.guard_policy import Action, GuardPolicy
 from bylaw.model.verdict import Verdict
+from bylaw.text.redaction.redactor import Redaction, Redactor
 
 _now = time.perf_counter
+_ALLOW = Action.ALLOW
 _STOPPED_EARLY = "not complete"
+_EDITED = "a person changed the call: run `Decision.call`"
 _UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
 
 
@@ -56,53 +61,122 @@ class BaseGuard:
         self.policies = Policies(compiled, depth=self.options.max_depth)
         self.policy = joined_hash([policy.hash for policy in compiled])
         self.store = store
-        self.reviews = Reviews(store, clock)
+        is_default = self.options.redaction == Redaction()
+        self._redact = records.REDACT if is_default else Redactor(self.options.redaction)
+        self.reviews = Reviews(store, clock, self._redact)
         self._clock = clock
         if sessions is None:
-            self._sessions = Sessions(self.policies, store=store, durable=durable)
+            self._sessions = Sessions(self.policies, store=store, durable=durable, redact=self._redact)
         else:
             self._sessions = sessions(self.policies, self.policy)
         self._recorded_options = self.options.recorded
-        self._decider = Decider(
-            self.policies,
-            self._sessions,
-            options=self.options,
-            policy=self.policy,
-            tool_schemas=tool_schemas or {},
-            clock=clock,
-        )
+        self._tool_schemas = tool_schemas or {}
+        self._reloading = threading.Lock()
+        self._decider = self._make_decider(self.policies, self.policy)
         self._decide = self._decider.decide
         self._sole_agent = self.policies.named(None)
         self._numbers = itertools.count(1)
         self._prefix = uuid.uuid4().hex[:12]
+        forks.add(self)
+
+    def _make_decider(self, policies: Policies, policy: str) -> Decider:
+        return Decider(
+            policies,
+            self._sessions,
+            options=self.options,
+            policy=policy,
+            tool_schemas=self._tool_schemas,
+            clock=self._clock,
+        )
+
+    def _replace_rules(self, policies: Sequence[GuardPolicy]) -> bool:
+        """Decide by these rules from now on. Returns whether they differ. No decision is made by some of the old and
+        some of the new: nobody else is inside a session while they are exchanged."""
+        compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+        new = Policies(compiled, depth=self.options.max_depth)
+        hash = joined_hash([policy.hash for policy in compiled])
+        if new.decide_nothing and not self.policies.decide_nothing:
+            raise ValueError("the new rules decide nothing, and the old ones do; make a new guard if that is meant")
+        with self._reloading:
+            decider, before = self._make_decider(new, hash), self.policy
+            if self._sessions.durable and hash != before:
+                with self._sessions.transaction("") as transaction:
+                    records.write_rules(transaction, before, hash, self._clock())
+            with self._sessions.exclusive():  # writes nothing, so the exchange cannot fail half-way
+                decider.switches = self._decider.switches
+                self._sessions.use_policies(new)
+                self.policies, self.policy = new, hash
+                self._decider, self._decide, self._sole_agent = decider, decider.decide, new.named(None)
+        return hash != before
+
+    fork_rank = 0
+    _before_decision: Callable[[], None] | None = None
+    """called before each decision: the watch on the rule files"""
+
+    def before_fork(self) -> None: ...
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Generated ids of calls must not occur in two processes."""
+        if in_child:
+            self._prefix = uuid.uuid4().hex[:12]
+            self._reloading = threading.Lock()
 
     # -- decisions ------------------------------------------------------------------------------------------------
 
     def decide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
-        """The decision on one attempt. `review` resumes a paused call. Never raises for any content of the attempt."""
+        """The decision on one attempt. If it is allowed, run `Decision.call`. `review` resumes a paused call. Never
+        raises for any content of the attempt."""
+        if self._before_decision is not None:
+            self._before_decision()
         started, failed = _now(), None
+        if not isinstance(attempt, Attempt):
+            attempt = _no_attempt(attempt)
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         try:
+            session = attempt.session
+            if type(session) is not str or not 0 < len(session) <= LONGEST_NAME or not session.isascii() or review:
+                attempt = self._with_session(attempt, review)
             if self._sole_agent is not None and attempt.agent is None:
                 attempt = replace(attempt, agent=self._sole_agent)
             sessions = self._sessions
             if sessions.durable:
+                key = self._redact.identifier(attempt.session)
+                if key is not attempt.session:
+                    attempt = replace(attempt, session=key)
                 decision = self._decide_in_store(attempt, call_id, review, started)
             else:
                 with sessions.lock_of(attempt.session):
                     record, state = sessions.live(attempt.session)
                     decision = self._decide(attempt, call_id, review, None, record, state)
+        except Refused as why:
+            failed = decision = refusal(self.policy, str(why), shadow=self.options.shadow)
         except StoreUnavailable as problem:
             failed = decision = self._fallback("on_store_unavailable", str(problem))
         except Exception as problem:  # an error of the guard must not let a call through
             failed = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
         session = attempt.session
-        decision.call_id, decision.session = call_id, session if type(session) is str else records.text_of(session)
+        decision.call_id, decision.session = call_id, session if type(session) is str else _session_text(session)
         decision.latency_us = (_now() - started) * 1e6
+        if decision.action is _ALLOW:
+            decision.call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
         if failed is not None:
             failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
+            failed.session = self._redact.identifier(failed.session) if self._sessions.durable else failed.session
             self._record_failure(attempt, failed)
         return decision
+
+    def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
+        """The attempt in the guard's default session, if it names none. Raises Refused."""
+        session: Any = attempt.session
+        if review is not None and not is_name(review):
+            raise Refused("`review` is the id of a review")
+        if session is not None and not is_name(session):
+            raise Refused(f"`session` is a text of at most {LONGEST_NAME} characters")
+        if session:
+            return attempt
+        if self.options.default_session is None:
+            raise Refused("the attempt names no session: pass `session`, or make the guard with `default_session`")
+        return replace(attempt, session=self.options.default_session)
 
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
         if not self._sessions.durable:
@@ -110,33 +184,45 @@ class BaseGuard:
         return await asyncio.to_thread(self.decide, attempt, review=review)
 
     def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
-        """Decide, and if the call pauses, wait up to `timeout` seconds for the answer of a person."""
+        """Decide, and if the call pauses, wait up to `timeout` seconds for the answer of a person. The person may have
+        changed the call, so run `Decision.call`."""
+        if not is_time(timeout):
+            raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
         decision = self.decide(attempt)
         if decision.action is not Action.PAUSE or decision.review is None:
             return decision
-        answered = self.reviews.wait(decision.review, timeout=timeout)
+        return self._after_answer(attempt, decision, self.reviews.wait(decision.review, timeout=timeout))
+
+    def _after_answer(self, attempt: Attempt, decision: Decision, answered: ReviewRecord | None) -> Decision:
+        """The decision after a person has answered, or nobody has in time."""
+        if answered is None:
+            return replace(decision, reason=f"{decision.reason} (the review is gone)")
         if answered.status != "approved":
             return replace(decision, reason=f"{decision.reason} (the review is {answered.status})")
         edited = edited_attempt(answered, attempt)
         if edited is None:
             return replace(decision, reason=f"{decision.reason} ({_UNKNOWN_EDIT})", advice=review_advice(answered))
-        return self.decide(edited, review=decision.review)
+        resumed = self.decide(edited, review=decision.review)
+        return resumed if edited is attempt else replace(resumed, notes=(*resumed.notes, _EDITED))
 
     def record_past_call(self, attempt: Attempt) -> str:
         """Count and remember a call that was made before, without deciding it. Returns its id; raises Refused."""
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         ts = self._clock() if attempt.ts is None else attempt.ts
-        attempt = replace(attempt, agent=self.policies.named(attempt.agent), ts=ts)
+        attempt = self._with_session(attempt, None)
+        session = self._session_key(attempt.session)
+        attempt = replace(attempt, session=session, agent=self.policies.named(attempt.agent), ts=ts)
         with self._sessions.change(attempt.session) as (transaction, record, state):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
+            chain = self.policies.chain(attempt, state.runs, state.above)
             state.remember_agent(attempt)
-            chain = self.policies.chain(attempt, state.runs)
             count_attempt(chain.judging, state, call)
             for policy in chain.judging:
                 state.of(policy).observe(call)
             state.open_call(call)
             if transaction is not None:
-                records.write_past_call(transaction, attempt, call_id, self._clock(), about=self._about(record))
+                about = self._about(record)
+                records.write_past_call(transaction, attempt, call_id, self._clock(), about=about, redact=self._redact)
         return call_id
 
     def _decide_in_store(self, attempt: Attempt, call_id: str, review: str | None, started: float) -> Decision:
@@ -158,6 +244,7 @@ class BaseGuard:
                 about=options if record.state else {**options, "first": True},
                 review=review,
                 predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
+                redact=self._redact,
             )
             sessions.write(transaction, record, state)
         sessions.cache(record, state)
@@ -181,6 +268,7 @@ class BaseGuard:
             decision,
             self._clock(),
             predicates=lambda places: self._decider.redacted_predicates(attempt, places, blank),
+            redact=self._redact,
         )
         self._sessions.write_later(late)
         if reachable:
@@ -206,17 +294,22 @@ class BaseGuard:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
         host can react."""
         call_id, key = _call_key(decision, session)
+        key = self._session_key(key)
+        _check_type("is_error", is_error, bool, type(None))
+        if ts is not None and not is_time(ts):
+            raise ValueError(f"ts={ts!r}: expected a finite number of seconds since 1970")
         with self._sessions.change(key) as (transaction, record, state):
             at = self._clock() if ts is None else ts
             result, findings = record_result(self.policies, state, call_id, records.writable(content), is_error, at)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
-                records.write_result(transaction, result, found, about=self._about(record))
+                records.write_result(transaction, result, found, about=self._about(record), redact=self._redact)
             return found
 
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
         """The call was allowed and never ran: its reservation is undone. The attempt stays counted."""
         call_id, key = _call_key(decision, session)
+        key = self._session_key(key)
         with self._sessions.change(key) as (transaction, record, state):
             released = release_call(state, call_id)
             if transaction is not None:
@@ -226,20 +319,30 @@ class BaseGuard:
 
     def observe(self, event: Event) -> tuple[Verdict, ...]:
         """A request, response or message that the host has seen. Returns the rules that it breaks."""
-        with self._sessions.change(event.origin.session) as (transaction, record, state):
+        if not isinstance(getattr(event, "origin", None), Origin):
+            raise ValueError(f"event={event!r:.80}: expected an event, such as a Response")
+        check_names(session=event.origin.session)
+        key = self._session_key(event.origin.session)
+        if key != event.origin.session:
+            event = replace(event, origin=replace(event.origin, session=key))
+        with self._sessions.change(key) as (transaction, record, state):
             event, findings = observe_event(self.policies, state, event)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
-                records.write_observation(transaction, event, found, self._clock(), about=self._about(record))
+                about = self._about(record)
+                records.write_observation(transaction, event, found, self._clock(), about=about, redact=self._redact)
             return found
 
     # -- switches and sessions ------------------------------------------------------------------------------------
 
     def kill(self, agent: str = "*", why: str = "switched off by an operator") -> None:
         """Refuse every call of an agent, or of all agents."""
+        check_names(agent=agent)
+        _check_type("why", why, str)
         self._switch(agent, why)
 
     def revive(self, agent: str = "*") -> None:
+        check_names(agent=agent)
         self._switch(agent, None)
 
     def use_switches(self, switches: Mapping[str, str]) -> None:
@@ -254,14 +357,21 @@ class BaseGuard:
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
         """Announce a run, so that attempts in it need only name it."""
+        check_names(session=session, run=run, **{"agent": agent} if agent is not None else {})
+        if parent_run is not None:
+            check_names(parent_run=parent_run)
+        session = self._session_key(session)
         with self._sessions.change(session) as (transaction, record, state):
-            state.runs[run] = (agent, parent_run)
+            state.announce(run, agent, parent_run)
             if transaction is not None:
                 row = {"run": run, "agent": agent, "parent_run": parent_run, **self._about(record)}
                 records.write_row(transaction, session, "run", self._clock(), row)
 
     def terminate(self, session: str, why: str = "an operator") -> None:
         """No further call of this session runs."""
+        check_names(session=session)
+        _check_type("why", why, str)
+        session = self._session_key(session)
         with self._sessions.change(session) as (transaction, record, _):
             record.terminated = why
             if transaction is not None:
@@ -270,17 +380,38 @@ class BaseGuard:
 
     def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
         """The session is over. Returns the rules that only its end breaks; a later attempt begins a new session."""
+        check_names(session=session)
+        _check_type("complete", complete, bool)
+        session = self._session_key(session)
         with self._sessions.change(session) as (transaction, record, state):
             found = tuple(verdict for _, verdict in end_session(state, complete=complete))
             if transaction is not None:
                 why, about = None if complete else _STOPPED_EARLY, self._about(record)
-                records.write_session_end(transaction, session, "ended", found, self._clock(), why, about=about)
+                records.write_session_end(
+                    transaction, session, "ended", found, self._clock(), why, about=about, redact=self._redact
+                )
             self._sessions.forget(session)
         return found
 
-    @contextmanager
-    def session(self, key: str | None = None, *, agent: str | None = None) -> Iterator[GuardSession]:
-        yield GuardSession(self, key or uuid.uuid4().hex, agent)
+    def _session_key(self, session: str) -> str:
+        """The id under which a session is stored: itself, or a digest if it contains something to redact."""
+        return self._redact.identifier(session) if self._sessions.durable and isinstance(session, str) else session
+
+
+def _check_type(name: str, value: Any, *types: type) -> None:
+    if not isinstance(value, types):
+        expected = " or ".join("None" if one is type(None) else one.__name__ for one in types)
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
+def _session_text(session: Any) -> str:
+    return "" if session is None else records.text_of(session)
+
+
+def _no_attempt(value: Any) -> Attempt:
+    """In place of something else that a host passed: it is refused, since an exception might be caught and the call
+    be run."""
+    return Attempt(tool=f"[not an Attempt: {type(value).__name__}]", session="-", ancestors=None)  # type: ignore[arg-type]
 
 
 def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
@@ -288,21 +419,5 @@ def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
         return decision.call_id, decision.session
     if session is None:
         raise TypeError("a call that is named by its id needs session=…")
+    check_names(decision=decision, session=session)
     return decision, session
-
-
-class GuardSession:
-    """One session of a guard, so that its key need not be repeated."""
-
-    def __init__(self, guard: BaseGuard, key: str, agent: str | None) -> None:
-        self.guard, self.key, self.agent = guard, key, agent
-
-    def decide(self, tool: str, arguments: Any = None, **more: Any) -> Decision:
-        more.setdefault("agent", self.agent)
-        return self.guard.decide(Attempt(tool=tool, arguments=arguments, session=self.key, **more))
-
-    def record(self, decision: Decision, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
-        return self.guard.record(decision, content, **more)
-
-    def release(self, decision: Decision) -> bool:
-        return self.guard.release(decision)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from bylaw.engine.compile import Memo, Prevention, compile_rules
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.predicates import tools_of
 from bylaw.guard.decide.attempts import Refused
+from bylaw.guard.decide.state_names import StateNames
 from bylaw.guard.model import Attempt
 from bylaw.guard.policies import policy_hash
 from bylaw.model.demand import Attempt as AttemptDemand
@@ -41,11 +43,16 @@ from bylaw.rules.versions import qualified_id
 _log = logging.getLogger("bylaw")
 
 RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
+DEEPEST = 64
+"""levels of runs that are followed upwards"""
 MOST_CHAINS = 4_096
 """chains that are cached; a host may invent agent names without end"""
 
 Runs: TypeAlias = Mapping[str, tuple[str | None, str | None]]
 """run → its agent and its parent run"""
+Family: TypeAlias = Mapping[str, tuple[str, ...]]
+"""agent → every ancestor that was announced for it in the session"""
+NO_FAMILY: Family = {}
 
 
 class CompiledPolicy:
@@ -77,6 +84,11 @@ class CompiledPolicy:
         self._counting = Memo(self._counters_for)
         self.argument_predicates = Memo(self._argument_predicates_for)
         """tool → rules about attempts of it that look at arguments, with all their predicates on arguments"""
+
+    @cached_property
+    def names(self) -> StateNames:
+        """The names under which its state is stored."""
+        return StateNames(self.agent, self.attempts, self.calls)
 
     def counters(self, states: dict[int, Any], call: ToolCall) -> dict[str, int]:
         """The values of the counters of the rules about this tool."""
@@ -212,6 +224,7 @@ class Chain:
         known: Sequence[CompiledPolicy] = (),
         unknown: str | None = None,
         refused: str | None = None,
+        is_orphan: bool = False,
         can_pause: bool = True,
     ) -> None:
         self.policies = policies
@@ -219,6 +232,8 @@ class Chain:
         """an ancestor that no policy knows, so the rules above are not known either"""
         self.refused = refused
         """why one of the agents may not be started by the one above it"""
+        self.is_orphan = is_orphan
+        """whether that is because a sub-agent has no parent"""
         self.can_pause = can_pause
         """whether a person can be asked on behalf of the agent"""
         self.judging = tuple(policy for policy in policies if not policy.policy.switched_off)
@@ -266,6 +281,10 @@ def _notes(policies: Sequence[CompiledPolicy]) -> tuple[str, ...]:
     return tuple(f"the rules of {policy.agent or 'every agent'} are switched off" for policy in off)
 
 
+def _orphan(agent: str | None) -> str:
+    return f"`{agent}` is a sub-agent, and no parent of it was announced"
+
+
 NOBODY = Chain()
 
 
@@ -284,6 +303,8 @@ class Policies:
         self._chains: dict[tuple[str | None, ...], Chain] = {}
         self._alone: dict[str | None, Chain] = {}
         """chains of agents without ancestors"""
+        self._wider: dict[tuple[tuple[str, ...], tuple[str | None, ...]], Chain] = {}
+        """chains with further agents that may stand above"""
 
     @property
     def decide_nothing(self) -> bool:
@@ -295,15 +316,44 @@ class Policies:
         that."""
         return self._sole if agent is None else agent
 
-    def chain(self, attempt: Attempt, runs: Runs) -> Chain:
+    def chain(self, attempt: Attempt, runs: Runs, family: Family = NO_FAMILY) -> Chain:
         """Raises Refused for a tree that is too deep or has a cycle."""
-        if attempt.run is attempt.parent_run is None and not attempt.ancestors:
+        if not family and attempt.run is attempt.parent_run is None and not attempt.ancestors:
             return self._alone.get(attempt.agent) or self._build((attempt.agent,))
         unknown_parent = not attempt.ancestors and attempt.parent_run and attempt.parent_run not in runs
         if self._by_agent and unknown_parent:
             raise Refused(f"the parent run `{attempt.parent_run}` is not known, so neither are the rules above")
-        agents = (*ancestors(attempt, runs, self._depth), attempt.agent)
-        return self._chains.get(agents) or self._build(agents)
+        stated, possible = lineage(attempt, runs, family, self._depth)
+        agents = (*stated, attempt.agent)
+        chain = self._chains.get(agents) or self._build(agents)
+        if not possible or not chain.policies:
+            return chain
+        return self._wider.get((possible, agents)) or self._widen(chain, possible, agents)
+
+    def _widen(self, chain: Chain, possible: tuple[str, ...], agents: tuple[str | None, ...]) -> Chain:
+        """With the rules of further agents that may stand above."""
+        shared = len(self._everyone)
+        added = [policy for agent in possible for policy in self._by_agent.get(agent, ())]
+        policies = dict.fromkeys((*self._everyone, *added, *chain.policies[shared:]))
+        wider = Chain(
+            tuple(policies),
+            own=self._own(agents[-1]),
+            known=self.all,
+            unknown=chain.unknown,
+            refused=self._refused_anywhere(possible, agents[-1]) if chain.is_orphan else chain.refused,
+            can_pause=chain.can_pause,
+        )
+        if len(self._wider) < MOST_CHAINS:
+            self._wider[possible, agents] = wider
+        return wider
+
+    def _refused_anywhere(self, possible: tuple[str, ...], agent: str | None) -> str | None:
+        """None if one of these agents may start it."""
+        refused = [self._refused_start((parent, agent)) for parent in possible]
+        return None if None in refused else refused[0]
+
+    def _own(self, agent: str | None) -> tuple[CompiledPolicy, ...]:
+        return (*self._everyone, *self._by_agent.get(agent or "", ()))
 
     def without_ancestors(self, agent: str | None) -> Chain:
         return Chain((*self._everyone, *self._by_agent.get(agent or "", ())))
@@ -316,14 +366,16 @@ class Policies:
             raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
         policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
         agent_policies = self._by_agent.get(agents[-1] or "", ())
-        own = (*self._everyone, *agent_policies)
+        own = self._own(agents[-1])
         above = [] if self._everyone else [agent for agent in agents[:-1] if agent not in self._by_agent]
+        is_orphan = len(agents) == 1 and any(policy.policy.mode == "sub_agent" for policy in agent_policies)
         chain = Chain(
             policies,
             own=own,
             known=self.all,
             unknown=above[0] if above else None,
-            refused=self._refused_start(agents),
+            refused=_orphan(agents[0]) if is_orphan else self._refused_start(agents),
+            is_orphan=is_orphan,
             can_pause=all(policy.policy.mode != "request" for policy in agent_policies),
         )
         if len(self._chains) < MOST_CHAINS:
@@ -342,7 +394,31 @@ class Policies:
         return None
 
 
-def ancestors(attempt: Attempt, runs: Runs, depth: int) -> tuple[str, ...]:
+def lineage(
+    attempt: Attempt, runs: Runs, family: Family, depth: int = DEEPEST
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Agents above, root first, as the attempt states or its run shows; and others that may stand above it, since it
+    does not say where it stands in the family that was announced."""
+    stated = ancestors(attempt, runs, depth)
+    if not family:
+        return stated, ()
+    agent = attempt.agent
+    if stated and not attempt.ancestors and _is_own_run(attempt, runs):
+        return stated, ()
+    known = family.get(agent) if agent is not None else None
+    if known is None:  # an agent that was not announced: below those it names, or else below anybody
+        named = [name for name in stated if name in family]
+        known = tuple(above for name in named for above in family[name]) if named else tuple(family)
+    return stated, tuple(dict.fromkeys(name for name in known if name != agent and name not in stated))
+
+
+def _is_own_run(attempt: Attempt, runs: Runs) -> bool:
+    """Whether the run that the attempt names is new, or was announced for this agent and this parent."""
+    known = runs.get(attempt.run) if attempt.run is not None else None
+    return known is None or (known[0] == attempt.agent and attempt.parent_run in (None, known[1]))
+
+
+def ancestors(attempt: Attempt, runs: Runs, depth: int = DEEPEST) -> tuple[str, ...]:
     """Agents above, root first: as the attempt states, else as the runs were announced."""
     if attempt.ancestors:
         return tuple(attempt.ancestors)

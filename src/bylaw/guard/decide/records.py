@@ -22,7 +22,7 @@ from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, Message, Response, SessionEnd, ToolResult
 from bylaw.model.verdict import Verdict
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import Redactor
 
 _log = logging.getLogger("bylaw")
 _NOTHING: Mapping[str, Any] = {}
@@ -33,6 +33,9 @@ _SHORT = 1000
 _UNPRINTABLE = "[cannot be written]"
 _FOR_PEOPLE = ("reason", "advice", "matches", "notes", "agent")
 """parts of a decision that may quote a value of the call"""
+
+REDACT = Redactor()
+"""removes what a guard removes by default"""
 
 RedactedPredicates: TypeAlias = Callable[[list[Place]], dict[str, dict[str, Any]]]
 """predicates on redacted arguments, by rule: their results in `truths`, and their digests in `asked`"""
@@ -47,11 +50,12 @@ def write_decision(
     about: Mapping[str, Any] = _NOTHING,
     review: str | None = None,
     predicates: RedactedPredicates | None = None,
+    redact: Redactor = REDACT,
 ) -> None:
     """The attempt and its decision. `about`: further keys that a replay needs."""
     limits = _REFUSED if decision.denial is DenialClass.STRUCTURAL else _WRITABLE
-    written = _attempt(attempt, now, limits)
-    data = {"attempt": written, "decision": decision_row(decision), **about}
+    written = _attempt(attempt, now, limits, redact)
+    data = {"attempt": written, "decision": decision_row(decision, redact), **about}
     if review is not None:
         data["resumes"] = review
     data |= _left_out(attempt, written, limits, predicates)
@@ -59,23 +63,34 @@ def write_decision(
 
 
 def write_past_call(
-    transaction: Transaction, attempt: Attempt, call_id: str, now: float, *, about: Mapping[str, Any]
+    transaction: Transaction,
+    attempt: Attempt,
+    call_id: str,
+    now: float,
+    *,
+    about: Mapping[str, Any],
+    redact: Redactor = REDACT,
 ) -> None:
     """A call that was made before, and is only counted."""
-    written = _attempt(attempt, now, _WRITABLE)
+    written = _attempt(attempt, now, _WRITABLE, redact)
     data: dict[str, Any] = {"attempt": written, "call_id": call_id, **about}
     data |= _left_out(attempt, written, _WRITABLE, None)
     transaction.append_to_both(EventRow(attempt.session, "taken", now, data))
 
 
 def write_result(
-    transaction: Transaction, result: ToolResult, found: Iterable[Verdict], *, about: Mapping[str, Any] = _NOTHING
+    transaction: Transaction,
+    result: ToolResult,
+    found: Iterable[Verdict],
+    *,
+    about: Mapping[str, Any] = _NOTHING,
+    redact: Redactor = REDACT,
 ) -> None:
     data = {
         "result_of": result.call_id,
-        "content": _plain(result.content),
+        "content": _plain(result.content, _WRITABLE, redact),
         "is_error": result.is_error,
-        "found": _verdicts(found),
+        "found": _verdicts(found, redact),
         **about,
     }
     if data["content"] != result.content:
@@ -84,7 +99,13 @@ def write_result(
 
 
 def write_observation(
-    transaction: Transaction, event: Event, found: Iterable[Verdict], now: float, *, about: Mapping[str, Any] = _NOTHING
+    transaction: Transaction,
+    event: Event,
+    found: Iterable[Verdict],
+    now: float,
+    *,
+    about: Mapping[str, Any] = _NOTHING,
+    redact: Redactor = REDACT,
 ) -> None:
     """In the audit chain, the kind of the row is the kind of the event."""
     content = _content(event)
@@ -95,8 +116,8 @@ def write_observation(
         "agent": event.origin.agent,
         "turn": event.turn,
         "at": event.time,
-        "said": _plain(content),
-        "found": _verdicts(found),
+        "said": _plain(content, _WRITABLE, redact),
+        "found": _verdicts(found, redact),
         **about,
     }
     if data["said"] != content:
@@ -136,8 +157,9 @@ def write_session_end(
     why: str | None = None,
     *,
     about: Mapping[str, Any] = _NOTHING,
+    redact: Redactor = REDACT,
 ) -> None:
-    data = {"how": how, "why": why, "found": _verdicts(found), **about}
+    data = {"how": how, "why": why, "found": _verdicts(found, redact), **about}
     transaction.append_to_both(EventRow(session, "session", now, data))
 
 
@@ -145,6 +167,11 @@ def write_switch(transaction: Transaction, agent: str, why: str | None, now: flo
     data = {"agent": agent, "on": why is not None, "why": why}
     transaction.append_event(EventRow("", "switch", now, data))
     transaction.append_audit(now, {"kind": "switch", **data})
+
+
+def write_rules(transaction: Transaction, before: str, after: str, now: float) -> None:
+    """A guard continues with other rules."""
+    transaction.append_audit(now, {"kind": "rules", "how": "reloaded", "before": before, "policy": after})
 
 
 def write_row(transaction: Transaction, session: str, kind: str, now: float, data: Mapping[str, Any]) -> None:
@@ -164,22 +191,26 @@ class LateDecision(Struct, frozen=True):
 
 
 def late_decision(
-    attempt: Attempt, decision: Decision, now: float, predicates: RedactedPredicates | None = None
+    attempt: Attempt,
+    decision: Decision,
+    now: float,
+    predicates: RedactedPredicates | None = None,
+    redact: Redactor = REDACT,
 ) -> LateDecision:
     """A row that can always be written, with any attempt. A row that cannot be written would make every later
     transaction fail."""
     decision = replace(decision, call_id=text_of(decision.call_id))
     try:
-        arguments = _plain(attempt.arguments, _REFUSED)
+        arguments = _plain(attempt.arguments, _REFUSED, redact)
         names = {"tool": text_of(attempt.tool), "agent": None if attempt.agent is None else text_of(attempt.agent)}
-        written = {**redacted(names), "ts": now, "arguments": arguments}
+        written = {**redact(names), "ts": now, "arguments": arguments}
         left_out = _arguments_left_out(attempt.arguments, arguments, _REFUSED, predicates)
         if not names.items() <= written.items():
             left_out = _names_left_out(left_out)
-        data = {"attempt": written, "decision": decision_row(decision), **left_out}
+        data = {"attempt": written, "decision": decision_row(decision, redact), **left_out}
     except Exception:  # a host may put any object into an attempt
         bare = replace(decision, matches=(), reason=_UNPRINTABLE, advice=None, notes=())
-        data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": decision_json(bare), "unwritten": True}
+        data = {"attempt": {"tool": _UNPRINTABLE, "ts": now}, "decision": _decision(bare), "unwritten": True}
     return LateDecision(decision.session, now, {**data, "late": True})
 
 
@@ -201,16 +232,16 @@ def text_of(value: Any) -> str:
 # -- attempts and values as they are written --------------------------------------------------------------------------
 
 
-def _attempt(attempt: Attempt, now: float, limits: Limits) -> dict[str, Any]:
-    plain: dict[str, Any] = {"tool": _plain(attempt.tool, limits)}
+def _attempt(attempt: Attempt, now: float, limits: Limits, redact: Redactor) -> dict[str, Any]:
+    plain: dict[str, Any] = {"tool": _plain(attempt.tool, limits, redact)}
     ts = now if attempt.ts is None else attempt.ts
-    plain["ts"] = ts if type(ts) is float and isfinite(ts) else _plain(ts, limits)
+    plain["ts"] = ts if type(ts) is float and isfinite(ts) else _plain(ts, limits, redact)
     for name in ("arguments", "agent", "run", "parent_run", "call_id"):
         value = getattr(attempt, name)
         if value is not None:
-            plain[name] = _plain(value, limits)
+            plain[name] = _plain(value, limits, redact)
     if attempt.ancestors:
-        plain["ancestors"] = _plain(list(attempt.ancestors), limits)
+        plain["ancestors"] = _plain(list(attempt.ancestors), limits, redact)
     return plain
 
 
@@ -277,30 +308,36 @@ def writable(value: Any, limits: Limits = _WRITABLE) -> Any:
     return value
 
 
-def _plain(value: Any, limits: Limits = _WRITABLE) -> Any:
+def _plain(value: Any, limits: Limits, redact: Redactor) -> Any:
     """The value as it is written, without secrets."""
-    return redacted(writable(value, limits))
+    return redact(writable(value, limits))
 
 
-def _verdicts(found: Iterable[Verdict]) -> list[dict[str, Any]]:
-    return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": redacted(v.message)} for v in found]
+def _verdicts(found: Iterable[Verdict], redact: Redactor) -> list[dict[str, Any]]:
+    return [{"rule": v.rule.id, "outcome": v.outcome.value, "message": redact(v.message)} for v in found]
 
 
 # -- decisions as JSON ------------------------------------------------------------------------------------------------
 
 
-def decision_row(decision: Decision) -> dict[str, Any]:
+def decision_row(decision: Decision, redact: Redactor = REDACT) -> dict[str, Any]:
     """The decision as it is written. Only texts for people are redacted: the rest is compared when a verdict is
     recomputed, and the name of a counter may look like a secret."""
-    plain = decision_json(decision)
+    plain = _decision(decision)
     for name in _FOR_PEOPLE:
         if value := plain.get(name):
-            plain[name] = redacted(value)
+            plain[name] = redact(value)
     return plain
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
     """The documented keys come first; empty ones of the rest are left out."""
+    call = None if decision.call is None else {"tool": decision.call.tool, "arguments": decision.call.arguments}
+    return _decision(decision, call=call)
+
+
+def _decision(decision: Decision, **more: Any) -> dict[str, Any]:
+    """A row has the call in its attempt, so it does not repeat it."""
     plain: dict[str, Any] = {
         "action": decision.action.value,
         "decided_by": decision.decided_by,
@@ -308,6 +345,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "reason": decision.reason,
         "review": decision.review,
         "policy": decision.policy,
+        **more,
     }
     if decision.denial is not None:
         plain["denial"] = decision.denial.value

@@ -8,7 +8,9 @@ live guard and the follow-up over the event log use the same functions for resul
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
@@ -18,7 +20,8 @@ from bylaw.engine.compile import NOBODY
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.scope import NOTHING_MOVED, Undo, join_undos
 from bylaw.guard.decide.attempts import Refused
-from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, Chain, CompiledPolicy, Policies
+from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, Chain, CompiledPolicy, Policies, ancestors, lineage
+from bylaw.guard.decide.records import REDACT
 from bylaw.guard.model import Attempt
 from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.verdict import Outcome, Verdict
@@ -29,6 +32,8 @@ SETTLED_AT_ONCE = 64
 """events that are dropped from the beginning of the log together"""
 MOST_OPEN = 256
 """calls whose result can still be linked; they are written down with every decision"""
+MOST_USED = 256
+"""ids of calls that are recognised if they are used again"""
 MOST_DENIED = 256
 """denied calls that are counted separately"""
 
@@ -59,6 +64,8 @@ class PolicyState:
         """how many events of the log one undo record takes back, and that record"""
         self.undo_text: tuple[Undo, Raw] | None = None
         """that record, encoded"""
+        self.counter_texts: dict[int, tuple[Any, list[Raw]]] = {}
+        """by rule: the state whose counters were encoded last, and their encodings"""
 
     @property
     def undo(self) -> Undo:
@@ -104,15 +111,11 @@ class PolicyState:
     def release(self, call_id: str) -> bool:
         """The call was never made: restore the state that would be without it."""
         log = self.log
-        released = {
-            i
-            for i, one in enumerate(log)
-            if not one.settled and isinstance(one.event, ToolCall) and one.event.call_id == call_id
-        }
-        if not released:
+        released = next((i for i in range(len(log) - 1, -1, -1) if _is_reservation(log[i], call_id)), None)
+        if released is None:
             return False
-        since = 0 if log[0].undo is None else min(released)
-        again = [one for i, one in enumerate(log) if i >= since and i not in released]
+        since = 0 if log[0].undo is None else released
+        again = [one for i, one in enumerate(log) if i >= since and i != released]
         session = log[0].event.origin.session
         self.calls.undo(session, self.undo if since == 0 else join_undos(_undos(log[since:])))
         del log[since:]
@@ -144,6 +147,10 @@ class PolicyState:
             one.undo = replayed.retractable(one.event)[1]
 
 
+def _is_reservation(one: Logged, call_id: str) -> bool:
+    return not one.settled and isinstance(one.event, ToolCall) and one.event.call_id == call_id
+
+
 def _undos(log: list[Logged]) -> list[Undo]:
     return [one.undo for one in log if one.undo is not None]
 
@@ -165,19 +172,29 @@ class SessionState:
         self.open: dict[str, ToolCall] = {}
         self.turn: int | None = None
         self.above: dict[str, tuple[str, ...]] = {}
-        """agent → its ancestors, as its latest attempt stated"""
+        """the family: each announced agent → every ancestor that was announced or stated for it, root first"""
+        self.used: dict[str, None] = {}
+        """digests of the latest call ids that the host has given to allowed calls"""
+        self.touched = False
+        """whether it was used since sessions were last searched for one to forget"""
         self.others: dict[str, Any] = {}
-        """states of policies that this guard does not have; never read, always stored again"""
+        """what rules remember that this guard does not have; never read, always stored again"""
+        self.older: dict[str, Any] = {}
+        """states that an earlier version has stored, of policies that this guard does not have; by policy hash"""
         self.afresh = False
         """whether a policy started after others had already seen events"""
         self.written: dict[str, tuple[ToolCall, Raw]] = {}
         """open calls with their encoded form, by id"""
+        self.loaded_for: Policies | None = None
+        """the rules that its states belong to"""
+        self.redact = REDACT
+        """removes secrets from what is stored"""
 
     def of(self, policy: CompiledPolicy) -> PolicyState:
         state = self.policies.get(policy.hash)
         if state is None:
             state = self.policies[policy.hash] = PolicyState(policy)
-            self.afresh = self.afresh or bool(self.others)
+            self.afresh = self.afresh or bool(self.others or self.older)
         return state
 
     def agent_of(self, attempt: Attempt) -> str | None:
@@ -186,14 +203,52 @@ class SessionState:
             return self.runs[attempt.run][0]
         return attempt.agent
 
+    def announce(self, run: str, agent: str | None, parent_run: str | None) -> None:
+        """A run of the agent has started."""
+        self.runs[run] = (agent, parent_run)
+        if agent is not None:
+            self._add_to_family(agent, ancestors(Attempt(tool="-", run=run), self.runs))
+
     def remember_agent(self, attempt: Attempt) -> None:
         """Keep the run and the ancestors of the agent, since later events name them only in part."""
-        if attempt.agent is None:
+        agent, run = attempt.agent, attempt.run
+        if agent is None or (run is attempt.parent_run is None and not attempt.ancestors):
             return
-        if attempt.run is not None and attempt.run not in self.runs:
-            self.runs[attempt.run] = (attempt.agent, attempt.parent_run)
-        if attempt.ancestors and self.above.get(attempt.agent) != attempt.ancestors:
-            self.above[attempt.agent] = tuple(attempt.ancestors)
+        stated, possible = lineage(attempt, self.runs, self.above)
+        is_placed = bool(attempt.parent_run or attempt.ancestors)
+        # once there is a family, a run without a parent is no proof that the agent has none
+        if run is not None and run not in self.runs and (is_placed or not self.above):
+            self.runs[run] = (agent, attempt.parent_run)
+        if is_placed:
+            if not self.above or any(name in self.above for name in stated):
+                for i, name in enumerate(stated):
+                    self._add_to_family(name, stated[:i])
+            self._add_to_family(agent, (*possible, *stated))  # what it states does not free it from the others
+
+    def _add_to_family(self, agent: str, above: tuple[str, ...]) -> None:
+        known = self.above.get(agent)
+        new = tuple(name for name in above if name != agent and name not in (known or ()))
+        if new or known is None:
+            self.above[agent] = (*(known or ()), *new)
+
+    def is_used(self, call_id: str) -> bool:
+        return call_id in self.open or _digest(call_id) in self.used
+
+    def use_call_id(self, call_id: str) -> None:
+        """The host has given this id to a call that may run."""
+        self.used[_digest(call_id)] = None
+        if len(self.used) > MOST_USED:
+            del self.used[next(iter(self.used))]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether a new session would be judged in the same way."""
+        if self.runs or self.above or self.fed or self.denied or self.open or self.used:
+            return False
+        return not any(
+            own.log or own.attempts.states_of(self.key) or own.calls.states_of(self.key)
+            for own in self.policies.values()
+        )
 
     def open_call(self, call: ToolCall) -> None:
         self.open[call.call_id] = call
@@ -207,6 +262,11 @@ class SessionState:
         if len(self.denied) > MOST_DENIED:
             del self.denied[next(iter(self.denied))]
         return before
+
+
+def _digest(call_id: str) -> str:
+    """Eight characters, since it is written with every decision."""
+    return b64encode(blake2b(call_id.encode(), digest_size=6).digest()).decode()
 
 
 Findings: TypeAlias = list[tuple[CompiledPolicy, Verdict]]
@@ -235,20 +295,29 @@ def observe_event(policies: Policies, state: SessionState, event: Event) -> tupl
     """The event with its turn, and the rules that it breaks."""
     if isinstance(event, Response):
         state.turn = 0 if state.turn is None else state.turn + 1
-        event = replace(event, turn=state.turn)
+        calls_follow = not event.tool_calls and event.stop_reason in _STOPS_FOR_CALLS
+        event = replace(event, turn=state.turn, calls_follow=calls_follow)
         state.fed |= {RESPONSES, MESSAGES} if event.request is not None else {RESPONSES}
     elif isinstance(event, Message | Request):
         state.fed |= {MESSAGES}
     return event, _observe(policies, state, event)
 
 
+_STOPS_FOR_CALLS = (None, "tool_use", "tool_calls", "tool-calls", "function_call")
+
+
 def end_session(state: SessionState, *, complete: bool) -> Findings:
-    """The rules that only the end of the session breaks. The state of all rules is reset."""
+    """The rules that only the end of the session breaks. The state of all rules is reset.
+
+    If the host feeds no responses, rules about calls are judged by the calls; the others are blind."""
     found: Findings = []
     for own in state.policies.values():
         own.settle(None)
-        verdicts = own.calls.end(complete=complete)
-        found += [(own.policy, verdict) for verdict in verdicts if verdict.outcome is Outcome.VIOLATED]
+        verdicts = own.calls.end(complete=complete, of_calls=state.key)
+        broken = [verdict for verdict in verdicts if verdict.outcome is Outcome.VIOLATED]
+        if RESPONSES not in state.fed:
+            broken = [verdict for verdict in broken if own.policy.needs[verdict.rule.id] <= state.fed]
+        found += [(own.policy, verdict) for verdict in broken]
     state.policies.clear()
     return found
 
@@ -264,10 +333,10 @@ def concerned_chain(policies: Policies, event: Event, state: SessionState) -> Ch
     """The policies of the agent that the event happened to. If its ancestors are invalid, only its own apply."""
     origin = event.origin
     agent = policies.named(origin.agent)
-    above = state.above.get(agent, ()) if agent is not None else ()
-    attempt = Attempt(tool="-", agent=agent, run=origin.run, ancestors=above, parent_run=origin.parent_run)
+    attempt = Attempt(tool="-", agent=agent, run=origin.run, parent_run=origin.parent_run)
+    is_placed = isinstance(event, ToolResult) or agent in state.above  # a call reaches every rule that it could concern
     try:
-        return policies.chain(attempt, state.runs)
+        return policies.chain(attempt, state.runs, state.above if is_placed else {})
     except Refused:
         return policies.without_ancestors(agent)
 

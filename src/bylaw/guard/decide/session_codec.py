@@ -8,60 +8,117 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.engine.evaluation import Evaluation
+from bylaw.engine.evaluation import Carried, Evaluation
+from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.scope import Undo, dumped_undo, revived_undo
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import Logged, PolicyState, SessionState
+from bylaw.guard.decide.state_names import agent_of
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import Redactor
 
-FORM = 1
-"""version of the encoding; another version is refused"""
+FORM = 2
+"""version of the encoding. Version 1 is read too; any other is refused"""
 MOST_OTHERS = 32
 """policies of other guards whose state is stored again"""
 
 
 class PolicyData(Struct, array_like=True):
-    attempts: Raw
-    calls: Raw
+    """What the rules of one policy remember, by names that say what it is about (see `state_names`)."""
+
+    counters: dict[str, Raw] = {}
+    calls: Raw = Raw(b"null")
+    """a `Carried` session"""
     log: list[tuple[Raw, bool]] = []
     """an event, or the id of an open call; and whether it is settled"""
     undo: list[Raw] = []
-    """what takes back the whole log; nothing in a state of an earlier version, whose log has [event, undo record]"""
+    """what takes back the whole log"""
+
+
+class OlderData(Struct, array_like=True):
+    """The state of one policy as version 1 wrote it, by the policy's hash: states by index."""
+
+    attempts: Raw
+    calls: Raw
+    log: list[tuple[Raw, bool]] = []
+    undo: list[Raw] = []
+    """nothing in a state of an even earlier version, whose log has [event, undo record]"""
 
 
 class _Data(Struct, omit_defaults=True):
     form: int
-    policies: dict[str, PolicyData] = {}
+    policies: dict[str, Any] = {}
+    """`StateNames.key` → PolicyData; in version 1, the policy's hash → OlderData"""
+    older: dict[str, OlderData] = {}
+    """states of version 1 of policies that no guard has loaded since"""
     fed: list[str] = []
     runs: dict[str, tuple[str | None, str | None]] = {}
     denied: dict[str, int] = {}
     open: list[Raw] = []
     above: dict[str, tuple[str, ...]] = {}
     turn: int | None = None
+    used: str = ""
+    """digests of call ids, eight characters each"""
+
+
+class _Current(_Data):
+    policies: dict[str, PolicyData] = {}
+
+
+class _Earlier(_Data):
+    policies: dict[str, OlderData] = {}
+
+
+class _Form(Struct):
+    form: int
+
+
+class _NamedUndo(Struct, array_like=True):
+    """An undo record with the names of rules instead of their indices."""
+
+    states: dict[str, Any]
+    untouched: list[str]
+    broken: list[str]
+    failed: dict[str, str | None]
+    opened: bool
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Data).decode
+_decode_form = msgspec.json.Decoder(_Form).decode
+_decode = msgspec.json.Decoder(_Current).decode
+_decode_earlier = msgspec.json.Decoder(_Earlier).decode
+_decode_carried = msgspec.json.Decoder(Carried | None).decode
 _decode_logged = msgspec.json.Decoder(tuple[list[Any], Undo]).decode
 _decode_undo = msgspec.json.Decoder(Undo).decode
+_decode_named_undo = msgspec.json.Decoder(_NamedUndo).decode
 _decode_event = msgspec.json.Decoder(list[Any]).decode
 _decode_entry = msgspec.json.Decoder(list[Any] | str).decode
+_decode_value = msgspec.json.Decoder().decode
 
 
 def dump(state: SessionState) -> bytes:
     calls = _dump_open(state)
+    policies: dict[str, PolicyData] = dict(state.others)
+    for policy in state.policies.values():
+        key = policy.policy.names.key
+        data = _dump_policy(policy, state)
+        same = policies.get(key)
+        if same is not None:  # two files for one agent
+            data.counters = same.counters | data.counters
+        policies[key] = data
     return _encode(
         _Data(
             form=FORM,
-            policies=state.others | {key: _dump_policy(policy, state) for key, policy in state.policies.items()},
+            policies=policies,
+            older=state.older,
             fed=sorted(state.fed),
             runs=state.runs,
             denied=state.denied,
             above=state.above,
             open=calls,
             turn=state.turn,
+            used="".join(state.used),
         )
     )
 
@@ -71,7 +128,9 @@ def _dump_open(state: SessionState) -> list[Raw]:
     known, texts = state.written, {}
     for call_id, call in state.open.items():
         written = known.get(call_id)
-        texts[call_id] = written if written is not None and written[0] is call else (call, Raw(_encode(_event(call))))
+        if written is None or written[0] is not call:
+            written = call, Raw(_encode(_event(call, state.redact)))
+        texts[call_id] = written
     state.written = texts
     return [text for _, text in texts.values()]
 
@@ -79,13 +138,43 @@ def _dump_open(state: SessionState) -> list[Raw]:
 def _dump_policy(state: PolicyState, session: SessionState) -> PolicyData:
     log = [(_dump_logged(one, session), one.settled) for one in state.log]
     undo = [_dump_undo(state)] if log else []
-    return PolicyData(Raw(state.attempts.snapshot()), Raw(state.calls.snapshot()), log, undo)
+    names = state.policy.names
+    calls = Raw(state.calls.carry(session.key, names.calls))
+    return PolicyData(_dump_counters(state, session), calls, log, undo)
+
+
+def _dump_counters(state: PolicyState, session: SessionState) -> dict[str, Raw]:
+    """Each counter once, however many rules count the same."""
+    policy, known = state.policy, state.counter_texts
+    highest: dict[str, int] = {}
+    found: dict[str, Raw] = {}
+    for index, own in state.attempts.all_states(session.key).items():
+        counters = policy.names.counters[index]
+        if not counters:
+            continue
+        written = known.get(index)
+        if written is None or written[0] is not own:
+            monitor = policy.attempts.monitors[index]
+            assert isinstance(monitor, AttemptMonitor)
+            written = known[index] = own, [Raw(_encode(value)) for value in monitor.dump_counters(own)]
+        for counted, text in zip(counters, written[1], strict=True):
+            if counted.limit >= highest.get(counted.name, -1):
+                highest[counted.name], found[counted.name] = counted.limit, text
+    return found
 
 
 def _dump_undo(state: PolicyState) -> Raw:
     undo, known = state.undo, state.undo_text
     if known is None or known[0] is not undo:
-        known = state.undo_text = undo, Raw(_encode(dumped_undo(state.policy.calls, undo)))
+        plain, names = dumped_undo(state.policy.calls, undo), state.policy.names.calls
+        named = _NamedUndo(
+            {names[index]: before for index, before in plain.states.items()},
+            [names[index] for index in plain.untouched],
+            [names[index] for index in plain.broken],
+            {names[index]: reason for index, reason in plain.failed.items()},
+            plain.opened,
+        )
+        known = state.undo_text = undo, Raw(_encode(named))
     return known[1]
 
 
@@ -94,7 +183,7 @@ def _dump_logged(logged: Logged, session: SessionState) -> Raw:
     if isinstance(event, ToolCall) and session.open.get(event.call_id) is event:
         return Raw(_encode(event.call_id))
     if logged.text is None:
-        logged.text = Raw(_encode(_event(event)))
+        logged.text = Raw(_encode(_event(event, session.redact)))
     return logged.text
 
 
@@ -104,34 +193,110 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     if not data:
         return state
     found = _read(key, data)
-    known = {policy.hash: policy for policy in policies}
     calls = [_revive(_decode_event(text), key) for text in found.open]
     state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
-    for hash, saved in found.policies.items():
-        if hash in known:
-            state.policies[hash] = _load_policy(known[hash], saved, state)
-    others = [hash for hash in found.policies if hash not in known]
-    state.others = {hash: found.policies[hash] for hash in others[-MOST_OTHERS:]}
-    for saved in state.others.values():
+    state.older = found.older
+    for policy in policies:
+        if policy.hash in state.older:
+            older = state.older.pop(policy.hash)
+            state.policies[policy.hash] = _load_older(policy, older, state)
+        _load_policy(policy, found.policies, state)
+    state.others = _without_own(found.policies, policies)
+    for saved in state.older.values():
         saved.log = [(_whole(text, found.open, calls), settled) for text, settled in saved.log]
     state.above = found.above
     state.fed = frozenset(found.fed)
     state.runs, state.denied = found.runs, found.denied
     state.turn = found.turn
+    state.used = {found.used[i : i + 8]: None for i in range(0, len(found.used), 8)}
     return state
 
 
 def _read(key: str, data: bytes) -> _Data:
     try:
-        found = _decode(data)
-        if found.form == FORM:
-            return found
+        form = _decode_form(data).form
+        if form == FORM:
+            return _decode(data)
+        if form == 1:
+            earlier = _decode_earlier(data)
+            earlier.older, earlier.policies = dict(list(earlier.policies.items())[-MOST_OTHERS:]), {}
+            return earlier
     except msgspec.ValidationError:
         pass
     raise StoreUnavailable(f"the session `{key}` was written by another version of bylaw")
 
 
-def _load_policy(policy: CompiledPolicy, saved: PolicyData, session: SessionState) -> PolicyState:
+def _load_policy(policy: CompiledPolicy, saved: dict[str, PolicyData], session: SessionState) -> None:
+    """What any policy of the agent remembers is continued by the rules that remember the same. The log is read only
+    where it covers all rules: a call is taken back in all of them or in none."""
+    names = policy.names
+    of_agent = [(key, one) for key, one in saved.items() if agent_of(key) == names.agent]
+    if not of_agent:
+        return
+    state = session.policies.get(policy.hash) or PolicyState(policy)
+    counters = {name: text for _, one in of_agent for name, text in one.counters.items()}
+    _load_counters(state, counters, session.key)
+    remembered = set(counters)
+    for key, one in of_agent:
+        carried = _decode_carried(one.calls)
+        if carried is not None and (key == names.key or not names.indices.keys().isdisjoint(carried.states)):
+            state.log, state.undo_text = [], None
+            state.calls.carry_on(session.key, carried, names.indices)
+            remembered.update(carried.states)
+    own = saved.get(names.key)
+    if own is None:
+        session.afresh = session.afresh or not names.known() <= remembered
+    elif own.log and policy.hash not in session.policies:
+        log = [_load_logged(text, settled, session) for text, settled in own.log]
+        state.read_log(log, _load_undo(policy, own.undo[0]))
+    session.policies[policy.hash] = state
+
+
+def _load_counters(state: PolicyState, found: dict[str, Raw], session: str) -> None:
+    policy = state.policy
+    for index, counters in enumerate(policy.names.counters):
+        if any(counted.name in found for counted in counters):
+            monitor = policy.attempts.monitors[index]
+            assert isinstance(monitor, AttemptMonitor)
+            texts = [found.get(counted.name) for counted in counters]
+            values = [None if text is None else _decode_value(text) for text in texts]
+            state.attempts.put_state(session, index, monitor.revive_counters(values))
+
+
+def _load_undo(policy: CompiledPolicy, text: Raw) -> Undo:
+    named, indices = _decode_named_undo(text), policy.names.indices
+    undo = Undo(
+        {index: before for name, before in named.states.items() for index in indices[name]},
+        [index for name in dict.fromkeys(named.untouched) for index in indices[name]],
+        [index for name in dict.fromkeys(named.broken) for index in indices[name]],
+        {index: reason for name, reason in named.failed.items() for index in indices[name]},
+        named.opened,
+    )
+    return revived_undo(policy.calls, undo)
+
+
+def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy]) -> dict[str, PolicyData]:
+    """What only rules of other guards remember. They do not see the calls that this one decides, so what they have
+    reserved counts as made."""
+    others: dict[str, PolicyData] = {}
+    own: dict[str, set[str]] = {}
+    for policy in policies:
+        own.setdefault(policy.names.agent, set()).update(policy.names.known())
+    keys = {policy.names.key for policy in policies}
+    for key, one in saved.items():
+        known = own.get(agent_of(key), set())
+        counters = {name: text for name, text in one.counters.items() if name not in known}
+        carried = None if key in keys else _decode_carried(one.calls)
+        if carried is not None:
+            for name in known & carried.states.keys():
+                del carried.states[name]
+        left = carried if carried is not None and carried.states else None
+        if counters or left is not None:
+            others[key] = PolicyData(counters, Raw(_encode(left)))
+    return dict(list(others.items())[-MOST_OTHERS:])
+
+
+def _load_older(policy: CompiledPolicy, saved: OlderData, session: SessionState) -> PolicyState:
     state = PolicyState(policy)
     state.attempts = Evaluation.restore(policy.attempts, bytes(saved.attempts))
     state.calls = Evaluation.restore(policy.calls, bytes(saved.calls))
@@ -160,16 +325,16 @@ def _load_logged(text: Raw, settled: bool, session: SessionState) -> Logged:
     return Logged(_revive(entry, session.key), None, settled, text.copy())
 
 
-def _event(event: Event) -> list[Any]:
+def _event(event: Event, redact: Redactor) -> list[Any]:
     origin = event.origin
     who = [origin.run, origin.parent_run, origin.agent]
     if isinstance(event, ToolCall):
-        return ["call", who, event.turn, event.at, event.name, event.call_id, redacted(event.arguments)]
+        return ["call", who, event.turn, event.at, event.name, event.call_id, redact(event.arguments)]
     if isinstance(event, Message):
-        return ["message", who, event.turn, event.at, event.role, None, redacted(event.content)]
+        return ["message", who, event.turn, event.at, event.role, None, redact(event.content)]
     assert isinstance(event, ToolResult)
-    call = None if event.call is None else _event(event.call)
-    content = redacted(event.content)
+    call = None if event.call is None else _event(event.call, redact)
+    content = redact(event.content)
     return ["result", who, event.turn, event.at, event.name, event.call_id, content, event.is_error, call]
 
 

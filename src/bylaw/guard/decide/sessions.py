@@ -4,37 +4,65 @@ overlap."""
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 
 from bylaw.guard.decide.policy import Policies
-from bylaw.guard.decide.records import LateDecision, write_late_decision
+from bylaw.guard.decide.records import REDACT, LateDecision, write_late_decision
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
-from bylaw.guard.stores.ports import GuardStore, Transaction
+from bylaw.guard.stores import forks
+from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import SessionRecord
+from bylaw.text.redaction.redactor import Redaction, Redactor
 
 MOST_LIVE = 100_000
-"""sessions without a store; beyond that the oldest is forgotten"""
+"""sessions without a store; beyond that the one that was unused for longest is forgotten, and no call of it may run"""
+MOST_FORGOTTEN = 1_000_000
+"""forgotten sessions that are recognised; beyond that no new session may begin"""
 MOST_CACHED = 10_000
 """sessions whose state is cached in decoded form"""
 MOST_LATE = 10_000
 """decisions that wait until the store can be written again"""
 LOCKS = 1024
+_AS_IS = Redactor(Redaction(classes=()))
+"""for states that stay in memory"""
+_FORGOTTEN = f"the guard: it has no store, and remembers the latest {MOST_LIVE:,} sessions only"
+_TOO_MANY = "too many sessions for a guard without a store: end them with `end_session`, or use a store"
+
+
+class _Torn:
+    """In place of the lock of sessions that another thread was changing when this process was forked."""
+
+    def __enter__(self) -> None:
+        raise StoreUnavailable("the session was being changed when this process was forked")
+
+    def __exit__(self, *_: object) -> None: ...
 
 
 class Sessions:
-    def __init__(self, policies: Policies, *, store: GuardStore, durable: bool) -> None:
+    fork_rank = 1
+
+    def __init__(self, policies: Policies, *, store: GuardStore, durable: bool, redact: Redactor = REDACT) -> None:
+        self.redact = redact
+        """removes secrets from what is written"""
         self._policies, self._store = policies, store
         self.durable = durable
         self.shows_counters = durable
         """whether decisions name counter values; they are for the record only"""
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
-        self._locks = tuple(threading.RLock() for _ in range(LOCKS))
+        self._earlier: dict[str, tuple[SessionRecord, SessionState]] = {}
+        """without a store: sessions that were last used under other rules"""
+        self._locks = [threading.RLock() for _ in range(LOCKS)]
+        self._held_by_fork: list[int] = []
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
+        self._forgotten: set[int] = set()
+        """hashes of forgotten sessions without a store whose counters are lost; they end"""
         self._late: deque[LateDecision] = deque(maxlen=MOST_LATE)
+        forks.add(self)
 
     @contextmanager
     def change(self, key: str) -> Iterator[tuple[Transaction | None, SessionRecord, SessionState]]:
@@ -52,11 +80,20 @@ class Sessions:
     def read(self, transaction: Transaction, key: str) -> tuple[SessionRecord, SessionState]:
         record = transaction.session(key)
         cached = self._live.pop(key, None)
-        if cached is not None and cached[0].version == record.version and record.state:  # else pruned meanwhile
+        policies = self._policies
+        if (
+            cached is not None
+            and cached[0].version == record.version
+            and record.state  # else pruned meanwhile
+            and cached[1].loaded_for is policies  # else the rules were replaced
+        ):
             return record, cached[1]
-        return record, load(key, record.state, self._policies.all)
+        state = load(key, record.state, policies.all)
+        state.loaded_for = policies
+        return record, state
 
     def write(self, transaction: Transaction, record: SessionRecord, state: SessionState) -> None:
+        state.redact = self.redact
         record.state = dump(state)
         record.version += 1
         transaction.put_session(record)
@@ -67,19 +104,52 @@ class Sessions:
         while len(self._live) > MOST_CACHED:
             self._live.pop(next(iter(self._live)), None)
 
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Nobody else of this process is inside a session meanwhile. A store has one transaction at a time; without
+        one, all locks are held."""
+        with ExitStack() as held:
+            if self.durable:
+                held.enter_context(self._store.transaction(""))
+            else:
+                for lock in self._locks:
+                    held.enter_context(lock)
+            yield
+
+    def use_policies(self, policies: Policies) -> None:
+        """Continue the sessions with other rules. States are carried over when their session is next used."""
+        self._policies = policies
+        if not self.durable:
+            self._earlier |= self._live
+        self._live = {}
+
+    def _carried_over(self, key: str) -> tuple[SessionRecord, SessionState] | None:
+        """Without a store: the session as the rules before have left it."""
+        found = self._earlier.pop(key, None)
+        if found is None:
+            return None
+        record, state = found
+        state.redact = _AS_IS
+        carried = load(key, dump(state), self._policies.all)
+        carried.touched = state.touched
+        return record, carried
+
     def lock_of(self, key: str) -> threading.RLock:
         """Sessions share a fixed number of locks, so that none has to be created or dropped for each."""
         return self._locks[hash(key) % LOCKS]
 
     def live(self, key: str) -> tuple[SessionRecord, SessionState]:
         """Without a store: the session. The caller holds its lock."""
-        return self._live.get(key) or self._begin(key)
+        found = self._live.get(key) or self._begin(key)
+        found[1].touched = True
+        return found
 
     def forget(self, key: str) -> None:
         """Without a store: the next attempt starts a new session, unless this one was terminated."""
         found = self._live.get(key)
-        if not self.durable and found is not None and found[0].terminated is None:
+        if not self.durable and found is not None and (found[0].terminated in (None, _FORGOTTEN)):
             del self._live[key]
+            self._forgotten.discard(hash(key))
 
     def transaction(self, key: str) -> AbstractContextManager[Transaction]:
         """A transaction that also writes late decisions."""
@@ -113,11 +183,48 @@ class Sessions:
         """Write it with the next transaction."""
         self._late.append(decision)
 
+    def before_fork(self) -> None:
+        """No session is being changed during a fork, and what waits to be written is written if possible."""
+        if self._late:  # otherwise both processes would write it, or none if the parent ends
+            with suppress(Exception), self.transaction(""):
+                pass
+        if not self.durable:
+            until = time.monotonic() + forks.PATIENCE
+            self._held_by_fork = [
+                i for i, lock in enumerate(self._locks) if lock.acquire(timeout=max(0.0, until - time.monotonic()))
+            ]
+
+    def after_fork(self, *, in_child: bool) -> None:
+        held, self._held_by_fork = self._held_by_fork, []
+        if not in_child:
+            for i in held:
+                self._locks[i].release()
+            return
+        self._late.clear()
+        if not self.durable:
+            self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
+            for i in held:
+                self._locks[i] = threading.RLock()
+
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         while len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
-            oldest = next(iter(self._live))
-            record, _ = self._live.pop(oldest)
-            if record.terminated is not None:
-                self._terminated[oldest] = record.terminated
-        pair = self._live[key] = (SessionRecord(key, terminated=self._terminated.get(key)), SessionState(key))
+            self._forget_oldest()
+        terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
+        carried = self._carried_over(key) if self._earlier else None
+        pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
         return pair
+
+    def _forget_oldest(self) -> None:
+        """What is forgotten must not be allowed again, so the session ends if its state matters."""
+        oldest = next(iter(self._live))
+        record, state = pair = self._live.pop(oldest)
+        if state.touched:  # used since the last search: it goes to the end of the queue
+            state.touched = False
+            self._live[oldest] = pair
+        elif record.terminated not in (None, _FORGOTTEN):
+            self._terminated[oldest] = record.terminated
+        elif record.terminated is None and not state.is_blank:
+            if len(self._forgotten) + len(self._terminated) >= MOST_FORGOTTEN:
+                self._live[oldest] = pair
+                raise StoreUnavailable(_TOO_MANY)
+            self._forgotten.add(hash(oldest))

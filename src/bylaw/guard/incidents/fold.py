@@ -102,7 +102,7 @@ class Fold:
             case "session" if row.data.get("how") == "ended":
                 return self._end(row)
             case "run":
-                self.state.runs[text_at(row, "run")] = (row.data.get("agent"), row.data.get("parent_run"))
+                self.state.announce(text_at(row, "run"), row.data.get("agent"), row.data.get("parent_run"))
             case "release":
                 release_call(self.state, text_at(row, "call_id"))
             case "review" if row.data.get("what") == "opened":
@@ -155,8 +155,8 @@ class Fold:
             attempt = replace(attempt, agent=agent)
         try:
             call = call_of(attempt, decision.call_id, state.origin, state.turn, _ANY_SIZE, _no_clock)
+            chain = self._policies.chain(attempt, state.runs, state.above)
             state.remember_agent(attempt)
-            chain = self._policies.chain(attempt, state.runs)
         except Refused:
             return None
         if self._rules.wide and row.seq > self._after and not decision.resumed:
@@ -170,7 +170,8 @@ class Fold:
         self, row: EventRow, decision: RecordedDecision, attempt: Attempt, call: ToolCall
     ) -> Iterator[Attempted]:
         for reach, policies in self._rules.wide.items():
-            chain = self._rules.everywhere if reach == "all" else policies.chain(attempt, self.state.runs)
+            state = self.state
+            chain = self._rules.everywhere if reach == "all" else policies.chain(attempt, state.runs, state.above)
             partial = None if decision.redacted is None else partial_call(call, chain, decision.redacted)
             yield Attempted(row, decision, reach, chain, call if partial is None else partial.call, partial)
 

@@ -23,7 +23,7 @@ from bylaw.guard.stores.records import (
     NotificationStatus,
 )
 from bylaw.model.predicate import Reach
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 FOLLOW_UP = "follow-up"
 """the author of changes by the follow-up"""

@@ -24,7 +24,7 @@ from bylaw.guard.incidents.fold import Attempted, Fold, Found
 from bylaw.guard.incidents.unrecorded import Rules
 from bylaw.guard.stores.ports import GuardStore, each_event, each_followed
 from bylaw.guard.stores.records import Detection, EventRow, Following
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 MOST_REFOLDED = 50_000
 """events of a session that is folded again for a late event"""

@@ -10,7 +10,7 @@ from typing import Any
 
 from bylaw.guard.proposals.facts import Facts, PathFacts, ToolFacts, can_be_named, slug
 from bylaw.guard.proposals.report import Proposal
-from bylaw.text.redaction.secrets import redacted
+from bylaw.text.redaction.redactor import redacted
 
 MOST_CHOICES = 8
 CALLS_A_VALUE = 10

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from bylaw.guard.stores import forks
 from bylaw.guard.stores.chain import ANCHOR, START, link, vouch
 from bylaw.guard.stores.encoding import (
     decode,
@@ -89,6 +90,8 @@ class _Tables(Struct):
 
 
 class MemoryStore:
+    fork_rank = 2
+
     def __init__(self, *, busy_timeout: float = 5.0, clock: Callable[[], float] = time.time) -> None:
         self._busy_timeout, self._clock = busy_timeout, clock
         self._lock = threading.Lock()
@@ -96,6 +99,10 @@ class MemoryStore:
         """the thread that is in a transaction"""
         self._closed = False
         self._tables = _Tables()
+        self._held_by_fork = False
+        self._is_torn = False
+        """whether this process was forked while a thread of its parent was in a transaction"""
+        forks.add(self)
 
     def transaction(self, session: str) -> MemoryTransaction:
         return MemoryTransaction(self, self._tables)
@@ -163,9 +170,25 @@ class MemoryStore:
     def close(self) -> None:
         self._closed = True
 
+    def before_fork(self) -> None:
+        """A thread that forks in its own transaction continues it in both processes."""
+        is_own = self._owner == threading.get_ident()
+        self._held_by_fork = not is_own and self._lock.acquire(timeout=forks.PATIENCE)
+
+    def after_fork(self, *, in_child: bool) -> None:
+        held, self._held_by_fork = self._held_by_fork, False
+        if not in_child:
+            if held:
+                self._lock.release()
+        elif self._owner != threading.get_ident():
+            self._is_torn = self._is_torn or self._owner is not None
+            self._lock, self._owner = threading.Lock(), None
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed")
+        if self._is_torn:
+            raise StoreUnavailable("the store was in use when this process was forked")
 
     def _begin(self) -> None:
         self._check_open()

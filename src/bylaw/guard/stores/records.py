@@ -95,6 +95,12 @@ class ReviewRecord(Struct, frozen=True, kw_only=True):
     edited_hash: str | None = None
     """the hash of that action, computed before secrets were removed"""
     asked_by: str | None = None
+    above: tuple[str, ...] = ()
+    """the agents above the one that asks, which cannot answer either"""
+    needs: tuple[dict[str, Any], ...] = ()
+    """for each rule that paused: how many `approvals` it needs, and of which `approvers`; empty: one, of anybody"""
+    approved_by: tuple[str, ...] = ()
+    """who has approved the call as it is now"""
     version: int = 0
     """assigned by the store; 0 is a review that was never stored"""
 

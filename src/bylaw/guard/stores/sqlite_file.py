@@ -7,8 +7,9 @@ A process has one connection that writes, and as many readers as read at once. S
 anyway. With a single one, the threads of a process queue at a lock without polling, and its page cache stays valid: a
 commit by another connection would empty it.
 
-INVARIANT: a connection is used only in the process that opened it. After a fork the child opens its own connections and
-never closes the inherited ones.
+INVARIANT: a connection is used only in the process that opened it, and none is open during a fork (see `forks`). SQLite
+notes in memory which locks a process holds on a file. A child would inherit these notes without the locks, and another
+process could then delete the log into which the child writes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import random
 import sqlite3
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias
 
+from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_schema as schema
 from bylaw.guard.stores.ports import StoreUnavailable
 
@@ -171,19 +172,27 @@ LOOK_EVERY = 0.1
 
 
 class Connections:
+    fork_rank = 2
+    _owner: int | None
+    """the thread whose turn it is"""
+
     def __init__(self, path: str, *, durability: Durability, busy_timeout: float) -> None:
         self.path = path
         self._durability: Durability = durability
         self._busy_timeout = busy_timeout
         self._closed = False
         self._start()
-        # Opened here, so that an unusable file is refused at once.
-        self._cursor: sqlite3.Cursor | None = self._open().cursor()
-        self._identity = identity(path)
-        _all.add(self)
+        with forks.opening:
+            self._identity = identity(path)
+            self._refuse_inherited()
+            # Opened here, so that an unusable file is refused at once.
+            self._cursor: sqlite3.Cursor | None = self._open().cursor()
+            self._identity = identity(path)
+            forks.add(self)
 
     def begin(self) -> sqlite3.Cursor:
         """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
+        self._refuse_inherited()
         self._take_turn()
         try:
             self._check_usable()
@@ -214,7 +223,10 @@ class Connections:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection that sees committed data only. Raises StoreUnavailable."""
+        self._refuse_inherited()
         self._check_usable()
+        with self._no_reader:
+            self._reading += 1
         connection = None
         try:
             connection = self._reader()
@@ -225,29 +237,70 @@ class Connections:
             if isinstance(error, sqlite3.Error):
                 raise unavailable(self.path, explain(error)) from error
             raise
-        self._readers.append(connection)
-        if self._closed:
-            self._close_readers()
+        else:
+            self._readers.append(connection)
+            if self._closed:
+                self._close_readers()
+        finally:
+            with self._no_reader:
+                self._reading -= 1
+                self._no_reader.notify_all()
 
     def close(self) -> None:
+        self._leave_inherited()
         self._take_turn()
         self._closed = True
         self._drop_writer()
         self._give_turn()
         self._close_readers()
 
-    def leave_to_parent(self) -> None:
-        """Called in a forked child, by its only thread."""
-        _inherited.append((self._cursor, self._readers))
-        self._start()
+    # -- forks ----------------------------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        """Close every connection, once nobody uses one. The next use opens a new one."""
+        if self._owner == threading.get_ident() or not self._turn.acquire(timeout=forks.PATIENCE):
+            return
+        self._owner = threading.get_ident()
+        if not self._no_reader.acquire(timeout=forks.PATIENCE):
+            self._give_turn()
+            return
+        self._no_reader.wait_for(lambda: not self._reading, timeout=forks.PATIENCE)
+        self._is_resting = True
+        self._drop_writer()
+        self._close_readers()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        is_resting, self._is_resting = self._is_resting, False
+        if in_child:
+            if self._reading or not (is_resting or self._closed):
+                _leave_to_parent(self._identity, (self._cursor, self._readers))
+            self._start()
+        elif is_resting:
+            self._no_reader.release()
+            self._give_turn()
 
     def _start(self) -> None:
+        self._process = os.getpid()
         self._cursor = None
         self._readers: deque[sqlite3.Connection] = deque()
+        self._no_reader = threading.Condition()
+        self._reading = 0
+        """threads that read now"""
         self._turn = threading.Lock()
         self._looked_at = 0.0
-        self._owner: int | None = None
-        """the thread whose turn it is"""
+        self._owner = None
+        self._is_resting = False
+
+    def _refuse_inherited(self) -> None:
+        self._leave_inherited()
+        if _inherited and self._identity in _inherited:
+            raise unavailable(self.path, "was in use when this process was forked; create the guard after the fork")
+
+    def _leave_inherited(self) -> None:
+        """After a fork by code that does not tell Python, as some servers do."""
+        if self._process != os.getpid():
+            _leave_to_parent(self._identity, (self._cursor, self._readers))
+            self._start()
 
     def _take_turn(self) -> None:
         if self._owner == threading.get_ident():
@@ -288,19 +341,21 @@ class Connections:
         """After an error: a new connection starts clean, and closing rolls back the open transaction."""
         if self._cursor is not None:
             with suppress(sqlite3.Error):
-                self._cursor.connection.close()
+                connection = self._cursor.connection
+                self._cursor.close()  # a connection stays open as long as a statement of it is
+                connection.close()
             self._cursor = None
             self._looked_at = 0.0  # check before reopening: that would create a new file
 
 
-_all: weakref.WeakSet[Connections] = weakref.WeakSet()
-_inherited: list[object] = []
-"""connections of the parent process, referenced so that the garbage collector does not close them"""
+_inherited: set[Identity | None] = set()
+"""files that were in use when this process was forked: until it ends, SQLite is wrong here about the locks on them"""
 
 
-def _leave_all_to_parent() -> None:
-    for connections in list(_all):
-        connections.leave_to_parent()
+def _leave_to_parent(file: Identity | None, connections: object) -> None:
+    """Connections of the parent are never closed here, not even when the interpreter ends: that would roll back what
+    the parent is writing."""
+    import ctypes
 
-
-os.register_at_fork(after_in_child=_leave_all_to_parent)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connections))
+    _inherited.add(file)

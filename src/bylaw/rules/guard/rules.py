@@ -162,7 +162,7 @@ def _negated(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
-_KEYS = ("id", "when", "then", "reason", "mode", "inline", "severity", "description", "tags")
+_KEYS = ("id", "when", "then", "reason", "mode", "approvals", "approvers", "inline", "severity", "description", "tags")
 _KEY_SYNONYMS = synonyms(
     {
         "then": "action decision do effect",

@@ -1,8 +1,8 @@
 """Redaction: secrets and personal data are found in any text and replaced by a marker that names their kind.
 
-`secrets` finds credentials by their form or by the name before them. `personal` finds data about people and checks it
-(check digits, ranges, grouping). `redactor` removes both, and matches of the user's own patterns, from any JSON value.
-The guard, contracts and recordings share this code.
+`secret_forms` finds credentials by their form, `secrets` also by the name before them. `personal` finds data about
+people and checks it (check digits, ranges, grouping). `redactor` removes both, and matches of the user's own patterns,
+from any JSON value. The guard, contracts and recordings share this code.
 """
 
 from __future__ import annotations
@@ -24,6 +24,13 @@ class Found(NamedTuple):
 
 def marker(kind: str) -> str:
     return f"[redacted: {kind}]"
+
+
+def kind_problem(kind: object) -> str | None:
+    """Why this cannot be the name of a kind."""
+    if isinstance(kind, str) and kind.strip() and kind.isprintable() and "]" not in kind:
+        return None
+    return f"a pattern has the name `{kind}`: expected printable text without `]`"
 
 
 def searchable(text: str) -> str:

@@ -7,11 +7,13 @@ their country. Order numbers, timestamps, versions and loopback addresses do not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 import re2
 
 from bylaw.text.redaction import Found
+from bylaw.text.regex import compile_search
 
 NAMES = {
     "email": "e-mail address",
@@ -23,19 +25,42 @@ NAMES = {
 """the kinds, and their names in reports"""
 
 
-def find_personal(text: str) -> Iterator[Found]:
-    """Findings kind by kind, so not in the order of the text."""
-    if "@" in text or "%40" in text:
+@lru_cache(maxsize=4096)
+def personal_key(key: str) -> str | None:
+    """The kind of numbers under a key that names them: `ssn`, `phone`."""
+    if "/" in key or len(key) > _LONGEST_KEY:
+        return None
+    words = _CAMEL.sub("_", key).lower().replace("-", "_").replace(" ", "_").split("_")
+    while words and words[-1] in _FILLERS:
+        words.pop()
+    return _KEYS.get("".join(words[-1:])) or _KEYS.get("_".join(words[-2:])) or _KEYS.get("_".join(words[-3:]))
+
+
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LONGEST_KEY = 64
+_FILLERS = frozenset(("number", "no", "nr", "num"))
+_KEYS = {
+    **dict.fromkeys(("ssn", "social_security", "social_insurance"), "ssn"),
+    **dict.fromkeys(("phone", "telephone", "mobile", "cellphone", "cell_phone", "tel", "fax"), "phone"),
+    **dict.fromkeys(("iban",), "iban"),
+    **dict.fromkeys(("credit_card", "debit_card", "card_number", "cardnumber", "creditcard"), "card"),
+}
+
+
+def find_personal(text: str, kinds: Collection[str] = NAMES.keys()) -> Iterator[Found]:
+    """Findings of these kinds, kind by kind, so not in the order of the text."""
+    if "email" in kinds and ("@" in text or "%40" in text):
         yield from (Found("email", *found.span()) for found in _EMAIL.finditer(text) if not _is_clone(found.group()))
     if not text.isascii() and _HAS_VARIANTS(text):
         text = text.translate(_PLAIN)
-    if not _HAS_FIGURES(text):  # most texts
+    if "iban" in kinds and _HAS_FIGURES(text):
+        yield from _ibans(text)
+    if not _HAS_NUMBER(text):  # most texts
         return
-    yield from _ibans(text)
     for figures in _FIGURES.finditer(text):
         first = max(0, figures.start() - 1)
         for kind, start, end in _numbers(text[first : figures.end() + 2]):
-            if kind != "card" or not _is_part(text, first + start, first + end):
+            if kind in kinds and (kind != "card" or not _is_part(text, first + start, first + end)):
                 yield Found(kind, first + start, first + end)
 
 
@@ -201,6 +226,7 @@ _HAS_VARIANTS = re.compile(f"[{''.join(map(chr, _PLAIN))}]").search
 _HAS_FIGURES = re.compile("[0-9]").search
 _FEWEST_DIGITS = 8
 """digits of the shortest number that is looked for"""
+_HAS_NUMBER = compile_search(rf"(?:\d[ ().+/-]*){{{_FEWEST_DIGITS}}}")
 _FIGURES = re2.compile(r"[+(]*\d[\d ().+/-]*\d")
 """the only places where numbers are looked for"""
 _BEFORE = r"(?:^|[^\w.+/-])"

@@ -1,23 +1,31 @@
 """`Redactor` removes secrets, personal data and matches of the user's own patterns from any JSON value.
 
-It also looks at the keys of objects, at numbers that are card numbers, and at JSON inside a text, such as the arguments
-of a call. A marker names the kind of what it replaces, so a rule can still look for `[redacted: card]`.
+It looks at texts, at the keys of objects, at a value beside its name (`{"name": "DB_PASSWORD", "value": …}`), at
+options of a command in a list, at numbers that are card numbers, and if asked to at JSON inside a text. A marker names
+the kind of what it replaces, so a rule can still look for `[redacted: card]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
-import re2
+from msgspec import Struct
 
 from bylaw.text.redaction import Found, marker, replace_found, searchable
-from bylaw.text.redaction.personal import find_personal, is_card
-from bylaw.text.redaction.secrets import find_secrets, is_secret, names_a_secret
-from bylaw.text.regex import compile_regex
+from bylaw.text.redaction.personal import find_personal, is_card, personal_key
+from bylaw.text.redaction.secret_forms import BadPattern, compile_pattern, read_forms
+from bylaw.text.redaction.secrets import find_secrets, looks_random, may_name_a_secret, names_a_code, names_a_secret
+from bylaw.text.regex import compile_search
 
+__all__ = ["CLASSES", "BadPattern", "Redaction", "Redactor", "redacted"]
+
+CLASSES = ("secret", "otp", "card", "ssn", "iban", "phone", "email")
+"""what can be removed: credentials, one-time codes, card numbers, social security numbers, IBANs, phone numbers,
+e-mail addresses"""
 LONGEST = 1 << 22
 """characters of the longest text that is searched; longer ones are replaced whole"""
 MOST_DEPTH = 200
@@ -25,70 +33,163 @@ MOST_DEPTH = 200
 _CACHE_SIZE = 1 << 14
 _SHORT = 64
 """shorter texts are cached as they are, others by their digest"""
+_LONG = 1 << 12
+"""longer texts are not cached"""
+
+Path: TypeAlias = tuple[str, ...]
 
 
-class BadPattern(ValueError):
-    """A pattern of the user that cannot be used; the message names it and the reason."""
+class Redaction(Struct, frozen=True, kw_only=True):
+    """What is removed from values before they are written. Raises ValueError for what cannot be used."""
+
+    classes: Sequence[str] = ("secret", "otp", "card", "ssn")
+    """some of `CLASSES`. Addresses and accounts are not removed by default: whoever answers a review must see them"""
+    patterns: Mapping[str, str] = {}
+    """kinds of your own, each with an RE2 pattern"""
+    rule_files: Sequence[str] = ()
+    """rule files of gitleaks, whose forms of secrets are added"""
+    mask: Sequence[str] = ()
+    """paths into arguments and results that are always removed: `customer.name`, `items.*.note`"""
+    keep: Sequence[str] = ()
+    """paths that are written as they are, unless they are masked"""
+
+    def __post_init__(self) -> None:
+        for name in ("classes", "rule_files", "mask", "keep"):
+            listed = getattr(self, name)
+            if isinstance(listed, str) or not all(isinstance(one, str) and one for one in listed):
+                raise ValueError(f"{name}={listed!r}: expected a list of texts")
+        for wanted in self.classes:
+            if wanted not in CLASSES:
+                raise ValueError(f"classes: `{wanted}` is none of {', '.join(f'`{one}`' for one in CLASSES)}")
+        if not isinstance(self.patterns, Mapping):
+            raise ValueError(f"patterns={self.patterns!r}: expected a mapping from name to pattern")
 
 
 class Redactor:
-    """Safe to use from several threads. `patterns`: kinds of the user, each with an RE2 pattern. Raises BadPattern."""
+    """Safe to use from several threads. Raises BadPattern for a pattern or a rule file that cannot be used."""
 
-    def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
-        self._own = {kind: _compile(kind, pattern) for kind, pattern in (patterns or {}).items()}
+    def __init__(self, redaction: Redaction | None = None, *, inside_json: bool = False) -> None:
+        """`inside_json`: whether a text that is JSON is searched as a value and written anew."""
+        redaction = redaction or Redaction()
+        self._inside_json = inside_json
+        classes = frozenset(redaction.classes)
+        self._secrets, self._codes, self._cards = "secret" in classes, "otp" in classes, "card" in classes
+        self._personal = classes - {"secret", "otp"}
+        self._own = {kind: compile_pattern(kind, pattern) for kind, pattern in redaction.patterns.items()}
+        self._files = [(forms, compile_search(forms.anywhere)) for forms in map(read_forms, redaction.rule_files)]
+        self._mask, self._keep = _paths(redaction.mask), _paths(redaction.keep)
         self._clean: dict[bytes | str, None] = {}
         """a cache of texts in which nothing was found: every request repeats the conversation before it"""
+        self._kind_of_key = lru_cache(maxsize=4096)(self._named_kind)
 
     def __call__(self, value: Any) -> Any:
-        return self._value(value, 0)
+        """The same value without what has to be removed; the value itself is not changed."""
+        if not self._mask and not self._keep:
+            return self._value(value, 0)
+        masked = value
+        for path in self._mask:
+            masked = _changed(masked, path, lambda _: marker("masked"))
+        redacted = self._value(masked, 0)
+        for path in self._keep:
+            redacted = _restored(redacted, masked, path)
+        return redacted
+
+    def identifier(self, name: str) -> str:
+        """A name that others refer to: itself, or if something in it has to be removed, a digest in its place."""
+        if name in self._clean or self._text(name, 0) == name:
+            return name
+        return pseudonym(name)
 
     def _value(self, value: Any, depth: int) -> Any:
         if isinstance(value, str):
-            return self._text(value, depth)
+            return value if value in self._clean else self._text(value, depth)
         if depth > MOST_DEPTH and isinstance(value, dict | list | tuple):
             return marker("deep value")
         if isinstance(value, dict):
             return self._object(value, depth)
         if isinstance(value, list | tuple):
-            return [self._value(one, depth + 1) for one in value]
-        if type(value) in (int, float) and is_card(str(value).removesuffix(".0")):
+            return self._list(value, depth)
+        if self._cards and type(value) in _NUMBERS and is_card(str(value).removesuffix(".0")):
             return marker("card")
         return value
 
+    # Objects and lists
+
     def _object(self, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
         out: dict[Any, Any] = {}
+        beside = None if _NAME_KEYS.isdisjoint(value) else self._kind_beside(value)
         for key, one in value.items():
-            name = self._key(key) if isinstance(key, str) else key
-            if name != key:
-                name = _unused(name, out)
-            out[name] = self._under(key, one, depth + 1)
+            name, kind = key, None
+            if isinstance(key, str):
+                if key not in self._clean:
+                    name = self._key(key, out)
+                kind = self._kind_of_key(key)
+                if beside is not None and kind is None and key.lower() in _VALUES:
+                    kind = beside
+            out[name] = self._value(one, depth + 1) if kind is None else self._of_kind(kind, one, depth + 1)
         return out
 
-    def _under(self, key: Any, value: Any, depth: int) -> Any:
-        if is_secret(key, value):
-            return marker("secret")
-        if isinstance(value, list) and isinstance(key, str) and names_a_secret(key):
-            return [self._under(key, one, depth + 1) for one in value] if depth <= MOST_DEPTH else marker("deep value")
+    def _kind_beside(self, value: dict[Any, Any]) -> str | None:
+        """The kind that `{"name": NAME, "value": …}` gives to its value."""
+        for key, one in value.items():
+            if isinstance(one, str) and len(one) < _SHORT and key in _NAME_KEYS:
+                kind = self._kind_of_key(one)
+                if kind is not None:
+                    return kind
+        return None
+
+    def _named_kind(self, key: str) -> str | None:
+        """The kind of every value under this key."""
+        if self._secrets and names_a_secret(key):
+            return "secret"
+        if self._secrets and may_name_a_secret(key):
+            return "token"
+        if self._codes and names_a_code(key):
+            return "otp"
+        kind = personal_key(key)
+        return kind if kind in self._personal else None
+
+    def _of_kind(self, kind: str, value: Any, depth: int) -> Any:
+        if type(value) in _PLAIN and value != "" and _fits(kind, value):
+            return marker(kind)
+        if isinstance(value, list | tuple):
+            return (
+                [self._of_kind(kind, one, depth + 1) for one in value] if depth <= MOST_DEPTH else marker("deep value")
+            )
         return self._value(value, depth)
 
-    def _key(self, key: str) -> str:
-        if key in self._clean:
-            return key
+    def _list(self, value: Sequence[Any], depth: int) -> list[Any]:
+        out = [self._value(one, depth + 1) for one in value]
+        for i in range(1, len(value)):
+            before = value[i - 1]
+            if type(before) is str and len(before) < _SHORT and type(value[i]) is str and value[i]:
+                is_option = before.startswith("-")
+                if (is_option or len(value) == 2) and not value[i].startswith("-"):  # `--password X`, `[NAME, VALUE]`
+                    kind = self._kind_of_key(before.lstrip("-"))
+                    if kind is not None:
+                        out[i] = self._of_kind(kind, value[i], depth + 1)
+                    elif self._secrets and before in _USER_OPTIONS and ":" in value[i]:
+                        out[i] = f"{value[i].partition(':')[0]}:{marker('secret')}"
+        return out
+
+    def _key(self, key: str, taken: dict[Any, Any]) -> str:
         name = self._search(key)
-        if name == key and len(key) < _SHORT and not _may_be_json(key):  # a value would be read as JSON
+        if name != key:
+            return _unused(name, taken)
+        if len(key) < _SHORT and not _may_be_json(key):  # a value would be read as JSON
             self._cache(key)
-        return name
+        return key
 
     # Texts
 
     def _text(self, text: str, depth: int) -> str:
         if len(text) > LONGEST:
             return marker("long text")
-        name = text if len(text) < _SHORT else _digest(text)
-        if name in self._clean:
+        name = text if len(text) < _SHORT else _digest(text) if self._inside_json or len(text) < _LONG else None
+        if name is not None and name in self._clean:
             return text
         redacted = self._redact_text(text, depth)
-        if redacted == text:
+        if redacted == text and name is not None:
             self._cache(name)
         return redacted
 
@@ -98,7 +199,7 @@ class Redactor:
         self._clean[name] = None
 
     def _redact_text(self, text: str, depth: int) -> str:
-        if _may_be_json(text):
+        if self._inside_json and _may_be_json(text):
             try:
                 inside = msgspec.json.decode(text)
             except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -109,13 +210,51 @@ class Redactor:
         return self._search(text)
 
     def _search(self, text: str) -> str:
-        return replace_found(text, self._found(searchable(text)))
+        return replace_found(text, self.find(searchable(text)))
 
-    def _found(self, text: str) -> Iterator[Found]:
+    def find(self, text: str) -> Iterator[Found]:
+        """Findings in a searchable text, kind by kind, so not in the order of the text."""
         for kind, pattern in self._own.items():
             yield from (Found(kind, *found.span()) for found in pattern.finditer(text))
-        yield from find_secrets(text)
-        yield from find_personal(text)
+        if self._secrets or self._codes:
+            for found in find_secrets(text):
+                if self._codes if found.kind == "otp" else self._secrets:
+                    yield found
+        for forms, may_hold in self._files:
+            if may_hold(text):
+                yield from forms.find(text)
+        if self._personal:
+            yield from find_personal(text, self._personal)
+
+
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+"""digits could look like a number that must be redacted"""
+_NUMBERS = frozenset((int, float))
+_PLAIN = frozenset((str, int, float))
+"""types redacted under the name of a secret; booleans are not"""
+_NAME_KEYS = frozenset(
+    form(name)
+    for name in ("name", "key", "field", "header", "variable", "var", "env", "parameter", "param", "option")
+    for form in (str.lower, str.upper, str.capitalize)
+)
+_VALUES = frozenset(("value", "val", "content", "data", "default", "text"))
+_USER_OPTIONS = frozenset(("-u", "-U", "--user", "--proxy-user"))
+
+
+def pseudonym(name: str) -> str:
+    """What stands for a name that must not be written. Equal names have equal ones, so a short number can be guessed
+    from it."""
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=10, person=b"bylaw name").hexdigest()
+    return f"redacted_{digest.translate(_LETTERS)}"
+
+
+def _fits(kind: str, value: Any) -> bool:
+    """Whether a value under the name of this kind can be one."""
+    if kind == "secret":
+        return True
+    if kind == "token":
+        return type(value) is str and looks_random(value)
+    return type(value) is not str or any(map(str.isdigit, value))
 
 
 def _may_be_json(text: str) -> bool:
@@ -135,17 +274,50 @@ def _unused(name: str, taken: dict[Any, Any]) -> str:
     return name
 
 
-def _compile(kind: Any, pattern: Any) -> Any:
-    if not isinstance(kind, str) or not kind.strip() or not kind.isprintable() or "]" in kind:
-        raise BadPattern(f"a pattern has the name `{kind}`: expected printable text without `]`")
-    if not isinstance(pattern, str):
-        raise BadPattern(f"pattern `{kind}`: expected a regular expression as text, not {type(pattern).__name__}")
-    try:
-        compiled = compile_regex(pattern)
-    except re2.error as error:
-        detail = error.args[0] if error.args else error
-        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
-        raise BadPattern(f"pattern `{kind}` is no regular expression that RE2 can run: {reason}") from None
-    if compiled.search("") is not None:
-        raise BadPattern(f"pattern `{kind}` matches the empty text, so it matches everywhere")
-    return compiled
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+
+def _paths(paths: Sequence[str]) -> list[Path]:
+    return [tuple(path.split(".")) for path in paths]
+
+
+def _changed(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
+    """A copy of the value with `change` applied at the path; the value itself if the path is not there."""
+    if not path:
+        return change(value)
+    if isinstance(value, str) and _may_be_json(value):
+        try:
+            inside = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            return value
+        changed = _changed(inside, path, change)
+        return value if changed == inside else msgspec.json.encode(changed).decode()
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict):
+        return {key: _changed(one, rest, change) if step in ("*", key) else one for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_changed(one, rest, change) if step in ("*", str(i)) else one for i, one in enumerate(value)]
+    return value
+
+
+def _restored(redacted: Any, value: Any, path: Path) -> Any:
+    """The redacted value with what `value` has at the path."""
+    if not path:
+        return value
+    step, rest = path[0], path[1:]
+    if isinstance(redacted, dict) and isinstance(value, dict):
+        kept = {key for key in redacted if step in ("*", key) and key in value}
+        return {key: _restored(one, value[key], rest) if key in kept else one for key, one in redacted.items()}
+    if isinstance(redacted, list) and isinstance(value, list | tuple) and len(redacted) == len(value):
+        pairs = enumerate(zip(redacted, value, strict=True))
+        return [_restored(one, was, rest) if step in ("*", str(i)) else one for i, (one, was) in pairs]
+    return redacted
+
+
+redacted = Redactor(Redaction(classes=("secret", "otp")))
+"""a value without credentials"""
+
+
+def recording_redactor(patterns: Mapping[str, str] | None = None) -> Redactor:
+    """For recordings, which are shared more widely than a guard's records: every class, and JSON inside a text."""
+    return Redactor(Redaction(classes=CLASSES, patterns=patterns or {}), inside_json=True)

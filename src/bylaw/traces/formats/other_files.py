@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
     (b"\x7fELF", "a program"),
     (b"MZ", "a program"),
     (b"\xcf\xfa\xed\xfe", "a program"),
@@ -28,6 +30,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
 _HELP = {
     "a rule file": "give it with `--policy`, and name the recorded trace here",
     "a table": "of tables, only Langfuse's exports can be read",
+    "text in UTF-16": "save it as UTF-8; in PowerShell, write `| Out-File -Encoding utf8 FILE` instead of `> FILE`",
     "an HTML page": "download the export itself, not the page that shows it",
     "a bzip2 file": "unpack it first; `.gz` and `.zst` need not be unpacked",
     "an xz file": "unpack it first; `.gz` and `.zst` need not be unpacked",

@@ -1,0 +1,196 @@
+"""What a guard writes down: secrets and personal data, wherever they stand in a call, and the options for it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.text.redaction.redactor import CLASSES, BadPattern, Redaction, Redactor
+from tests.support.secret_samples import COUNT, KINDS, samples
+
+PERSONAL = {"e-mail address", "phone number", "IBAN"}
+"""written unless they are asked for"""
+RULES = [
+    {"id": "limit", "kind": "temporal", "params": {"at_most": 5, "of": "send"}, "scope": "session", "then": "block"}
+]
+
+
+def _places(text: str) -> dict[str, Any]:
+    return {
+        "value": text,
+        "sentence": f"please use {text} for it",
+        "key": {text: 1},
+        "nested": [{"a": [text]}],
+        "json": json.dumps({"x": text}),
+    }
+
+
+def _missed(redactor: Redactor) -> Counter[str]:
+    missed: Counter[str] = Counter()
+    for sample in samples():
+        for place in _places(sample.text).values():
+            written = json.dumps(redactor(place)).replace("\\\\n", "\\n")
+            missed[sample.kind] += json.dumps(sample.secret)[1:-1] in written
+    return missed
+
+
+def test_of_forty_kinds_nearly_every_one_is_found_everywhere() -> None:
+    assert len(KINDS) == 40 and COUNT == 50
+    missed = _missed(Redactor(Redaction(classes=CLASSES)))
+    assert {kind: n for kind, n in missed.items() if n > 10} == {}  # of 250
+    assert missed.total() <= 0.001 * 40 * 250
+
+
+def test_addresses_and_accounts_are_written_unless_asked_for() -> None:
+    missed = _missed(Redactor())
+    assert {kind for kind, n in missed.items() if n > 10} == PERSONAL
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ({"name": "DB_PASSWORD", "value": "hunter"}, {"name": "DB_PASSWORD", "value": "[redacted: secret]"}),
+        ({"Key": "api_key", "Value": "abc"}, {"Key": "api_key", "Value": "[redacted: secret]"}),
+        ({"name": "colour", "value": "red"}, {"name": "colour", "value": "red"}),
+        ([["PGPASSWORD", "abc"]], [["PGPASSWORD", "[redacted: secret]"]]),
+        (["psql", "--password", "abc", "-h", "x"], ["psql", "--password", "[redacted: secret]", "-h", "x"]),
+        (["curl", "-u", "ann:abc"], ["curl", "-u", "ann:[redacted: secret]"]),
+        ({"ssn": "123456789"}, {"ssn": "[redacted: ssn]"}),
+        ({"otp": 123456}, {"otp": "[redacted: otp]"}),
+        ({"card": 4111111111111111}, {"card": "[redacted: card]"}),
+        ({"4111 1111 1111 1111": 1}, {"[redacted: card]": 1}),
+        ({"next_page_token": "abc12345", "max_tokens": 5}, {"next_page_token": "abc12345", "max_tokens": 5}),
+        ({"token": "a1b2c3d4e5"}, {"token": "[redacted: token]"}),
+        ({"token": " the"}, {"token": " the"}),
+    ],
+)
+def test_values_that_their_surroundings_name(value: Any, wanted: Any) -> None:
+    assert Redactor()(value) == wanted
+
+
+def test_classes_patterns_and_paths() -> None:
+    own = Redactor(
+        Redaction(
+            classes=["email"],
+            patterns={"order": r"ORD-\d+"},
+            mask=["customer.name", "items.*.note"],
+            keep=["to", "customer.mail"],
+        )
+    )
+    call = {
+        "to": "a@example.org",
+        "cc": "b@example.org",
+        "customer": {"name": "Ann", "mail": "c@example.org", "key": "password=abc123"},
+        "items": [{"note": "x", "id": "ORD-17"}, {"note": ["y"]}],
+    }
+    assert own(call) == {
+        "to": "a@example.org",
+        "cc": "[redacted: email]",
+        "customer": {"name": "[redacted: masked]", "mail": "c@example.org", "key": "password=abc123"},
+        "items": [{"note": "[redacted: masked]", "id": "[redacted: order]"}, {"note": "[redacted: masked]"}],
+    }
+    assert own(json.dumps({"customer": {"name": "Ann"}})) == '{"customer":{"name":"[redacted: masked]"}}'
+
+
+def test_what_is_masked_is_not_kept() -> None:
+    assert Redactor(Redaction(mask=["a.b"], keep=["a"]))({"a": {"b": 1, "password": "x"}}) == {
+        "a": {"b": "[redacted: masked]", "password": "x"}
+    }
+
+
+def test_a_rule_file_of_gitleaks_adds_forms(tmp_path: Path) -> None:
+    file = tmp_path / "gitleaks.toml"
+    file.write_text("""
+title = "x"
+[[rules]]
+id = "acme"
+description = "Acme"
+regex = '''(?i)acme[_-]key\\s*=\\s*([a-z0-9]{10})(?:[\\s'"]|\\z)'''
+secretGroup = 1
+entropy = 2
+keywords = ["acme"]
+[[rules]]
+id = "by-file-name"
+path = '''\\.p12$'''
+""")
+    redact = Redactor(Redaction(rule_files=[str(file)]))
+    assert redact("ACME_KEY = 8f3kd92la0 and more") == "ACME_KEY = [redacted: secret] and more"
+    assert redact("ACME_KEY = aaaaaaaaaa and more") == "ACME_KEY = aaaaaaaaaa and more"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nonsense [", "is not TOML"),
+        ("[[rules]]\nid = 'x'\nregex = '('", "RE2"),
+        ("[[rules]]\nid = 'x'\nregex = 'a*'", "empty text"),
+        ("[[rules]]\nid = 'x'\nregex = 'a'\nsecretGroup = 3", "no group"),
+        ("title = 'x'", "has no"),
+    ],
+)
+def test_a_rule_file_that_cannot_be_used_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    file = tmp_path / "rules.toml"
+    file.write_text(text)
+    with pytest.raises(BadPattern, match=why):
+        Redactor(Redaction(rule_files=[str(file)]))
+
+
+@pytest.mark.parametrize("wrong", [{"classes": "email"}, {"classes": ["mail"]}, {"patterns": ["x"]}, {"mask": [1]}])
+def test_wrong_options_are_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Redaction(**wrong)
+
+
+# -- in a guard's store -----------------------------------------------------------------------------------------------
+
+
+def _everything(folder: Path) -> bytes:
+    return b"".join(part.read_bytes() for part in folder.iterdir())
+
+
+def test_nothing_of_it_is_in_the_store(tmp_path: Path) -> None:
+    guard = bylaw.Guard(RULES, store=tmp_path / "guard.db")
+    found = [sample for sample in samples(count=1) if sample.kind not in PERSONAL]
+    for i, sample in enumerate(found):
+        arguments = {"value": sample.text, "as key": {sample.text: 1}, "name": "x", "n": i}
+        decision = guard.decide(bylaw.Attempt(tool="send", arguments=arguments, session=f"s{i}"))
+        guard.record(decision, {"echo": sample.text, sample.text: 2})
+    guard.store.close()
+    written = _everything(tmp_path)
+    assert [
+        s.kind for s in found if json.dumps(s.secret)[1:-1].encode() in written or s.secret.encode() in written
+    ] == []
+
+
+def test_a_guard_takes_the_options(tmp_path: Path) -> None:
+    redaction = Redaction(classes=["email"], mask=["note"], keep=["to"])
+    guard = bylaw.Guard(RULES, store=tmp_path / "guard.db", redaction=redaction)
+    arguments = {"to": "kept@example.org", "cc": "gone@example.org", "note": "private words"}
+    decision = guard.decide(bylaw.Attempt(tool="send", arguments=arguments, session="s"))
+    guard.record(decision, "sent to other@example.org")
+    guard.store.close()
+    written = _everything(tmp_path)
+    assert b"kept@example.org" in written
+    assert (
+        b"gone@example.org" not in written and b"other@example.org" not in written and b"private words" not in written
+    )
+
+
+def test_a_session_id_with_a_secret_is_written_as_a_digest(tmp_path: Path) -> None:
+    session = "chat-of-4111111111111111"
+    guard = bylaw.Guard(RULES, store=tmp_path / "guard.db")
+    decisions = [guard.decide(bylaw.Attempt(tool="send", session=session)) for _ in range(6)]
+    assert [decision.allowed for decision in decisions] == [True] * 5 + [False]
+    assert decisions[0].session.startswith("redacted_")
+    guard.record(decisions[0], "done")
+    guard.release(decisions[1].call_id, session=session)
+    assert guard.decide(bylaw.Attempt(tool="send", session=session)).allowed
+    guard.terminate(session)
+    assert not guard.decide(bylaw.Attempt(tool="look", session=session)).allowed
+    guard.store.close()
+    assert b"4111111111111111" not in _everything(tmp_path)
