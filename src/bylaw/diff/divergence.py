@@ -7,19 +7,18 @@ style: other words only.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
+from bylaw.text.decisions import Decisions, decisions, disagree
 from bylaw.text.similarity import Lexicon, words
 from bylaw.traces.comparison.compare import Comparison
 from bylaw.traces.comparison.recording import Recording, Step, arguments
 
 MOST_LISTED = 20
 _GRAVITY = {"structural": 0, "decision": 1, "style": 2}
-_NUMBER = re.compile(r"\d+(?:[.,:/-]\d+)*")
 _POLAR = frozenset(
     {
         "yes", "no", "not", "never", "none", "cannot", "can't", "won't", "don't", "isn't", "wasn't", "didn't",
@@ -128,14 +127,27 @@ def _changed_arguments(b: Step, c: Step) -> str:
 
 
 def _changed_facts(before: str, after: str) -> str:
-    """Numbers and reversing words that only one side has."""
-    numbers = _only(_NUMBER.findall(before), _NUMBER.findall(after))
+    """Facts and reversing words that only one side has, where the two decide otherwise."""
+    left, right = decisions(before), decisions(after)
     polar = _only(_polar(before), _polar(after))
+    found = []
+    if disagree(left, right):
+        kinds = sorted({kind for kind, _ in left.facts ^ right.facts})
+        found = [(f"{_KINDS.get(kind, kind)}s", _only(_of(left, kind), _of(right, kind))) for kind in kinds]
+        if left.shape != right.shape:
+            found.append(("JSON", (["its shape"], ["another"])))
     return "; ".join(
         _lost_and_added(name, lost[:4], added[:4])
-        for name, (lost, added) in (("numbers", numbers), ("words", polar))
+        for name, (lost, added) in (*found, ("words", polar))
         if lost or added
     )
+
+
+_KINDS = {"id": "identifier"}
+
+
+def _of(decided: Decisions, kind: str) -> list[str]:
+    return [spelling for _, spelling in decided.of(kind)]
 
 
 def _lost_and_added(name: str, lost: list[str], added: list[str]) -> str:

@@ -25,6 +25,8 @@ ABSURD_LATENCY = 1e12
 """milliseconds (thirty years); a longer latency is a mistake in the recording and counts as not recorded"""
 MOST_COLUMNS = 400
 """columns that are tested; of more, those that occur in most sessions"""
+_MOST_VALUES = 2_000
+"""argument values of a session that are columns"""
 _LONG_VALUE = 200
 """characters of an argument value; longer ones are prose and belong to no column"""
 
@@ -137,12 +139,14 @@ def call_figures(recording: Recording, tools: Collection[str]) -> dict[Column, f
 
 def _calls(recording: Recording) -> Iterator[tuple[Column, float]]:
     known, ends = recording.context
+    values = 0
     for step, end in zip(recording.steps, ends, strict=False):
         for call, shape in zip(step.response.tool_calls, step.shape, strict=True):
             yield Column("trajectory", "calls", call.name), 1
             yield Column("trajectory", "argument names", call.name, shape), 1
             given = arguments(call)
-            for path, value in _values(given):
+            for path, value in _values(given) if values < _MOST_VALUES else ():
+                values += 1
                 yield Column("trajectory", "argument values", call.name, f"{path}={value}"), 1
             if known:
                 strange = sum(_is_strange(value, known, end) for _, value in _values(given))

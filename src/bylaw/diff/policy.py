@@ -142,6 +142,7 @@ def _undecided(baseline: Side, candidate: Side) -> Iterator[str]:
 
 # -- rates: how many sessions break a rule ----------------------------------------------------------------------------
 
+
 def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
     """(trace, session) → how often it breaks each rule. A verdict on a trace belongs to the session of its turn."""
     session_of = {

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bylaw.diff.figures import Column, Measures, answer_decisions, call_figures, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
-from bylaw.text.decisions import Decisions
+from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.statistics import SEED, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
 from bylaw.traces.comparison.recording import Recording, Step
@@ -194,11 +194,17 @@ def _distances(comparison: Comparison, semantic: Callable[[Comparison], list[flo
         _mean(comparison.trajectory()),
         _mean(comparison.structure()),
         float(not same_calls),
-        None if decided[0] is None and decided[1] is None else float(decided[0] != decided[1]),
+        _answers_apart(*decided),
         _numbers_apart(*decided),
         _mean(semantic(comparison)),
         _mean(comparison.conformance()),
     ]
+
+
+def _answers_apart(left: Decisions | None, right: Decisions | None) -> float | None:
+    if left is None or right is None:
+        return None if left is right else 1.0
+    return float(disagree(left, right))
 
 
 def _numbers_apart(left: Decisions | None, right: Decisions | None) -> float | None:

@@ -134,6 +134,18 @@ class Decisions(Struct, frozen=True):
         return frozenset(fact for fact in self.facts if fact[0] in kinds)
 
 
+def disagree(left: Decisions, right: Decisions) -> bool:
+    """Whether two texts decide otherwise: another shape, yes or no, negation, other numbers or amounts, or a name, date
+    or identifier in the place of another. One that only one text mentions is no disagreement.
+    """
+    if (left.is_negated, left.says, left.shape) != (right.is_negated, right.says, right.shape):
+        return True
+    lost, added = left.facts - right.facts, right.facts - left.facts
+    return any(kind in ("number", "amount") for kind, _ in lost | added) or bool(
+        {kind for kind, _ in lost} & {kind for kind, _ in added}
+    )
+
+
 def decisions(text: str) -> Decisions:
     text = text[:MOST_TEXT]
     shape = json_shape(text)
