@@ -79,7 +79,12 @@ def test_without_scoring_all_parts_weigh_the_same(folder: Path) -> None:
 
 
 def test_a_broken_rule_and_a_tripped_diff_fail(folder: Path) -> None:
-    ci = {"ci": {"check": {"traces": ["v1.jsonl"]}, "diff": {"baseline": "v1.jsonl", "candidate": "v2.jsonl"}}}
+    ci = {
+        "ci": {
+            "check": {"traces": ["v1.jsonl"]},
+            "diff": {"baseline": "v1.jsonl", "candidate": "v2.jsonl", "deterministic": True},
+        }
+    }
     rules = {"rules": [*RULES["rules"], BROKEN]}
     code, report = _ci(folder, {**CONTRACT, **rules, **ci})
     assert code == 1

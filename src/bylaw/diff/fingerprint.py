@@ -131,8 +131,16 @@ def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False
 
 
 def _rows(sessions: Sessions) -> Matrix:
-    rows = [_mean(np.array([vector(turn) for turn in session])) for session in sessions if session]
+    rows = [_mean(_vectors(session)) for session in sessions if session]
     return np.array(rows).reshape(len(rows), len(DIMENSIONS))
+
+
+def _vectors(session: Sequence[Response]) -> Matrix:
+    """Filled row by row: as lists, the numbers of a long session would take several times the memory."""
+    rows = np.empty((len(session), len(DIMENSIONS)))
+    for place, turn in enumerate(session):
+        rows[place] = vector(turn)
+    return rows
 
 
 def _mean(rows: Matrix) -> Matrix:
