@@ -398,7 +398,7 @@ class Continuations:
             if type(names) is dict:
                 names.pop(session, None)  # the latest is the last
                 names[session] = None
-            elif names != session:
+            elif isinstance(names, str) and names != session:
                 index[place] = {names: None, session: None}
         one.places = places
 
