@@ -89,7 +89,7 @@ def test_nothing_to_convert_is_not_a_success(capsys: pytest.CaptureFixture[str])
     Path("empty.jsonl").touch()
     assert run("empty.jsonl", "out.jsonl") == 3
     assert not Path("out.jsonl").exists()
-    assert capsys.readouterr().err == "empty.jsonl: nothing to convert\n"
+    assert capsys.readouterr().err == "empty.jsonl: nothing to convert\nnote: the file is empty\n"
 
 
 def test_bad_records_are_shown_and_leave_no_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,7 @@ def test_what_lies_ahead_of_a_prefix_is_unknown(formula: str, wanted: str) -> No
         ("args.k contains 2", {"k": 2}, "?"),
         ("args.k matches /b.$/", {"k": "abc"}, "T"),
         ("args.k matches /b/", {"k": 1}, "?"),
-        ("args.k missing", None, "T"),
+        ("args.k missing", None, "?"),
         ("args.k missing", [1], "?"),
     ],
 )

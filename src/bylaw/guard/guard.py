@@ -4,25 +4,22 @@ what it has recorded."""
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec import structs
 
-from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.model import Attempt, Decision, Options, check_names
+from bylaw.guard.async_guard import AsyncGuard
+from bylaw.guard.model import Attempt, Options, check_names
 from bylaw.guard.policies import GuardRules, VersionChoice, refuse_pausing_options
 from bylaw.guard.rule_source import FileWatch, RuleSource
 from bylaw.guard.scope import GuardSession, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invoke_with_arguments, run_call
-from bylaw.model.guard_policy import Action, GuardPolicy
-from bylaw.model.verdict import Verdict
+from bylaw.model.guard_policy import GuardPolicy
 
 if TYPE_CHECKING:
     from bylaw.guard.backtest.shadow import ShadowReport
@@ -32,12 +29,9 @@ if TYPE_CHECKING:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
-_POLL = 0.05
-"""seconds between two looks at a review"""
 
 
-class Guard(BaseGuard):
+class Guard(AsyncGuard):
     """May this tool call run, right now?
 
         guard = bylaw.Guard("guard.yaml")
@@ -136,7 +130,7 @@ class Guard(BaseGuard):
         handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
 
         def decorate(function: Any) -> Any:
-            tool = Tool(self, function, name, ignore, handling)
+            tool = Tool(self, function, name, ignore, handling, self.tools)
             known = self.tools.get(tool.name)
             if known is not None and not known.is_earlier_form_of(tool):
                 raise ValueError(f"two functions are the tool `{tool.name}`: give one of them a name=…")
@@ -157,7 +151,7 @@ class Guard(BaseGuard):
         """Decide the attempt, call `function(**arguments)` with the arguments that may run, and record the result. The
         options are those of `tool`."""
         handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
-        return run_call(self, attempt, invoke_with_arguments(self, attempt, function), handling)
+        return run_call(self, attempt, invoke_with_arguments(self.tools, attempt, function), handling)
 
     async def arun(
         self,
@@ -170,7 +164,7 @@ class Guard(BaseGuard):
     ) -> Any:
         """`run` for asyncio; the function may be a coroutine function."""
         handling = Handling(on_denied=on_denied, on_error=on_error, timeout=timeout)
-        return await arun_call(self, attempt, invoke_with_arguments(self, attempt, function), handling)
+        return await arun_call(self, attempt, invoke_with_arguments(self.tools, attempt, function), handling)
 
     def session(self, key: str | None = None, *, agent: str | None = None, end: bool = True) -> GuardSession:
         """A context, also for `async with`, whose calls belong to this session. Leaving it ends the session; pass
@@ -183,33 +177,6 @@ class Guard(BaseGuard):
         if not attempt.session:
             attempt = in_current_session(self, attempt)
         return super()._with_session(attempt, review)
-
-    # -- asyncio --------------------------------------------------------------------------------------------------
-
-    async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
-        """`ask` for asyncio."""
-        decision = await self.adecide(attempt)
-        if decision.action is not Action.PAUSE or decision.review is None:
-            return decision
-        until = time.monotonic() + timeout
-        while True:
-            review = await self.in_thread(self.reviews.get, decision.review)
-            if review is None or review.status != "pending" or time.monotonic() >= until:
-                return await self.in_thread(self._after_answer, attempt, decision, review)
-            await asyncio.sleep(min(_POLL, max(0.0, until - time.monotonic())))
-
-    async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
-        return await self.in_thread(partial(self.record, decision, content, **more))
-
-    async def arelease(self, decision: Decision | str, *, session: str | None = None) -> bool:
-        return await self.in_thread(partial(self.release, decision, session=session))
-
-    async def aend_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
-        return await self.in_thread(partial(self.end_session, session, complete=complete))
-
-    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        """With a store, in a thread, since the store may wait for the disk or for other processes."""
-        return await asyncio.to_thread(function, *args) if self._sessions.durable else function(*args)
 
     # -- rules that change ----------------------------------------------------------------------------------------
 

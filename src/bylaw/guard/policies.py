@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from bylaw.errors import InputError
 from bylaw.guard.model import Options
 from bylaw.model.canonical import canonical_json
+from bylaw.model.condition import Clause, Condition
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
 from bylaw.rules import load_guard
+from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.guard.section import refuse_approvals
 from bylaw.rules.versions import VersionChoice, qualified_id, select_version, shared_ids
 
@@ -150,7 +152,7 @@ def policy_hash(policy: GuardPolicy) -> str:
             r.reason,
             r.inline,
             r.shadow,
-            [str(c) for c in r.rule.when],
+            [clause_text(c) for c in r.rule.when],
             *([[r.approvals, list(r.approvers)]] if r.approvals != 1 or r.approvers else []),
         ]
         for r in policy.rules
@@ -160,6 +162,11 @@ def policy_hash(policy: GuardPolicy) -> str:
     if policy.sub_agents is not None:
         content.append(list(policy.sub_agents))
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
+
+
+def clause_text(clause: Clause) -> str:
+    """Without the place in the file, which is no part of the rule."""
+    return str(clause) if isinstance(clause, Condition) else canonical_json(plain_conditions((clause,))).decode()
 
 
 def guard_hash(policies: Sequence[GuardPolicy]) -> str:

@@ -13,16 +13,14 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from bylaw.guard.async_guard import AsyncGuard
 from bylaw.guard.decide.attempts import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.model.verdict import Verdict
-
-if TYPE_CHECKING:
-    from bylaw.guard.guard import Guard
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +34,7 @@ class GuardSession:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: AsyncGuard,
         key: str,
         agent: str | None = None,
         *,
@@ -172,7 +170,7 @@ class GuardSession:
             self.broken = await self.guard.aend_session(self.key, complete=problem is None)
 
 
-def in_current_session(guard: Guard, attempt: Attempt) -> Attempt:
+def in_current_session(guard: AsyncGuard, attempt: Attempt) -> Attempt:
     """The attempt in the innermost session of this guard that is entered here. Raises Refused if that has ended."""
     for session in reversed(_entered.get()):
         if session.guard is guard:

@@ -10,15 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, update_wrapper
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from bylaw.guard.async_guard import AsyncGuard
 from bylaw.guard.model import Attempt, Call, Denied
-
-if TYPE_CHECKING:
-    from bylaw.guard.guard import Guard
 
 OnDenied: TypeAlias = Literal["raise", "return"]
 OnError: TypeAlias = Literal["record", "release"]
@@ -47,7 +45,7 @@ class Handling(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {choices}")
 
 
-def run_call(guard: Guard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
+def run_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
     timeout = handling.timeout
     decision = guard.decide(attempt) if timeout is None else guard.ask(attempt, timeout=timeout)
     if decision.call is None or not decision:
@@ -70,7 +68,7 @@ def run_call(guard: Guard, attempt: Attempt, invoke: Invoke, handling: Handling)
     return result
 
 
-async def arun_call(guard: Guard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
+async def arun_call(guard: AsyncGuard, attempt: Attempt, invoke: Invoke, handling: Handling) -> Any:
     timeout = handling.timeout
     decision = await (guard.adecide(attempt) if timeout is None else guard.aask(attempt, timeout=timeout))
     if decision.call is None or not decision:
@@ -130,11 +128,19 @@ class Tool:
     """A function that a guard decides. Calling it decides, runs and records; `function` is the function itself."""
 
     def __init__(
-        self, guard: Guard, function: Callable[..., Any], name: str | None, ignore: Collection[str], handling: Handling
+        self,
+        guard: AsyncGuard,
+        function: Callable[..., Any],
+        name: str | None,
+        ignore: Collection[str],
+        handling: Handling,
+        tools: Mapping[str, Tool],
     ) -> None:
+        """`tools`: the tools that a person may approve in place of this one, by name."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"`{function.__name__}` yields: a guard decides calls that return once")
         self.guard, self.function, self.handling = guard, function, handling
+        self._tools = tools
         self.name = name or function.__name__
         self.signature = inspect.signature(function)
         first = next(iter(self.signature.parameters), None)
@@ -177,7 +183,7 @@ class Tool:
         def invoke(call: Call) -> Any:
             if call.tool == self.name and (call.arguments is arguments or call.arguments == arguments):
                 return self.function(*bound.args, **bound.kwargs)
-            tool = self if call.tool == self.name else self.guard.tools.get(call.tool)
+            tool = self if call.tool == self.name else self._tools.get(call.tool)
             if tool is None:
                 raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this guard")
             return tool.run_with(call.arguments, self._kept(bound, arguments, call) if tool is self else {})
@@ -252,13 +258,13 @@ class Tool:
 _ABSENT = object()
 
 
-def invoke_with_arguments(guard: Guard, attempt: Attempt, function: Callable[..., Any]) -> Invoke:
+def invoke_with_arguments(tools: Mapping[str, Tool], attempt: Attempt, function: Callable[..., Any]) -> Invoke:
     """Runs the function with the arguments of the call, or the tool that was approved in its place."""
 
     def invoke(call: Call) -> Any:
         if call.tool == attempt.tool:
             return function(**call.arguments)
-        tool = guard.tools.get(call.tool)
+        tool = tools.get(call.tool)
         if tool is None:
             raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this guard")
         return tool.run_with(call.arguments, {})

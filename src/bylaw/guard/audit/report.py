@@ -35,6 +35,8 @@ class AuditFinding(Struct, frozen=True, kw_only=True):
     expected: str | None = None
     found: str | None = None
     session: str | None = None
+    table: str | None = None
+    """the table of a record that is not the one that the chain vouches for; None for the chain itself"""
 
 
 class Unrecomputed(Struct):
@@ -124,7 +126,8 @@ def _lines(report: AuditReport) -> Iterator[str]:
     yield click.style(f"{_MARKS[code]} {headline(report)}", fg=_COLOURS[code], bold=True)
     yield f"rows: {report.rows:,}, decisions: {report.decisions:,}, recomputed: {report.recomputed:,}"
     for finding in report.findings:
-        where = f"row {finding.seq}" + (f", session {printable(finding.session)}" if finding.session else "")
+        where = f"row {finding.seq}" if finding.seq else "no row"
+        where += f", session {printable(finding.session)}" if finding.session else ""
         yield f"{click.style(finding.kind, fg='red', bold=True)}  {where}: {printable(finding.message)}"
         if finding.expected is not None:
             yield f"    expected: {_short(finding.expected, _LONGEST_VALUE)}"

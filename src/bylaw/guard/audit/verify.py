@@ -11,6 +11,7 @@ from typing import Any, get_args
 from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import Recompute
 from bylaw.guard.audit.report import AuditFinding, AuditReport
+from bylaw.guard.audit.tables import TableCheck
 from bylaw.guard.policies import (
     GuardRules,
     guard_hash,
@@ -19,11 +20,14 @@ from bylaw.guard.policies import (
     with_mode,
     without_repeats,
 )
+from bylaw.guard.rule_changes import load_content
 from bylaw.guard.stores import ChainCheck, ChainProblem, SqliteStore
 from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import AuditHead, AuditRow
 from bylaw.model.guard_policy import ExecutionMode, GuardPolicy
 
+MOST_READINGS = 10
+"""of the tables, while a guard writes them"""
 MOST_VERSIONS = 1_000
 """combinations of the agents' versions that are tried"""
 
@@ -72,21 +76,30 @@ def verify(
     """`files`: the policies of each rule file. `known`: heads that were noted outside the store."""
     report = AuditReport(head=store.audit_head(), known=tuple(known), allow_unrecomputed=allow_unrecomputed)
     chain = ChainCheck(known)
-    recompute = Recompute(report, _policies_by_hash(files), tool_schemas=tool_schemas)
-    for row in _rows(store, report):
-        report.rows += 1
-        for problem in chain.step(row):
-            report.add(_finding(problem, row))
-        recompute.step(row)
+    tables = TableCheck(store)
+    recompute = Recompute(report, _stored_policies(store) | _policies_by_hash(files), tool_schemas=tool_schemas)
+    last = 0
+    for _ in range(MOST_READINGS):
+        for row in _rows(store, report, last):
+            report.rows += 1
+            for problem in chain.step(row):
+                report.add(_finding(problem, row))
+            recompute.step(row)
+            tables.step(row)
+            last = row.seq
+        differing = tables.compare()
+        if not differing or store.audit_head().seq == report.head.seq:
+            break  # else the tables may be ahead of the rows that were read
     for problem in chain.end(report.head):
         report.add(_finding(problem, None))
+    for finding in differing:
+        report.add(finding)
     return report
 
 
-def _rows(store: GuardStore, report: AuditReport) -> Iterator[AuditRow]:
-    """Every row, even if the chain grows meanwhile. A row and its head are committed together, so rows are missing only
-    if none are left and the head, read afterwards, is further on."""
-    last = 0
+def _rows(store: GuardStore, report: AuditReport, last: int) -> Iterator[AuditRow]:
+    """Every row after `last`, even if the chain grows meanwhile. A row and its head are committed together, so rows are
+    missing only if none are left and the head, read afterwards, is further on."""
     while True:
         rows = store.audit(after=last, limit=PAGE)
         yield from rows
@@ -108,6 +121,19 @@ def _finding(problem: ChainProblem, row: AuditRow | None) -> AuditFinding:
         found=problem.found,
         session=session if isinstance(session, str) else None,
     )
+
+
+def _stored_policies(store: GuardStore) -> dict[str, list[GuardPolicy]]:
+    """The rules in the store whose content has the hash under which they are stored."""
+    found: dict[str, list[GuardPolicy]] = {}
+    for hash, content in store.rules().items():
+        try:
+            policies = load_content(content)
+            if guard_hash(policies) == hash:
+                found[hash] = policies
+        except (InputError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            continue  # the row that vouches for it shows that it was edited
+    return found
 
 
 def _policies_by_hash(files: Sequence[Sequence[GuardPolicy]]) -> dict[str, list[GuardPolicy]]:

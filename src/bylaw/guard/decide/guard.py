@@ -26,8 +26,9 @@ from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
+from bylaw.guard.rule_changes import RuleChange, find_change
 from bylaw.guard.stores import forks
-from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
+from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
 from bylaw.model.events import Event, Origin
 from bylaw.model.guard_policy import Action, GuardPolicy
@@ -67,6 +68,7 @@ class BaseGuard:
         self._clock = clock
         if sessions is None:
             self._sessions = Sessions(self.policies, store=store, durable=durable, redact=self._redact)
+            self._announce_rules(compiled)
         else:
             self._sessions = sessions(self.policies, self.policy)
         self._recorded_options = self.options.recorded
@@ -78,6 +80,13 @@ class BaseGuard:
         self._numbers = itertools.count(1)
         self._prefix = uuid.uuid4().hex[:12]
         forks.add(self)
+
+    def _announce_rules(self, compiled: Sequence[CompiledPolicy]) -> None:
+        """Store the rules, and what they reset, with the next transaction."""
+        change = find_change(self.store, compiled, self.policy) if self._sessions.durable else None
+        if change is not None:
+            change.tell()
+            self._sessions.announcement = lambda transaction: change.write(transaction, self._clock(), how="loaded")
 
     def _make_decider(self, policies: Policies, policy: str) -> Decider:
         return Decider(
@@ -100,8 +109,10 @@ class BaseGuard:
         with self._reloading:
             decider, before = self._make_decider(new, hash), self.policy
             if self._sessions.durable and hash != before:
+                change = find_change(self.store, compiled, hash, before) or RuleChange(hash, None, before, None)
                 with self._sessions.transaction("") as transaction:
-                    records.write_rules(transaction, before, hash, self._clock())
+                    change.write(transaction, self._clock(), how="reloaded")
+                change.tell()
             with self._sessions.exclusive():  # writes nothing, so the exchange cannot fail half-way
                 decider.switches = self._decider.switches
                 self._sessions.use_policies(new)
@@ -191,7 +202,11 @@ class BaseGuard:
         decision = self.decide(attempt)
         if decision.action is not Action.PAUSE or decision.review is None:
             return decision
-        return self._after_answer(attempt, decision, self.reviews.wait(decision.review, timeout=timeout))
+        try:
+            answered = self.reviews.wait(decision.review, timeout=timeout)
+        except StoreUnavailable as problem:  # whatever was answered, it cannot be read
+            return replace(decision, reason=f"{decision.reason} ({problem})")
+        return self._after_answer(attempt, decision, answered)
 
     def _after_answer(self, attempt: Attempt, decision: Decision, answered: ReviewRecord | None) -> Decision:
         """The decision after a person has answered, or nobody has in time."""
@@ -236,17 +251,18 @@ class BaseGuard:
             decision.call_id, decision.session = call_id, attempt.session
             decision.latency_us = (_now() - started) * 1e6  # without the writing
             options = self._recorded_options
+            about = options if record.state else {**options, "first": True}
+            sessions.write(transaction, record, state)  # before the row, which vouches for it
             records.write_decision(
                 transaction,
                 attempt,
                 decision,
                 self._clock(),
-                about=options if record.state else {**options, "first": True},
+                about=about,
                 review=review,
                 predicates=lambda places: self._decider.redacted_predicates(attempt, places, state),
                 redact=self._redact,
             )
-            sessions.write(transaction, record, state)
         sessions.cache(record, state)
         return decision
 
@@ -292,30 +308,40 @@ class BaseGuard:
         ts: float | None = None,
     ) -> tuple[Verdict, ...]:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
-        host can react."""
+        host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
+        returned."""
         call_id, key = _call_key(decision, session)
         key = self._session_key(key)
         _check_type("is_error", is_error, bool, type(None))
         if ts is not None and not is_time(ts):
             raise ValueError(f"ts={ts!r}: expected a finite number of seconds since 1970")
-        with self._sessions.change(key) as (transaction, record, state):
-            at = self._clock() if ts is None else ts
-            result, findings = record_result(self.policies, state, call_id, records.writable(content), is_error, at)
+        at = self._clock() if ts is None else ts
+        content = records.writable(content)
+
+        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+            result, findings = record_result(self.policies, state, call_id, content, is_error, at)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
                 records.write_result(transaction, result, found, about=self._about(record), redact=self._redact)
             return found
 
+        return self._sessions.change_now_or_later(key, change, later=())
+
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
-        """The call was allowed and never ran: its reservation is undone. The attempt stays counted."""
+        """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
+        nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
         call_id, key = _call_key(decision, session)
         key = self._session_key(key)
-        with self._sessions.change(key) as (transaction, record, state):
+        at = self._clock()
+
+        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> bool:
             released = release_call(state, call_id)
             if transaction is not None:
                 row = {"call_id": call_id, **self._about(record)}
-                records.write_row(transaction, key, "release", self._clock(), row)
+                records.write_row(transaction, key, "release", at, row)
             return released
+
+        return self._sessions.change_now_or_later(key, change, later=False)
 
     def observe(self, event: Event) -> tuple[Verdict, ...]:
         """A request, response or message that the host has seen. Returns the rules that it breaks."""
@@ -325,13 +351,17 @@ class BaseGuard:
         key = self._session_key(event.origin.session)
         if key != event.origin.session:
             event = replace(event, origin=replace(event.origin, session=key))
-        with self._sessions.change(key) as (transaction, record, state):
-            event, findings = observe_event(self.policies, state, event)
+        at = self._clock()
+
+        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+            seen, findings = observe_event(self.policies, state, event)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
                 about = self._about(record)
-                records.write_observation(transaction, event, found, self._clock(), about=about, redact=self._redact)
+                records.write_observation(transaction, seen, found, at, about=about, redact=self._redact)
             return found
+
+        return self._sessions.change_now_or_later(key, change, later=())
 
     # -- switches and sessions ------------------------------------------------------------------------------------
 

@@ -3,11 +3,13 @@ overlap."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.policy import Policies
 from bylaw.guard.decide.records import REDACT, LateDecision, write_late_decision
@@ -31,6 +33,11 @@ _AS_IS = Redactor(Redaction(classes=()))
 """for states that stay in memory"""
 _FORGOTTEN = f"the guard: it has no store, and remembers the latest {MOST_LIVE:,} sessions only"
 _TOO_MANY = "too many sessions for a guard without a store: end them with `end_session`, or use a store"
+
+
+_log = logging.getLogger("bylaw")
+T = TypeVar("T")
+_Change: TypeAlias = Callable[[Transaction | None, SessionRecord, SessionState], T]
 
 
 class _Torn:
@@ -62,6 +69,10 @@ class Sessions:
         self._forgotten: set[int] = set()
         """hashes of forgotten sessions without a store whose counters are lost; they end"""
         self._late: deque[LateDecision] = deque(maxlen=MOST_LATE)
+        self._late_changes: deque[tuple[str, _Change[Any]]] = deque(maxlen=MOST_LATE)
+        """sessions, and what has happened in them while the store could not be written"""
+        self.announcement: Callable[[Transaction], None] | None = None
+        """what the next transaction writes first"""
         forks.add(self)
 
     @contextmanager
@@ -76,6 +87,38 @@ class Sessions:
             yield transaction, record, state
             self.write(transaction, record, state)
         self.cache(record, state)
+
+    def change_now_or_later(self, key: str, change: _Change[T], *, later: T) -> T:
+        """Change the session. If the store cannot be written, that waits for the next transaction, and `later` is
+        returned: what has happened must not get lost."""
+        try:
+            with self.change(key) as session:
+                return change(*session)
+        except StoreUnavailable as problem:
+            if not self.durable:
+                raise
+            _log.warning("what happened in the session `%s` waits until the store can be written: %s", key, problem)
+            self._late_changes.append((key, change))
+            return later
+
+    def _apply_late(self) -> None:
+        """In the order in which they happened, each in a transaction of its own session."""
+        while self._late_changes:
+            try:
+                key, change = self._late_changes.popleft()
+            except IndexError:  # another thread has taken it
+                return
+            try:
+                with self._store.transaction(key) as transaction:
+                    record, state = self.read(transaction, key)
+                    change(transaction, record, state)
+                    self.write(transaction, record, state)
+                self.cache(record, state)
+            except StoreUnavailable:
+                self._late_changes.appendleft((key, change))
+                raise
+            except Exception as problem:  # one that cannot be written must not make every later transaction fail
+                _log.error("what happened in the session `%s` could not be written: %s", key, problem)
 
     def read(self, transaction: Transaction, key: str) -> tuple[SessionRecord, SessionState]:
         record = transaction.session(key)
@@ -152,22 +195,30 @@ class Sessions:
             self._forgotten.discard(hash(key))
 
     def transaction(self, key: str) -> AbstractContextManager[Transaction]:
-        """A transaction that also writes late decisions."""
-        return self._transaction_with_late(key) if self._late else self._store.transaction(key)
+        """A transaction that also writes late decisions. What has happened meanwhile is written before it."""
+        if self._late_changes:
+            self._apply_late()
+        if self._late or self.announcement is not None:
+            return self._transaction_with_late(key)
+        return self._store.transaction(key)
 
     @contextmanager
     def _transaction_with_late(self, key: str) -> Iterator[Transaction]:
+        announce, self.announcement = self.announcement, None
         late: list[LateDecision] = []
         with suppress(IndexError):  # another thread may take some of them
             while True:
                 late.append(self._late.popleft())
         try:
             with self._store.transaction(key) as transaction:
+                if announce is not None:
+                    announce(transaction)
                 yield transaction
                 for decision in late:
                     write_late_decision(transaction, decision)
         except BaseException:
             self._late.extendleft(reversed(late))
+            self.announcement = announce or self.announcement
             raise
 
     @contextmanager
@@ -185,7 +236,7 @@ class Sessions:
 
     def before_fork(self) -> None:
         """No session is being changed during a fork, and what waits to be written is written if possible."""
-        if self._late:  # otherwise both processes would write it, or none if the parent ends
+        if self._late or self._late_changes:  # otherwise both processes would write it, or none if the parent ends
             with suppress(Exception), self.transaction(""):
                 pass
         if not self.durable:
@@ -201,6 +252,7 @@ class Sessions:
                 self._locks[i].release()
             return
         self._late.clear()
+        self._late_changes.clear()
         if not self.durable:
             self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
             for i in held:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from bylaw.engine.compile import Program
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
+from bylaw.guard.policies import clause_text
 from bylaw.model.canonical import canonical_json
 from bylaw.model.predicate import CountOver
 from bylaw.model.rule import Rule
@@ -54,7 +55,7 @@ def rule_name(rule: Rule) -> str:
     """Of a rule about calls."""
     limit = _LIMITS.get(rule.kind)
     params = {name: value for name, value in rule.params.items() if name != limit}
-    return _digest([rule.kind, params, [str(clause) for clause in rule.when], list(rule.agents)])
+    return _digest([rule.kind, params, [clause_text(clause) for clause in rule.when], list(rule.agents)])
 
 
 def remembered_by(rule: Rule, monitor: object) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The audit's hash chain. The hash of each row covers the row and the hash before it, over all sessions and processes.
 
 The hash is the SHA-256 of the canonical JSON (RFC 8785) of `{"at", "data", "previous", "seq"}`, in hex; `previous` of
-the first row is the id of the chain. So no row can be changed, dropped, moved or taken from another chain without
-breaking a later link. Two changes need more than the rows:
+the first row is the id of the chain. A row that vouches for records of other tables also has `stored`. So no row can be
+changed, dropped, moved or taken from another chain without breaking a later link. Two changes need more than the rows:
 
 - Rows cut off at the end leave an unbroken chain. The store holds its head separately, and new rows continue the head.
   Whoever can write the rows can also write the head, so note the head outside the store and pass it as `known`.
@@ -51,16 +51,20 @@ class ChainProblem(Struct, frozen=True):
     found: str | None = None
 
 
-def link(seq: int, at: float, text: bytes, previous: str) -> str:
+def link(seq: int, at: float, text: bytes, previous: str, stored: bytes = b"") -> str:
     """The hash of a row whose data has this canonical JSON. The row is assembled here rather than encoded again: its
     keys are in canonical order."""
-    row = b'{"at":%b,"data":%b,"previous":"%b","seq":%d}' % (encode_number(at), text, previous.encode(), seq)
-    return hashlib.sha256(row).hexdigest()
+    row = b'{"at":%b,"data":%b,"previous":"%b","seq":%d' % (encode_number(at), text, previous.encode(), seq)
+    return hashlib.sha256(row + (b',"stored":%b}' % stored if stored else b"}")).hexdigest()
+
+
+PRUNED = {"kind": "prune"}
+"""the data of a row that vouches for the records that a step of pruning has deleted, in its `stored`"""
 
 
 def vouch(*, through: int, hash: str) -> dict[str, Any]:
     """The data of the row that says: all rows up to `through`, which had this hash, were pruned."""
-    return {"kind": "prune", "through": through, "hash": hash}
+    return {**PRUNED, "through": through, "hash": hash}
 
 
 def is_anchor(row: AuditRow) -> bool:
@@ -182,6 +186,6 @@ class ChainCheck:
 
 def _hash(row: AuditRow) -> str:
     try:
-        return link(row.seq, row.at, encode(row.data), row.previous)
+        return link(row.seq, row.at, encode(row.data), row.previous, row.stored.encode("utf-8", "surrogatepass"))
     except (AttributeError, TypeError, ValueError):
         return ""  # no row that a store has written

@@ -19,7 +19,26 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from bylaw.guard.stores import forks
-from bylaw.guard.stores.chain import ANCHOR, START, link, vouch
+from bylaw.guard.stores.chain import ANCHOR, PRUNED, START, link, vouch
+from bylaw.guard.stores.commitments import (
+    COMMITTED,
+    EVENTS,
+    FLOOR,
+    FOLLOWED,
+    REVIEWS,
+    RULES,
+    SESSIONS,
+    STORED,
+    SWITCHES,
+    Commitments,
+    continued,
+    digest,
+    event_digest,
+    followed_key,
+    ranges,
+    session_digest,
+    switch_digest,
+)
 from bylaw.guard.stores.encoding import (
     decode,
     decode_followed,
@@ -34,6 +53,7 @@ from bylaw.guard.stores.ports import StoreConflict, StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
+    Digest,
     EventRow,
     FollowRecord,
     ReviewRecord,
@@ -59,6 +79,7 @@ class _Link(Struct, frozen=True):
     text: bytes
     previous: str
     hash: str
+    stored: bytes = b""
 
 
 class _Review(Struct, frozen=True):
@@ -86,6 +107,7 @@ class _Tables(Struct):
     """the last link, stored apart from the links"""
     reviews: dict[str, _Review] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
+    rules: dict[str, str] = field(default_factory=dict)
     followed: dict[tuple[type[FollowRecord], str], _Followed] = field(default_factory=dict)
 
 
@@ -126,8 +148,31 @@ class MemoryStore:
         rows = self._tables.audit
         start = bisect_right(rows, after, key=_seq)
         return [
-            AuditRow(row.at, decode(row.text), row.seq, row.previous, row.hash) for row in rows[start : start + limit]
+            AuditRow(row.at, decode(row.text), row.seq, row.previous, row.hash, row.stored.decode())
+            for row in rows[start : start + limit]
         ]
+
+    def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> list[Digest]:
+        self._check_open()
+        tables = self._tables
+        if table == EVENTS:
+            rows = tables.events[bisect_right(tables.events, after, key=_seq) :]
+            return [Digest(e.seq, str(e.seq), event_digest(e.session, e.kind, e.at, e.text)) for e in rows[:limit]]
+        found = {
+            SESSIONS: lambda: [(key, session_digest(record)) for key, record in tables.sessions.items()],
+            REVIEWS: lambda: [(key, digest(review.text)) for key, review in tables.reviews.items()],
+            SWITCHES: lambda: [(agent, switch_digest(why)) for agent, why in tables.switches.items()],
+            FOLLOWED: lambda: [(followed_key(f.record), digest(f.text, f.state)) for f in tables.followed.values()],
+            RULES: lambda: [(hash, digest(content.encode())) for hash, content in tables.rules.items()],
+            FLOOR: lambda: [("", digest(b"%d" % tables.floor))],
+        }[table]()
+        return [Digest(number, *one) for number, one in enumerate(found, 1)][after : after + limit]
+
+    def last_event(self) -> int:
+        return self._tables.last_event
+
+    def rules(self) -> dict[str, str]:
+        return dict(self._tables.rules)
 
     def followed(
         self,
@@ -159,13 +204,16 @@ class MemoryStore:
 
     def prune(self, *, before: float) -> dict[str, int]:
         with self.transaction("") as transaction:
-            return {
-                "events": _prune_events(self._tables, before),
-                "reviews": _prune_reviews(self._tables, before),
-                "sessions": _prune_sessions(self._tables, before),
-                "followed": _prune_followed(self._tables, before),
-                "audit": _prune_audit(self._tables, before, transaction, self._clock()),
+            put = transaction.commitments.put
+            counts = {
+                "events": _prune_events(self._tables, before, put),
+                "reviews": _prune_reviews(self._tables, before, put),
+                "sessions": _prune_sessions(self._tables, before, put),
+                "followed": _prune_followed(self._tables, before, put),
             }
+            if transaction.commitments:
+                transaction.append_audit(self._clock(), PRUNED)
+            return {**counts, "audit": _prune_audit(self._tables, before, transaction, self._clock())}
 
     def close(self) -> None:
         self._closed = True
@@ -211,6 +259,7 @@ class MemoryTransaction:
         self._is_open = False
         self._new = _Tables()
         self._turned_off: set[str] = set()
+        self.commitments = Commitments()
         self._dropped: set[tuple[type[FollowRecord], str]] = set()
 
     def __enter__(self) -> MemoryTransaction:
@@ -232,9 +281,11 @@ class MemoryTransaction:
         return copy(found) if found else SessionRecord(key, self._tables.floor)
 
     def put_session(self, record: SessionRecord) -> None:
-        if record.version != self.session(record.session).version + 1:
+        before = self.session(record.session)
+        if record.version != before.version + 1:
             raise StoreConflict(f"session `{record.session}` was changed since it was read")
         self._new.sessions[record.session] = copy(record)
+        self.commitments.put(SESSIONS, record.session, continued(session_digest(before), session_digest(record)))
 
     def append_event(self, row: EventRow) -> int:
         return self._add_event(row, encode(row.data))
@@ -258,7 +309,8 @@ class MemoryTransaction:
     def _add_link(self, at: float, text: bytes) -> _Link:
         self._check_open()
         seq, previous = self._head()
-        added = _Link(seq + 1, at, text, previous, link(seq + 1, at, text, previous))
+        stored = self.commitments.take()
+        added = _Link(seq + 1, at, text, previous, link(seq + 1, at, text, previous, stored), stored)
         self._new.audit.append(added)
         return added
 
@@ -282,6 +334,7 @@ class MemoryTransaction:
         record = replace(record, version=record.version + 1)
         text = encode_review(record)
         self._new.reviews[record.id] = _Review(decode_review(text), text)
+        self.commitments.put(REVIEWS, record.id, digest(text))
         return record
 
     def switches(self) -> dict[str, str]:
@@ -296,6 +349,15 @@ class MemoryTransaction:
         else:
             self._turned_off.discard(agent)
             self._new.switches[agent] = why
+        self.commitments.put(SWITCHES, agent, None if why is None else switch_digest(why))
+
+    def rules(self, hash: str) -> str | None:
+        return self._new.rules.get(hash) or self._tables.rules.get(hash)
+
+    def put_rules(self, hash: str, content: str) -> None:
+        self._check_open()
+        self._new.rules[hash] = content
+        self.commitments.put(RULES, hash, digest(content.encode()))
 
     def followed(self, kind: type[R], record_id: str) -> R | None:
         self._check_open()
@@ -310,6 +372,7 @@ class MemoryTransaction:
         record = replace(record, version=record.version + 1)
         text, state = encode_followed(record)
         self._new.followed[type(record), record.id] = _Followed(decode_followed(type(record), text, state), text, state)
+        self.commitments.put(FOLLOWED, followed_key(record), digest(text, state))
         return record
 
     def drop_followed(self, record: FollowRecord) -> None:
@@ -317,6 +380,7 @@ class MemoryTransaction:
         key = type(record), record.id
         self._new.followed.pop(key, None)
         self._dropped.add(key)
+        self.commitments.put(FOLLOWED, followed_key(record), None)
 
     def _check_open(self) -> None:
         if not self._is_open:
@@ -326,8 +390,26 @@ class MemoryTransaction:
         rows = self._new.audit
         return (rows[-1].seq, rows[-1].hash) if rows else self._tables.head
 
+    def _vouch(self) -> None:
+        """For what was written after the last link, in that link if it vouches for nothing yet."""
+        last = self._new.audit[-1] if self._new.audit else None
+        if last is None or last.stored:
+            now = self._store._clock()
+            seq, previous = self._head()
+            text, stored = encode(STORED), self.commitments.take()
+            self._new.audit.append(
+                _Link(seq + 1, now, text, previous, link(seq + 1, now, text, previous, stored), stored)
+            )
+            return
+        stored = self.commitments.take()
+        hash = link(last.seq, last.at, last.text, last.previous, stored)
+        self._new.audit[-1] = replace(last, hash=hash, stored=stored)
+
     def _commit(self) -> None:
         new, tables = self._new, self._tables
+        if self.commitments:
+            self._vouch()
+        tables.rules |= new.rules
         tables.sessions |= new.sessions
         now = self._store._clock()
         tables.touched |= {key: max(now, tables.touched.get(key, now)) for key in new.sessions}
@@ -348,36 +430,46 @@ def _seq(row: _Event | _Link) -> int:
     return row.seq
 
 
-def _prune_events(tables: _Tables, before: float) -> int:
+_Put = Callable[[str, str, str | None], None]
+
+
+def _prune_events(tables: _Tables, before: float, put: _Put) -> int:
+    for key in ranges(row.seq for row in tables.events if row.at < before):
+        put(EVENTS, key, None)
     left = [row for row in tables.events if row.at >= before]
     deleted = len(tables.events) - len(left)
     tables.events = left  # a new list: readers may be iterating over the old one
     return deleted
 
 
-def _prune_reviews(tables: _Tables, before: float) -> int:
+def _prune_reviews(tables: _Tables, before: float, put: _Put) -> int:
     old = [key for key, review in tables.reviews.items() if review.record.can_be_pruned(before=before)]
     for review_id in old:
         del tables.reviews[review_id]
+        put(REVIEWS, review_id, None)
     return len(old)
 
 
-def _prune_sessions(tables: _Tables, before: float) -> int:
+def _prune_sessions(tables: _Tables, before: float, put: _Put) -> int:
     busy = {review.record.session for review in tables.reviews.values() if review.record.is_open}
     idle = [r for key, r in tables.sessions.items() if key not in busy and tables.touched[key] < before]
     old = [record for record in idle if record.terminated is None or record.state]
     for record in old:
         if record.terminated is not None:
-            tables.sessions[record.session] = replace(record, state=b"", version=record.version + 1)
+            left = tables.sessions[record.session] = replace(record, state=b"", version=record.version + 1)
+            put(SESSIONS, record.session, session_digest(left))
             continue
         del tables.sessions[record.session], tables.touched[record.session]
         tables.floor = max(tables.floor, record.version)
+        put(SESSIONS, record.session, None)
+        put(FLOOR, "", digest(b"%d" % tables.floor))
     return len(old)
 
 
-def _prune_followed(tables: _Tables, before: float) -> int:
+def _prune_followed(tables: _Tables, before: float, put: _Put) -> int:
     old = [key for key, one in tables.followed.items() if one.record.at < before and not one.record.is_open]
     for key in old:
+        put(FOLLOWED, followed_key(tables.followed[key].record), None)
         del tables.followed[key]
     return len(old)
 
@@ -388,6 +480,16 @@ def _prune_audit(tables: _Tables, before: float, transaction: MemoryTransaction,
     if not old:
         return 0
     last = old[-1]
+    _commit_rest(tables, tables.audit[len(head) :], transaction)
     transaction.append_audit(now, vouch(through=last.seq, hash=last.hash))
     tables.audit = [_Link(last.seq, last.at, encode(ANCHOR), "", last.hash), *tables.audit[len(head) :]]
     return len(old)
+
+
+def _commit_rest(tables: _Tables, rest: list[_Link], transaction: MemoryTransaction) -> None:
+    """Vouch for the records that only pruned links vouch for."""
+    known = {(table, key) for row in rest if row.stored for table, found in decode(row.stored).items() for key in found}
+    for table in COMMITTED:
+        for one in transaction._store.digests(table, limit=10**9):
+            if (table, one.key) not in known:
+                transaction.commitments.put(table, one.key, one.digest)

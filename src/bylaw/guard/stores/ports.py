@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
+    Digest,
     EventRow,
     FollowRecord,
     ReviewRecord,
@@ -96,9 +97,18 @@ class Transaction(Protocol):
 
     def drop_followed(self, record: FollowRecord) -> None: ...
 
+    def rules(self, hash: str) -> str | None:
+        """The stored rules with this hash."""
+        ...
+
+    def put_rules(self, hash: str, content: str) -> None: ...
+
 
 class GuardStore(Protocol):
-    """A store. Its reading methods return committed records only, oldest first."""
+    """A store. Its reading methods return committed records only, oldest first.
+
+    What a transaction writes into other tables than the events, the last audit row of the transaction vouches for, in
+    `stored`; a row `{"kind": "stored"}` is added if the transaction has none (see `commitments`)."""
 
     def transaction(self, session: str) -> AbstractContextManager[Transaction]:
         """Raises StoreUnavailable after a timeout, and RuntimeError in a thread that is already in a transaction."""
@@ -132,6 +142,19 @@ class GuardStore(Protocol):
 
     def audit_head(self) -> AuditHead:
         """A row and its head are committed together, and the next row continues the head."""
+        ...
+
+    def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> Sequence[Digest]:
+        """The digests of the records that are stored now, as links of the chain have them in `stored`. `table`: one of
+        `commitments.COMMITTED`, or `events`; `after`: the number of the last one seen."""
+        ...
+
+    def last_event(self) -> int:
+        """The number of the newest event that was ever stored."""
+        ...
+
+    def rules(self) -> dict[str, str]:
+        """The rules of every guard that has used the store, by their hash."""
         ...
 
     def prune(self, *, before: float) -> dict[str, int]:

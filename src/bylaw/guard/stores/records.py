@@ -6,7 +6,7 @@ about, a status, and a version that grows with each write. Their class names are
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -52,6 +52,8 @@ class AuditRow(Struct, frozen=True):
     seq: int = 0
     previous: str = ""
     hash: str = ""
+    stored: str = ""
+    """digests of the records of other tables that were written with it, as JSON: `{table: {key: digest or null}}`"""
 
 
 class AuditHead(Struct, frozen=True):
@@ -66,6 +68,15 @@ class AuditHead(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.seq}:{self.hash}"
+
+
+class Digest(NamedTuple):
+    """One record as it is stored now."""
+
+    number: int
+    """its place in the table"""
+    key: str
+    digest: str
 
 
 class ReviewRecord(Struct, frozen=True, kw_only=True):

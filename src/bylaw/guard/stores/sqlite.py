@@ -11,7 +11,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from bylaw.guard.stores.chain import ANCHOR, vouch
+from bylaw.guard.stores.chain import ANCHOR, PRUNED, vouch
+from bylaw.guard.stores.commitments import (
+    COMMITTED,
+    EVENTS,
+    FLOOR,
+    FOLLOWED,
+    REVIEWS,
+    SESSIONS,
+    STORED,
+    digest,
+    ranges,
+    session_digest,
+)
 from bylaw.guard.stores.encoding import (
     decode,
     decode_audit,
@@ -20,7 +32,17 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
-from bylaw.guard.stores.records import AuditHead, AuditRow, EventRow, FollowRecord, ReviewRecord, ReviewStatus
+from bylaw.guard.stores.records import (
+    AuditHead,
+    AuditRow,
+    Digest,
+    EventRow,
+    FollowRecord,
+    ReviewRecord,
+    ReviewStatus,
+    SessionRecord,
+)
+from bylaw.guard.stores.sqlite_digests import committed_keys, read_digests
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
 from bylaw.guard.stores.sqlite_transaction import SqliteTransaction, from_column, to_column
 
@@ -32,7 +54,7 @@ _EVENTS = "SELECT session, kind, at, data, seq FROM events WHERE seq > ?2 ORDER 
 _EVENTS_OF_SESSION = """SELECT session, kind, at, data, seq FROM events WHERE session = ?1 AND seq > ?2
     ORDER BY seq LIMIT ?3"""
 _AUDIT_HEAD = "SELECT id, seq FROM audit_chain, sqlite_sequence WHERE name = 'audit head'"
-_AUDIT = "SELECT at, data, seq, previous, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
+_AUDIT = "SELECT at, data, seq, previous, hash, stored FROM audit WHERE seq > ? ORDER BY seq LIMIT ?"
 
 _FOLLOWED = "SELECT record, state FROM followed WHERE {} ORDER BY number LIMIT ?"
 _IS_FOLLOWED = "SELECT 1 FROM followed WHERE kind = ? AND id = ?"
@@ -59,6 +81,8 @@ class SqliteStore:
         real = os.path.realpath(path)  # the working directory and links may change
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
         self._clock = clock
+        if self._read("SELECT 1 FROM to_commit", ()):
+            self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:
         """SQLite has one writer at a time, whichever session it writes."""
@@ -79,9 +103,20 @@ class SqliteStore:
 
     def audit(self, *, after: int = 0, limit: int = 1000) -> list[AuditRow]:
         return [
-            AuditRow(at, decode_audit(text), seq, previous, hash)
-            for at, text, seq, previous, hash in self._read(_AUDIT, (after, limit))
+            AuditRow(at, decode_audit(text), seq, previous, hash, str(stored))
+            for at, text, seq, previous, hash, stored in self._read(_AUDIT, (after, limit))
         ]
+
+    def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> list[Digest]:
+        with self._connections.reading() as connection:
+            return read_digests(connection.execute, table, after=after, limit=limit)
+
+    def last_event(self) -> int:
+        rows = self._read("SELECT seq FROM sqlite_sequence WHERE name = 'events'", ())
+        return int(rows[0][0]) if rows else 0
+
+    def rules(self) -> dict[str, str]:
+        return {str(hash): str(content) for hash, content in self._read("SELECT hash, content FROM rules", ())}
 
     def followed(
         self,
@@ -112,6 +147,28 @@ class SqliteStore:
     def close(self) -> None:
         self._connections.close()
 
+    def _commit_earlier(self) -> None:
+        """Vouch for the records that an earlier version has written, once. Records that are added to a chain which
+        vouches for records already are not vouched for: somebody may have put them there."""
+        if not self._read("SELECT 1 FROM audit WHERE stored != '' LIMIT 1", ()):
+            self._commit_all(frozenset())
+        with self.transaction("") as transaction:
+            transaction.execute("DELETE FROM to_commit")
+
+    def _commit_all(self, known: frozenset[tuple[str, str]]) -> None:
+        """Vouch for every record but those."""
+        for table in COMMITTED:
+            after, full = 0, True
+            while full:
+                with self.transaction("") as transaction:
+                    found = read_digests(transaction.execute, table, after=after, limit=STEP)
+                    for one in found:
+                        if (table, one.key) not in known:
+                            transaction.commitments.put(table, one.key, one.digest)
+                    if transaction.commitments:
+                        transaction.append_audit(self._clock(), STORED)
+                full, after = len(found) == STEP, found[-1].number if found else 0
+
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
             return connection.execute(query, values).fetchall()
@@ -134,6 +191,8 @@ _DELETE_IDLE = f"DELETE FROM sessions WHERE id BETWEEN :first AND :last AND {_ID
 _LAST_OLD_LINK = """SELECT seq, hash FROM audit WHERE previous != ''
     AND seq < coalesce((SELECT seq FROM audit WHERE at >= :before ORDER BY seq LIMIT 1), 9223372036854775807)
     ORDER BY seq DESC LIMIT 1"""
+_NAMED = {EVENTS: "seq", REVIEWS: "id, 0", SESSIONS: "session, version, terminated", FOLLOWED: "id, kind"}
+"""the columns that say which records were deleted"""
 _INSERT_ANCHOR = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, '', ?)"
 
 
@@ -150,10 +209,10 @@ class _Pruning:
     def run(self) -> dict[str, int]:
         """Reviews before sessions: a session with an open review is not deleted."""
         return {
-            "events": self._delete("events", "seq", "at < :before"),
-            "reviews": self._delete("reviews", "number", _OLD_REVIEW),
-            "sessions": self._in_steps("sessions", "id", _IDLE_SESSION, _KEEP_FLOOR, _DELETE_IDLE, _EMPTY_TERMINATED),
-            "followed": self._delete("followed", "number", "at < :before AND NOT is_open"),
+            "events": self._delete(EVENTS, "seq", "at < :before"),
+            "reviews": self._delete(REVIEWS, "number", _OLD_REVIEW),
+            "sessions": self._in_steps(SESSIONS, "id", _IDLE_SESSION, _KEEP_FLOOR, _DELETE_IDLE, _EMPTY_TERMINATED),
+            "followed": self._delete(FOLLOWED, "number", "at < :before AND NOT is_open"),
             "audit": self._delete_audit(),
         }
 
@@ -170,9 +229,33 @@ class _Pruning:
             step = keys[start : start + STEP]
             values = {"before": self._before, "first": step[0], "last": step[-1]}
             with self._store.transaction("") as transaction:
+                where = f"{key} BETWEEN :first AND :last AND {condition}"
+                deleted = transaction.execute(f"SELECT {_NAMED[table]} FROM {table} WHERE {where}", values).fetchall()
                 changed = {statement: transaction.execute(statement, values).rowcount for statement in statements}
+                self._vouch(transaction, table, deleted)
             total += sum(rows for statement, rows in changed.items() if statement != _KEEP_FLOOR)
         return total
+
+    def _vouch(self, transaction: SqliteTransaction, table: str, deleted: list[tuple[Any, ...]]) -> None:
+        put = transaction.commitments.put
+        if table == EVENTS:
+            for key in ranges(seq for (seq,) in deleted):
+                put(table, key, None)
+        elif table == SESSIONS:
+            for column, version, terminated in deleted:
+                key = from_column(column)
+                if terminated is None:
+                    put(table, key, None)
+                else:
+                    left = SessionRecord(key, version + 1, b"", from_column(terminated))
+                    put(table, key, session_digest(left))
+            floor = transaction.execute("SELECT version FROM floor").fetchone()[0]
+            put(FLOOR, "", digest(b"%d" % floor))
+        else:
+            for column, kind in deleted:
+                put(table, from_column(column) if table == REVIEWS else f"{kind}/{from_column(column)}", None)
+        if deleted:
+            transaction.append_audit(self._now, PRUNED)
 
     def _delete_audit(self) -> int:
         """The row that vouches for the deleted ones is written first, so that the chain verifies after each step."""
@@ -180,6 +263,8 @@ class _Pruning:
         if not old:
             return 0
         through, hash = old[0]
+        rest = self._store._read("SELECT stored FROM audit WHERE seq > ? AND stored != ''", (through,))
+        self._store._commit_all(frozenset(committed_keys(text for (text,) in rest)))
         with self._store.transaction("") as transaction:
             transaction.append_audit(self._now, vouch(through=through, hash=hash))
         first = self._store._read("SELECT min(seq) FROM audit", {})[0][0]

@@ -96,7 +96,17 @@ _FOLLOW_IN_ORDER = (
     "CREATE INDEX IF NOT EXISTS followed_of_status ON followed (kind, status)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD, _FOLLOW_IN_ORDER)
+_COMMITMENTS = (
+    # Digests of what was written with a row of the audit, and the rules by their hash. Records that were written before
+    # have no digest yet: `to_commit` has a row until they do.
+    "ALTER TABLE audit ADD COLUMN stored TEXT NOT NULL DEFAULT ''",
+    "CREATE TABLE rules (hash TEXT NOT NULL PRIMARY KEY, content TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE to_commit (why TEXT NOT NULL)",
+    """INSERT INTO to_commit SELECT 'an earlier version' WHERE EXISTS (SELECT 1 FROM sessions)
+        OR EXISTS (SELECT 1 FROM reviews) OR EXISTS (SELECT 1 FROM switches) OR EXISTS (SELECT 1 FROM followed)""",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_CREATE, _FOLLOW, _AUDIT_HEAD, _FOLLOW_IN_ORDER, _COMMITMENTS)
 
 
 def refusal(connection: sqlite3.Connection) -> str | None:

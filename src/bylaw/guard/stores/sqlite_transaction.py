@@ -15,6 +15,20 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from bylaw.guard.stores.chain import link
+from bylaw.guard.stores.commitments import (
+    FOLLOWED,
+    REVIEWS,
+    RULES,
+    SESSIONS,
+    STORED,
+    SWITCHES,
+    Commitments,
+    continued,
+    digest,
+    followed_key,
+    session_digest,
+    switch_digest,
+)
 from bylaw.guard.stores.encoding import (
     decode_followed,
     decode_head,
@@ -47,7 +61,8 @@ _INSERT_SESSION = "INSERT INTO sessions (touched_at, terminated, state, session,
 _INSERT_EVENT = "INSERT INTO events (session, kind, at, data) VALUES (?, ?, ?, ?)"
 _HEAD = "SELECT seq FROM sqlite_sequence WHERE name = 'audit head'"
 _MOVE_HEAD = "UPDATE sqlite_sequence SET seq = ? WHERE name = 'audit head'"
-_INSERT_AUDIT = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)"
+_INSERT_AUDIT = "INSERT INTO audit (seq, at, data, previous, hash, stored) VALUES (?, ?, ?, ?, ?, ?)"
+_VOUCH = "UPDATE audit SET stored = ?, hash = ? WHERE seq = ?"
 _FIND_REVIEW = """SELECT record FROM reviews WHERE session = ? AND action_hash = ? AND is_open
     ORDER BY number DESC LIMIT 1"""
 _INSERT_REVIEW = """INSERT INTO reviews
@@ -73,6 +88,11 @@ class SqliteTransaction:
         """the last link of the audit chain, once it was read"""
         self._added = False
         """whether this transaction added links"""
+        self._last: tuple[int, float, bytes, str] | None = None
+        """the last link that was added, if it vouches for nothing yet"""
+        self.commitments = Commitments()
+        self._read_as: dict[str, str] = {}
+        """sessions → the digest of what was read of them"""
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
@@ -80,8 +100,12 @@ class SqliteTransaction:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._added and kind is None and self._failure is None:
-            self._move_head()
+        if kind is None and self._failure is None:
+            with suppress(StoreUnavailable):  # raised after the rollback
+                if self.commitments:
+                    self._vouch()
+                if self._added:
+                    self._move_head()
         cursor, self._cursor = self._cursor, None
         assert cursor is not None
         self._connections.end(cursor, commit=kind is None and self._failure is None)
@@ -91,19 +115,28 @@ class SqliteTransaction:
     def session(self, key: str) -> SessionRecord:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
         if row is None:
-            return SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
+            new = SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
+            self._read_as.setdefault(key, session_digest(new))
+            return new
         version, state, terminated, self._has_switches, head = row
         if not self._added and head is not None:
             self._head = decode_head(head)
-        return SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
+        found = SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
+        self._read_as.setdefault(key, session_digest(found))
+        return found
 
     def put_session(self, record: SessionRecord) -> None:
+        if record.session not in self._read_as:
+            self.session(record.session)
         terminated = None if record.terminated is None else to_column(record.terminated)
         row = (self._clock(), terminated, record.state, to_column(record.session), record.version)
         if not self.execute(_UPDATE_SESSION, row).rowcount:
             if record.version != self.session(record.session).version + 1:
                 raise StoreConflict(f"session `{record.session}` was changed since it was read")
             self.execute(_INSERT_SESSION, row)
+        written = session_digest(record)
+        self.commitments.put(SESSIONS, record.session, continued(self._read_as[record.session], written))
+        self._read_as[record.session] = written
 
     def append_event(self, row: EventRow) -> int:
         return self._add_event(row, encode(row.data))
@@ -126,11 +159,23 @@ class SqliteTransaction:
 
     def _add_link(self, at: float, text: bytes) -> tuple[int, str, str]:
         last, previous = self._head or self._read_head()
-        hash = link(last + 1, at, text, previous)
+        stored = self.commitments.take()
+        hash = link(last + 1, at, text, previous, stored)
         self._head = None  # until the insert has succeeded
-        self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash))
+        self.execute(_INSERT_AUDIT, (last + 1, at, text.decode(), previous, hash, stored.decode()))
         self._head, self._added = (last + 1, hash), True
+        self._last = None if stored else (last + 1, at, text, previous)
         return last + 1, previous, hash
+
+    def _vouch(self) -> None:
+        """For what was written after the last link of this transaction, in that link if it vouches for nothing yet."""
+        if self._last is None:
+            self._add_link(self._clock(), encode(STORED))
+            return
+        (seq, at, text, previous), stored = self._last, self.commitments.take()
+        hash = link(seq, at, text, previous, stored)
+        self.execute(_VOUCH, (stored.decode(), hash, seq))
+        self._head = seq, hash
 
     def _read_head(self) -> tuple[int, str]:
         """Read from its own place and not from the rows, so that new rows do not hide a cut."""
@@ -144,8 +189,7 @@ class SqliteTransaction:
         """Once, at the commit: a transaction may add several links."""
         assert self._head is not None
         seq, hash = self._head
-        with suppress(StoreUnavailable):  # raised after the rollback
-            self.execute(_MOVE_HEAD, (f"{seq}:{hash}",))
+        self.execute(_MOVE_HEAD, (f"{seq}:{hash}",))
 
     def review(self, review_id: str) -> ReviewRecord | None:
         row = self.execute("SELECT record FROM reviews WHERE id = ?", (to_column(review_id),)).fetchone()
@@ -160,7 +204,9 @@ class SqliteTransaction:
         if record.version != (stored.version if stored else 0):
             raise StoreConflict(f"review `{record.id}` was changed since it was read")
         record = replace(record, version=record.version + 1)
-        self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, _review_columns(record))
+        text = encode_review(record)
+        self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, review_columns(record, text))
+        self.commitments.put(REVIEWS, record.id, digest(text))
         return record
 
     def switches(self) -> dict[str, str]:
@@ -173,6 +219,15 @@ class SqliteTransaction:
             self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
         else:
             self.execute("REPLACE INTO switches (agent, why) VALUES (?, ?)", (to_column(agent), to_column(why)))
+        self.commitments.put(SWITCHES, agent, None if why is None else switch_digest(why))
+
+    def rules(self, hash: str) -> str | None:
+        row = self.execute("SELECT content FROM rules WHERE hash = ?", (hash,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put_rules(self, hash: str, content: str) -> None:
+        self.execute("REPLACE INTO rules (hash, content) VALUES (?, ?)", (hash, content))
+        self.commitments.put(RULES, hash, digest(content.encode()))
 
     def followed(self, kind: type[R], record_id: str) -> R | None:
         row = self.execute(_FOLLOWED, (kind.__name__, to_column(record_id))).fetchone()
@@ -186,11 +241,13 @@ class SqliteTransaction:
         statement = _INSERT_FOLLOWED if record.version == 1 else _UPDATE_FOLLOWED
         if not self.execute(statement, (*about, text.decode(), state, record.version, *key)).rowcount:
             raise StoreConflict(f"`{record.id}` was changed since it was read")
+        self.commitments.put(FOLLOWED, followed_key(record), digest(text, state))
         return record
 
     def drop_followed(self, record: FollowRecord) -> None:
         key = (type(record).__name__, to_column(record.id))
         self.execute("DELETE FROM followed WHERE kind = ? AND id = ?", key)
+        self.commitments.put(FOLLOWED, followed_key(record), None)
 
     def execute(self, statement: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> sqlite3.Cursor:
         """Queries return few rows, and SQLite finds the first of them here, so that reading the cursor cannot fail."""
@@ -205,7 +262,7 @@ class SqliteTransaction:
             raise self._failure from error
 
 
-def _review_columns(record: ReviewRecord) -> tuple[Any, ...]:
+def review_columns(record: ReviewRecord, text: bytes) -> tuple[Any, ...]:
     return (
         to_column(record.session),
         to_column(record.action_hash),
@@ -213,7 +270,7 @@ def _review_columns(record: ReviewRecord) -> tuple[Any, ...]:
         record.is_open,
         record.touched_at,
         record.expires_at,
-        encode_review(record).decode(),
+        text.decode(),
         record.version,
         to_column(record.id),
     )

@@ -10,7 +10,7 @@ cost of a request depends on its own length alone.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -25,8 +25,28 @@ _MOST_KNOWN = 1 << 15
 _MOST_TOKENS = 8
 """calls of an answer, answers of a request, and equal conversations that are looked at"""
 _THOUGHTS = frozenset(("thinking", "redacted_thinking", "reasoning"))
+_ANSWER, _AFTER, _CALL, _REQUEST, _RECORD, _EXAMPLES = range(6)
+"""what a place of the index is about"""
 _decode = msgspec.json.Decoder().decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Plain(Struct, forbid_unknown_fields=True, gc=False):
+    """The common message."""
+
+    role: Literal["user", "assistant"]
+    content: str
+
+
+class MessageSkim(Struct, gc=False):
+    """The part of a message that shows who it is from."""
+
+    role: str | None = None
+    type: str | None = None
+
+
+_decode_plain = msgspec.json.Decoder(_Plain).decode
+_decode_skim = msgspec.json.Decoder(MessageSkim).decode
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -35,6 +55,7 @@ class Message(Struct, frozen=True, gc=False):
     key: int
     says: tuple[int, ...] = ()
     """the text and the calls of an answer"""
+    calls: tuple[int, ...] = ()
     results: tuple[int, ...] = ()
     """the calls that it holds a result of; a call is the same number in `says`"""
     is_answer: bool = False
@@ -42,10 +63,8 @@ class Message(Struct, frozen=True, gc=False):
 
 
 class Asked(Struct):
-    """The messages of a request, or the beginning of them."""
+    """The messages of a request. They are good until the next request is read."""
 
-    text: bytes
-    """as JSON"""
     messages: list[Message]
     beginnings: list[int]
     """the hash of the first message, the first two, …, after that of none"""
@@ -53,47 +72,69 @@ class Asked(Struct):
     """the positions of messages that say something"""
 
 
-_NOTHING = Asked(b"[]", [], [0], [])
-
-
 class Messages:
     """Reads the messages of requests. They repeat earlier ones, so only what is new is decoded."""
 
     def __init__(self) -> None:
         self._known: dict[int, Message] = {}
-        self._latest = _NOTHING
+        self._latest = Asked([], [0], [])
+        self._head = b"["
+        """the latest list in JSON, without its end"""
 
     def read(self, text: bytes) -> Asked:
         """`text`: a list in JSON. Raises what the decoder raises."""
-        start, latest = _NOTHING, self._latest
-        size = len(latest.text) - 1
-        rest = text
-        if size > 1 and text[size : size + 1] == b"," and text.startswith(latest.text[:-1]):
-            start, rest = latest, b"[" + text[size + 1 :]
-        messages, beginnings, answers = [*start.messages], [*start.beginnings], [*start.answers]
+        asked, size = self._latest, len(self._head)
+        if len(text) == size + 1 and text.startswith(self._head):
+            return asked  # the same again
+        if size > 1 and text[size : size + 1] == b"," and text.startswith(self._head):
+            rest = _decode_list(b"[" + text[size + 1 :])
+        else:
+            rest = _decode_list(text)
+            asked = Asked([], [0], [])
+        new = [self._read(bytes(raw)) for raw in rest]
+        messages, beginnings = asked.messages, asked.beginnings
         whole = beginnings[-1]
-        for raw in _decode_list(rest):
-            message = self._read(bytes(raw))
+        for message in new:
             if message.says:
-                answers.append(len(messages))
+                asked.answers.append(len(messages))
             messages.append(message)
             whole = hash((whole, message.key))
             beginnings.append(whole)
-        self._latest = Asked(text, messages, beginnings, answers)
-        return self._latest
+        self._latest, self._head = asked, text[:-1]
+        return asked
 
     def _read(self, text: bytes) -> Message:
-        known = self._known
-        message = known.get(hash(text))
+        known, digest = self._known, hash(text)
+        message = known.get(digest)
         if message is None:
-            try:
-                message = identify(_decode(text))
-            except REFUSED:
-                message = Message(hash(text))
+            message = _identify_text(text)
             if len(known) >= _MOST_KNOWN:
                 known.clear()
-            known[hash(text)] = message
+            known[digest] = message
         return message
+
+
+def _identify_text(text: bytes) -> Message:
+    try:
+        plain = _decode_plain(text)
+    except REFUSED:
+        _decode_skim(text)  # raises if it is no message
+        try:
+            return identify(_decode(text))
+        except REFUSED:
+            return Message(hash(text))
+    return _identify_plain(plain.content.strip(), plain.role)
+
+
+def identify_answer(content: Any) -> Message:
+    """The content of a response, as the message that a later request repeats."""
+    plain = _plain_text(content)
+    return identify({"role": "assistant", "content": content}) if plain is None else _identify_plain(plain, "assistant")
+
+
+def _identify_plain(text: str, role: str) -> Message:
+    is_answer = role == "assistant"
+    return Message(hash((text, role)), (hash(("text", text)),) if is_answer and text else (), (), (), is_answer)
 
 
 def identify(message: Any) -> Message:
@@ -101,8 +142,7 @@ def identify(message: Any) -> Message:
         return Message(hash(msgspec.json.encode(message)))
     role, kind, content = message.get("role"), message.get("type"), message.get("content")
     if len(message) == 2 and role in ("user", "assistant") and (plain := _plain_text(content)) is not None:
-        is_answer = role == "assistant"  # the common case
-        return Message(hash((plain, role)), (hash(("text", plain)),) if is_answer and plain else (), (), is_answer)
+        return _identify_plain(plain, role)
     is_model = role in ("assistant", "model") or (role is None and kind == "function_call")
     parts: list[Hashable] = [str(role or kind)]
     calls: list[int] = []
@@ -129,9 +169,10 @@ def identify(message: Any) -> Message:
             parts.append((str(id), str(name)))
         elif item is not message and "text" not in item and block not in _THOUGHTS:
             parts.append(msgspec.json.encode({key: value for key, value in item.items() if key != "cache_control"}))
-    says = (*((hash(("text", text)),) if text else ()), *calls[:_MOST_TOKENS]) if is_model else ()
+    issued = tuple(calls[:_MOST_TOKENS]) if is_model else ()
+    says = (hash(("text", text)), *issued) if is_model and text else issued
     is_answer = is_model or bool(results) or role in ("tool", "function")
-    return Message(hash((text, *parts)), says, tuple(results), is_answer)
+    return Message(hash((text, *parts)), says, issued, tuple(results), is_answer)
 
 
 def _plain_text(content: Any) -> str | None:
@@ -146,11 +187,17 @@ class _Conversation(Struct, eq=False):
     """the hash of the messages of its first request …"""
     examples: int
     """… and of those before the last one"""
-    latest: int
-    last: int
+    latest: int = 0
+    last: int = 0
     """the last message of the latest request"""
+    size: int = 0
+    """how many messages that has"""
     says: tuple[int, ...] = ()
     """the latest answer, and calls that were recorded after it"""
+    calls: tuple[int, ...] = ()
+    """those of them that are calls"""
+    records: list[str] = []
+    """the ids of the latest records"""
     response: str | None = None
     record: str | None = None
     """the id of the latest record"""
@@ -159,8 +206,8 @@ class _Conversation(Struct, eq=False):
     has_called: bool = False
     """a call was recorded after the latest answer"""
     has_results: bool = False
-    places: list[Hashable] = []
-    """where the index has it"""
+    places: list[int] = []
+    """where the index has it; nothing while it is the open one"""
 
     @property
     def goes_on(self) -> bool:
@@ -181,12 +228,29 @@ class Continuations:
         """`compare`: no request of the file carries answers, so requests that only grow are a conversation."""
         self._compare = compare
         self._conversations: dict[str, _Conversation] = {}
-        self._index: dict[Hashable, dict[str, None]] = {}
+        self._open: _Conversation | None = None
+        """the conversation of the latest request, which enters the index only when it is looked up"""
+        self._index: dict[int, str | dict[str, None]] = {}
+        """place → the conversation there, or several of them, the latest last"""
 
     def find(self, asked: Asked, parent: str | None, current: str) -> Found:
+        open_one, answers = self._open, asked.answers
+        if open_one is not None:
+            at = open_one.size
+            if (
+                open_one.session == current
+                and answers
+                and answers[-1] == at
+                and asked.beginnings[at] == open_one.latest
+            ):
+                for token in asked.messages[at].says:  # the common case: nobody else has the same
+                    if token in open_one.says and hash((_ANSWER, open_one.latest, token)) not in self._index:
+                        return Found(current)
+            self._put_in_index(open_one)
+            self._open = None
         for at in reversed(asked.answers[-_MOST_TOKENS:]):
             for token in asked.messages[at].says:
-                if found := self._pick(("answer", asked.beginnings[at], token), parent, current):
+                if found := self._pick(hash((_ANSWER, asked.beginnings[at], token)), parent, current):
                     return Found(found)
         return (
             self._by_late_answer(asked, parent, current)
@@ -200,9 +264,9 @@ class Continuations:
         for at in reversed(answers[-_MOST_TOKENS:]):
             for token in messages[at].says:
                 for earlier in range(at - 1, 0, -1) if at == answers[-1] else ():
-                    if found := self._pick(("answer", beginnings[earlier], token), parent, current):
+                    if found := self._pick(hash((_ANSWER, beginnings[earlier], token)), parent, current):
                         return Found(found)
-                if at and (found := self._pick(("after", messages[at - 1].key, token), parent, current)):
+                if at and (found := self._pick(hash((_AFTER, messages[at - 1].key, token)), parent, current)):
                     return Found(found)
         return None
 
@@ -212,68 +276,74 @@ class Continuations:
         after = asked.answers[-1] + 1 if asked.answers else 0
         results = {token for message in messages[after:] for token in message.results}
         for end in range(len(messages) - 1, 0, -1) if results else ():
-            for name in self._latest(("request", beginnings[end])):
+            for name in self._latest(hash((_REQUEST, beginnings[end]))):
                 if not results.isdisjoint(self._conversations[name].says):
                     return Found(name)
         for token in results:
-            if found := self._pick(("call", token), parent, current):
-                return Found(found, len(self._index["call", token]) == 1)
+            if found := self._pick(hash((_CALL, token)), parent, current):
+                return Found(found, isinstance(self._index[hash((_CALL, token))], str))
         return None
 
     def _by_messages(self, asked: Asked, parent: str | None, current: str) -> Found:
         """It is the latest request of a conversation again, or begins with it but does not repeat its answer."""
         messages, beginnings = asked.messages, asked.beginnings
-        if again := self._pick(("request", beginnings[-1]), parent, current):
+        if again := self._pick(hash((_REQUEST, beginnings[-1])), parent, current):
             one = self._conversations[again]
             if one.goes_on or (not one.is_answered and any(message.is_answer for message in messages)):
                 return Found(again, is_certain=False)  # or somebody else asks the same
         has_answer = False
         for end in range(len(messages) - 1, 0, -1):
             has_answer = has_answer or messages[end].is_answer
-            if (has_answer or self._compare) and (found := self._pick(("request", beginnings[end]), parent, current)):
+            if not has_answer and not self._compare:
+                continue
+            if found := self._pick(hash((_REQUEST, beginnings[end])), parent, current):
                 one = self._conversations[found]
                 return Found(found, self._compare or not (one.is_answered and one.says))
-        named = self._pick(("record", parent), parent, current) if self._compare and parent else None
+        named = self._pick(hash((_RECORD, parent)), parent, current) if self._compare and parent else None
         if named is not None:
             one = self._conversations[named]
             if one.response == parent and one.stop in TOOL_STOPS:
                 return Found(named)
         # Unknown answers are those of an unknown conversation, unless another request has the same in front of its
         # question: then they are examples.
-        has_known = not has_answer or not self._conversations or ("examples", beginnings[-2]) in self._index
+        has_known = not has_answer or not self._conversations or hash((_EXAMPLES, beginnings[-2])) in self._index
         return Found(is_certain=self._compare or has_known)
 
     def owner(self, parent: str | None, call_id: str | None, current: str) -> str | None:
         """The session of a call or a result that has a record of its own, if that can be told."""
-        if parent is not None and (found := self._pick(("record", parent), parent, current)):
+        if self._open is not None:
+            if parent is not None and parent in self._open.records and hash((_RECORD, parent)) not in self._index:
+                return self._open.session
+            self._put_in_index(self._open)
+            self._open = None
+        if parent is not None and (found := self._pick(hash((_RECORD, parent)), parent, current)):
             return found
-        return None if call_id is None else self._pick(("call", hash(("call", call_id))), parent, current)
+        return None if call_id is None else self._pick(hash((_CALL, hash(("call", call_id)))), parent, current)
 
     # What happens in a conversation
 
     def ask(self, session: str, asked: Asked) -> None:
         """A request of this session."""
-        examples, latest = asked.beginnings[-2:]
-        last = asked.messages[-1].key
+        beginnings = asked.beginnings
         one = self._conversations.pop(session, None)
         if one is None:
-            one = _Conversation(session, latest, examples, latest, last)
+            one = _Conversation(session, beginnings[-1], beginnings[-2])
             if len(self._conversations) >= MOST_CONVERSATIONS:
                 self._leave_index(self._conversations.pop(next(iter(self._conversations))))
-        self._leave_index(one)
-        self._conversations[session] = one
-        one.latest, one.last, one.says, one.is_answered = latest, last, (), False
+        elif one.places:
+            self._leave_index(one)
+        self._conversations[session] = self._open = one
+        one.latest, one.last, one.size = beginnings[-1], asked.messages[-1].key, len(asked.messages)
+        one.says, one.calls, one.is_answered = (), (), False
         one.stop, one.has_called, one.has_results = None, False, False
-        self._enter_index(one, ("request", latest), ("examples", one.examples))
-        for id in {one.response, one.record} - {None}:
-            self._enter_index(one, ("record", id))
+        one.records = [id for id in (one.response, one.record) if id is not None]
 
     def answer(self, session: str, answer: Message, record: str | None, stop: str | None) -> None:
         one = self._conversations.get(session)
         if one is not None:
             one.is_answered, one.stop, one.response = True, stop, record
             one.has_called = one.has_results = False
-            self._add(one, record, answer.says)
+            self._add(one, record, answer.says, answer.calls)
 
     def act(self, session: str, record: str | None, *, call_id: str | None = None, is_result: bool = False) -> None:
         """A call or a result follows the answer. `call_id`: of a call, "" if it has none."""
@@ -283,51 +353,63 @@ class Continuations:
             one.has_results = one.has_results or is_result
             token = hash(("call", call_id))
             is_new = call_id and token not in one.says and len(one.says) < _MOST_TOKENS
-            self._add(one, record, (token,) if is_new else ())
+            new = (token,) if is_new else ()
+            self._add(one, record, new, new)
 
-    def _add(self, one: _Conversation, record: str | None, says: tuple[int, ...]) -> None:
-        one.says = (*one.says, *says)
-        for token in says:
-            self._enter_index(one, ("answer", one.latest, token), ("after", one.last, token), ("call", token))
-            if one.first != one.latest:
-                self._enter_index(one, ("answer", one.first, token))
+    def _add(self, one: _Conversation, record: str | None, says: tuple[int, ...], calls: tuple[int, ...]) -> None:
+        one.says += says
+        one.calls += calls
         if record is not None:
             one.record = record
-            self._enter_index(one, ("record", record))
+            one.records.append(record)
+        if one is not self._open:
+            self._put_in_index(one)
 
     # The index
 
-    def _pick(self, place: Hashable, parent: str | None, current: str) -> str | None:
+    def _pick(self, place: int, parent: str | None, current: str) -> str | None:
         """The conversation in this place: if several are, the one that `parent` names, else the current or latest."""
         names = self._index.get(place)
-        if names is None:
-            return None
-        if len(names) > 1 and parent is not None:
+        if names is None or type(names) is str:
+            return names
+        if parent is not None:
             for name in self._latest(place):
                 if self._conversations[name].record == parent:
                     return name
         return current if current in names else next(reversed(names))
 
-    def _latest(self, place: Hashable) -> Iterable[str]:
+    def _latest(self, place: int) -> Iterable[str]:
         names = self._index.get(place, {})
+        if isinstance(names, str):
+            return [names]
         return [name for name, _ in zip(reversed(names), range(_MOST_TOKENS), strict=False)]
 
-    def _enter_index(self, one: _Conversation, *places: Hashable) -> None:
-        index, session = self._index, one.session
+    def _put_in_index(self, one: _Conversation) -> None:
+        index, session, latest, last = self._index, one.session, one.latest, one.last
+        places = [hash((_EXAMPLES, one.examples)), hash((_REQUEST, latest))]
+        for token in one.says:
+            places += (hash((_ANSWER, latest, token)), hash((_AFTER, last, token)))
+        places += [hash((_CALL, token)) for token in one.calls]
+        places += [hash((_RECORD, id)) for id in one.records]
+        if one.first != latest:
+            places += [hash((_ANSWER, one.first, token)) for token in one.says]
         for place in places:
-            names = index.get(place)
-            if names is None:
-                index[place] = {session: None}
-            else:
+            names = index.setdefault(place, session)
+            if type(names) is dict:
                 names.pop(session, None)  # the latest is the last
                 names[session] = None
-        one.places += places
+            elif isinstance(names, str) and names != session:
+                index[place] = {names: None, session: None}
+        one.places = places
 
     def _leave_index(self, one: _Conversation) -> None:
+        index, session = self._index, one.session
         for place in one.places:
-            names = self._index.get(place)
-            if names is not None:
-                names.pop(one.session, None)
-                if not names:
-                    del self._index[place]
-        one.places.clear()
+            names = index.get(place)
+            if type(names) is dict:
+                names.pop(session, None)
+                if len(names) == 1:
+                    index[place] = next(iter(names))
+            elif names == session:
+                del index[place]
+        one.places = []

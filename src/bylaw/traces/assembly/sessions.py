@@ -14,7 +14,13 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.continuations import MOST_CONVERSATIONS, Continuations, Messages, identify
+from bylaw.traces.assembly.continuations import (
+    MOST_CONVERSATIONS,
+    Continuations,
+    Messages,
+    MessageSkim,
+    identify_answer,
+)
 from bylaw.traces.assembly.session_buffer import SessionBuffer
 from bylaw.traces.records.jsontext import REFUSED
 
@@ -46,13 +52,6 @@ class SessionNames:
             name += "'"  # another session is called by that number
         self._taken.add(hash(name))
         return name
-
-
-class MessageSkim(Struct, gc=False):
-    """The part of a message that shows who it is from."""
-
-    role: str | None = None
-    type: str | None = None
 
 
 def carries_history(
@@ -167,7 +166,10 @@ class Sessions(Protocol):
 
         `messages`: a list in JSON that is not empty."""
 
-    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None: ...
+    def can_read(self, messages: bytes) -> bool:
+        """Whether these are messages by which `request` can tell sessions apart."""
+
+    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None: ...
     def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
         """Switch to the session of a call or result that has a record of its own."""
 
@@ -220,7 +222,10 @@ class SessionsById:
     def request(self, messages: bytes, parent: str | None) -> bool:
         return True
 
-    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None:
+    def can_read(self, messages: bytes) -> bool:
+        return False
+
+    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None:
         pass
 
     def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
@@ -268,8 +273,14 @@ class SessionsInOrder:
         continuations.ask(self.current.origin.session, asked)
         return found.is_certain
 
-    def response(self, answer: dict[str, Any], record_id: str | None, stop: str | None) -> None:
-        self._continuations.answer(self.current.origin.session, identify(answer), record_id, stop)
+    def can_read(self, messages: bytes) -> bool:
+        try:
+            return bool(self._messages.read(messages).messages)
+        except REFUSED:
+            return False
+
+    def response(self, answer: Any, record_id: str | None, stop: str | None) -> None:
+        self._continuations.answer(self.current.origin.session, identify_answer(answer), record_id, stop)
 
     def act(self, parent: str | None, record_id: str | None, call_id: str | None, *, is_result: bool) -> None:
         current = self.current.origin.session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -43,7 +44,9 @@ from bylaw.traces.formats.agentlog_records import (
     Metadata,
     ResponsePayload,
     ResultRecord,
+    UnreadRequest,
     decode_record,
+    decode_unread,
     messages_in,
     others_in,
     raw_messages_in,
@@ -81,9 +84,12 @@ class AgentlogReader(AssemblingReader):
 
     def read(self, block: Block) -> list[Event]:
         ids = self._ids if self._ids.wanted else None
+        decode: Callable[[bytes], Any] = decode_unread if self._separates else decode_record
         for line, place in block:
             try:
-                record = decode_record(line)
+                record = decode(line)
+                if type(record) is UnreadRequest and not self._sessions.can_read(bytes(record.payload.messages)):
+                    record = decode_record(line)
             except REFUSED:
                 again = decode_typed_again(place, line, self._problems, decode_record, KINDS)
                 if again is None:
@@ -92,7 +98,7 @@ class AgentlogReader(AssemblingReader):
             if ids is not None and not ids.accepts(place, line):
                 continue
             kind = type(record)
-            if kind is ChatRequest:
+            if kind is ChatRequest or kind is UnreadRequest:
                 self._request(record, line, place)
             elif kind is ChatResponse:
                 self._response(record, line, place)
@@ -103,7 +109,7 @@ class AgentlogReader(AssemblingReader):
     def notes(self) -> list[str]:
         return [*self._sessions.notes(), *super().notes(), *self._ids.notes()]
 
-    def _request(self, record: ChatRequest, line: bytes, place: int | Place) -> None:
+    def _request(self, record: ChatRequest | UnreadRequest, line: bytes, place: int | Place) -> None:
         payload, meta, record_id = record.payload, record.meta, record.id
         messages, tools = payload.messages, payload.tools
         sessions, assembler = self._sessions, self._assembler
@@ -126,12 +132,14 @@ class AgentlogReader(AssemblingReader):
         )
         assembler.request(buffer, record_id, request)
 
-    def _separate(self, record: ChatRequest, line: bytes, place: int | Place) -> None:
+    def _separate(self, record: ChatRequest | UnreadRequest, line: bytes, place: int | Place) -> None:
         """Find the session of a request by its messages, unless it names the response that it continues."""
         payload = record.payload
         if not payload.messages or (payload.params and payload.params.get("previous_response_id")):
             return
-        is_certain = self._sessions.request(raw_messages_in(line), record.parent)
+        messages = payload.messages
+        raw = raw_messages_in(line) if isinstance(messages, list) else bytes(messages)
+        is_certain = self._sessions.request(raw, record.parent)
         if not is_certain and not self._is_unclear:
             self._is_unclear = True  # once is enough
             message = UNCLEAR.format(self._sessions.current.origin.session)
@@ -177,8 +185,7 @@ class AgentlogReader(AssemblingReader):
         )
         assembler.response(buffer, record.id, response)
         if self._separates:
-            answer = {"role": "assistant", "content": payload.content}
-            sessions.response(answer, record.id, payload.stop_reason)
+            sessions.response(payload.content, record.id, payload.stop_reason)
 
     def _usage(self, payload: ResponsePayload, line: bytes, place: int | Place) -> Usage | None:
         usage, unread = read_usage(payload.usage, payload.model)

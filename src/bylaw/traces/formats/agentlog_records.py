@@ -66,6 +66,20 @@ class ChatRequest(Envelope, tag="chat_request", kw_only=True, gc=False):
     payload: RequestPayload
 
 
+class UnreadPayload(Struct, gc=False):
+    """The same with messages in JSON, which are read where they tell sessions apart."""
+
+    model: str | None = None
+    messages: Raw = Raw()
+    params: dict[str, Any] | None = None
+    tools: Raw = Raw()
+    metadata: dict[str, Any] | None = None
+
+
+class UnreadRequest(Envelope, tag="chat_request", kw_only=True, gc=False):
+    payload: UnreadPayload
+
+
 class ResponsePayload(Struct, gc=False):
     model: str | None = None
     content: list[Any] | str | None = None
@@ -132,6 +146,7 @@ LABELS: dict[type, str] = {
 KINDS = ("metadata", "chat_request", "chat_response", "tool_call", "tool_result", *LABELS.values())
 
 decode_record = msgspec.json.Decoder(Record).decode
+decode_unread = msgspec.json.Decoder(Metadata | UnreadRequest | ChatResponse | CallRecord | ResultRecord | Other).decode
 
 
 class _WholePayload(Struct, gc=False):

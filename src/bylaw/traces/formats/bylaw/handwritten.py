@@ -167,5 +167,4 @@ class HandwrittenReader(LineReader):
         )
         assembler.response(buffer, None, response)
         if self._sessions.separates:
-            said = response.text if content is None else content
-            self._sessions.response({"role": "assistant", "content": said}, None, line.stop_reason)
+            self._sessions.response(response.text if content is None else content, None, line.stop_reason)

@@ -8,11 +8,10 @@ first, the call names the tool of that result as unordered.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from bylaw.model.diagnostic import Diagnostic
@@ -20,9 +19,10 @@ from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, 
 from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
-from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer, same_value
+from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
 from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
+from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
 from bylaw.traces.formats.spans.messages import RecordedInput
 from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.problems import Problems
@@ -31,120 +31,20 @@ _RESULT, _ANSWER, _CALL, _OTHER, _LATE = range(5)
 """the order of what happened at the same moment"""
 
 
-class _Turn(Struct, eq=False):
-    """A model's span, with the content of its answer."""
-
-    span: Span
-    when: float
-    call: ModelCall
-    answer: AssistantContent | None
-    origin: Origin
-
-
-class _Run(Struct, eq=False):
-    """A tool's span."""
-
-    span: Span
-    when: float
-    ended: float
-    tool: ToolRun
-    origin: Origin
-    turn: _Turn | None = None
-    """the turn whose answer holds the call too; None if only the span does"""
-    has_result: bool = False
-    """the result was emitted"""
-    unordered: tuple[str, ...] = ()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is a result: otherwise the recording stopped before the tool did."""
-        return self.span.end is not None or self.tool.result is not UNSET or bool(self.tool.is_error)
-
-
-# Which answer issued the call that a tool's span recorded
-
-
-class _IssuedCall(Struct, eq=False):
-    """A call in an answer."""
-
-    turn: _Turn
-    number: int
-    taken: bool = False
-
-    @property
-    def answer(self) -> AssistantContent:
-        assert self.turn.answer is not None
-        return self.turn.answer
-
-
-class _IssuedCalls:
-    """The calls in answers that no tool's span has claimed."""
-
-    def __init__(self, turns: list[_Turn]) -> None:
-        self._by_id: dict[str, list[_IssuedCall]] = {}
-        self._by_name: dict[tuple[Origin, str], list[_IssuedCall]] = {}
-        self._by_turn: dict[tuple[str, str], list[_IssuedCall]] = {}
-        for turn in turns:
-            for number, use in enumerate(turn.answer.uses if turn.answer is not None else ()):
-                call = _IssuedCall(turn, number)
-                self._by_name.setdefault((turn.origin, str(use["name"])), []).append(call)
-                self._by_turn.setdefault((turn.span.id, str(use["name"])), []).append(call)
-                if isinstance(use.get("id"), str) and use["id"]:
-                    self._by_id.setdefault(use["id"], []).append(call)
-
-    def claim(self, run: _Run) -> bool:
-        """Find the turn of a run, and let both fill in what the other lacks. False if their arguments disagree."""
-        call = self._find(run)
-        if call is None:
-            return True
-        call.taken = True
-        run.turn = call.turn
-        tool, answer, number = run.tool, call.answer, call.number
-        use = answer.uses[number]
-        if not use.get("id"):
-            use["id"] = tool.call_id or run.span.id
-        tool.call_id = str(use["id"])
-        arguments, raw = answer.arguments[number]
-        if arguments is None and raw is None:
-            answer.arguments[number] = (tool.arguments, tool.raw_arguments)
-            use["input"] = tool.arguments
-            return True
-        both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
-        return not both or same_value(arguments, tool.arguments)
-
-    def _find(self, run: _Run) -> _IssuedCall | None:
-        tool = run.tool
-        if tool.call_id is not None:
-            return _latest(self._by_id.get(tool.call_id, []), run.when)
-        latest = _latest(self._by_name.get((run.origin, tool.name), []), run.when)
-        if latest is None:
-            return None
-        open_calls = [call for call in self._by_turn[latest.turn.span.id, tool.name] if not call.taken]
-        same = (call for call in open_calls if same_value(tool.arguments, call.answer.arguments[call.number][0]))
-        return next(same, latest)
-
-
-def _latest(calls: list[_IssuedCall], when: float) -> _IssuedCall | None:
-    """The last call that was issued by then; clocks differ, so the first one if none was."""
-    end = bisect_right(calls, when, key=lambda call: call.turn.when)
-    earlier = (calls[at] for at in range(end - 1, -1, -1) if not calls[at].taken)
-    return next(earlier, None) or next((call for call in calls if not call.taken), None)
-
-
 class SessionSpans:
     """The spans of one session."""
 
     def __init__(self, assembler: Assembler, problems: Problems) -> None:
         self._assembler = assembler
         self._problems = problems
-        self._turns: list[_Turn] = []
-        self._runs: list[_Run] = []
-        self._runs_by_id: dict[str, list[_Run]] = {}
+        self._turns: list[Turn] = []
+        self._runs: list[Run] = []
+        self._runs_by_id: dict[str, list[Run]] = {}
         self._emitted: set[str] = set()
         """ids of models' spans"""
         self._latest: dict[Origin, str] = {}
         """each agent's latest of these"""
-        self._early: dict[str, list[_Run]] = {}
+        self._early: dict[str, list[Run]] = {}
         """runs that ended before the answer that issued them began, because their clocks differ"""
         self._inputs: dict[str, Result] | None = None
         """results in the inputs of models, by the id of the call"""
@@ -155,12 +55,12 @@ class SessionSpans:
         for number, (when, span, origin) in enumerate(_dated(spans)):
             about = span.about
             if type(about) is ModelCall:
-                turn = _Turn(span, when, about, self._read_answer(span, about), origin)
+                turn = Turn(span, when, about, self._read_answer(span, about), origin)
                 self._turns.append(turn)
                 steps.append((when, _ANSWER, number, self._add_turn, turn))
             elif type(about) is ToolRun:
                 ended = when if span.end is None else max(span.end, when)
-                run = _Run(span, when, ended, about, origin)
+                run = Run(span, when, ended, about, origin)
                 self._runs.append(run)
                 starts.add(when)
                 ends.add(ended)
@@ -172,13 +72,14 @@ class SessionSpans:
         self._join()
         steps.sort()  # no two are equal in their first three parts
         if len(self._runs) > 1 and (has_unknown or not starts.isdisjoint(ends)):
-            self._compare_times([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)])
+            for run in mark_unordered([what for _, rank, _, _, what in steps if rank in (_ANSWER, _CALL)]):
+                self._warn_unordered(run)
         for _, _, _, step, what in steps:
             step(what)
 
     def _join(self) -> None:
         """Find the turn of each run. Those with ids first, so that none without takes another's call."""
-        issued = _IssuedCalls(self._turns) if self._runs else None
+        issued = IssuedCalls(self._turns) if self._runs else None
         by_id = [run for run in self._runs if run.tool.call_id is not None]
         for run in (*by_id, *(run for run in self._runs if run.tool.call_id is None)):
             if issued is not None and not issued.claim(run):
@@ -188,38 +89,7 @@ class SessionSpans:
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
 
-    def _compare_times(self, steps: list[_Turn | _Run]) -> None:
-        """Find the runs that start when another one of their turn ends, or at an unknown time."""
-        latest: dict[Origin, _Turn] = {}
-        by_turn: dict[int, list[_Run]] = {}
-        for one in steps:
-            if isinstance(one, _Turn):
-                latest[one.origin] = one
-            else:
-                by_turn.setdefault(id(one.turn or latest.get(one.origin)), []).append(one)
-        for runs in by_turn.values():
-            if len(runs) > 1:
-                self._compare_runs(runs)
-
-    def _compare_runs(self, runs: list[_Run]) -> None:
-        over = [run for run in runs if run.is_over]
-        loose = [run for run in over if run.span.end is None]
-        ends: dict[float, list[_Run]] = {}
-        for run in over:
-            ends.setdefault(run.ended, []).append(run)
-        for run in runs:
-            if run.span.start is not None:
-                others = [*ends.get(run.when, ()), *loose]
-            elif run.turn is None:
-                others = over
-            else:
-                continue  # only the answer says when it was issued
-            names = {other.tool.name for other in others if other is not run}
-            if names:
-                run.unordered = tuple(sorted(names))
-                self._warn_unordered(run)
-
-    def _warn_unordered(self, run: _Run) -> None:
+    def _warn_unordered(self, run: Run) -> None:
         if not self._assembler.has_unordered:  # once for the whole file
             self._assembler.has_unordered = True
             message = f"times do not say whether `{run.tool.name}` was called before the result of another call came"
@@ -237,7 +107,7 @@ class SessionSpans:
             self._warn(span, "wrong-type", f"the answer of this span is not read: {error.message}")
             return None
 
-    def _add_turn(self, turn: _Turn) -> None:
+    def _add_turn(self, turn: Turn) -> None:
         span, call, assembler = turn.span, turn.call, self._assembler
         buffer = assembler.buffer_for(turn.origin)
         self._add_input_results(call.messages, buffer, span)
@@ -263,7 +133,7 @@ class SessionSpans:
         for run in self._early.pop(span.id, ()):
             self._emit_result(run)
 
-    def _response(self, turn: _Turn, request: Request | None) -> Response:
+    def _response(self, turn: Turn, request: Request | None) -> Response:
         span, answer, number = turn.span, turn.answer, self._assembler.turns
         calls: tuple[ToolCall, ...] = ()
         content: list[Any] | None = None
@@ -292,7 +162,7 @@ class SessionSpans:
             usage=turn.call.usage,
         )
 
-    def _with_unordered(self, call: ToolCall, turn: _Turn) -> ToolCall:
+    def _with_unordered(self, call: ToolCall, turn: Turn) -> ToolCall:
         runs = (run for run in self._runs_by_id.get(call.call_id, ()) if run.turn is turn)
         names = next((run.unordered for run in runs), ())
         return replace(call, unordered=names) if names else call
@@ -325,7 +195,7 @@ class SessionSpans:
 
     # A tool's span
 
-    def _add_call(self, run: _Run) -> None:
+    def _add_call(self, run: Run) -> None:
         """A call that no answer holds belongs to the agent's latest answer before it."""
         span, tool = run.span, run.tool
         if run.turn is not None:
@@ -346,7 +216,7 @@ class SessionSpans:
         )
         self._assembler.call(self._assembler.buffer_for(run.origin), self._latest.get(run.origin), call)
 
-    def _add_result(self, run: _Run) -> None:
+    def _add_result(self, run: Run) -> None:
         if run.has_result or not run.is_over:
             return
         if run.turn is not None and run.turn.span.id not in self._emitted:
@@ -354,7 +224,7 @@ class SessionSpans:
             return
         self._emit_result(run)
 
-    def _emit_result(self, run: _Run) -> None:
+    def _emit_result(self, run: Run) -> None:
         run.has_result = True
         span, tool = run.span, run.tool
         shown = self._result_in_inputs(tool.call_id) if tool.result is UNSET else None

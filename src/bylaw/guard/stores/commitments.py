@@ -1,0 +1,73 @@
+"""What an audit link says about the other tables: a digest of each record that its transaction has written.
+
+The last link of a transaction has them in `stored`, and its hash covers them. So a session, review, switch, rule set or
+record of the follow-up that was changed, deleted or added later, past the store, differs from the chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from bylaw.guard.stores.encoding import encode, encode_number
+from bylaw.guard.stores.records import FollowRecord, SessionRecord
+
+SESSIONS, REVIEWS, SWITCHES, FOLLOWED = "sessions", "reviews", "switches", "followed"
+RULES, FLOOR, EVENTS = "rules", "floor", "events"
+COMMITTED = (SESSIONS, REVIEWS, SWITCHES, FOLLOWED, RULES, FLOOR)
+"""tables whose records are committed to one by one; an event has a twin in the chain instead"""
+STORED = {"kind": "stored"}
+"""the data of a link for a transaction that has added no other"""
+
+
+class Commitments:
+    """Of one transaction."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, str | None]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def put(self, table: str, key: str, digest: str | None) -> None:
+        """None: the record was deleted."""
+        self._found.setdefault(table, {})[key] = digest
+
+    def take(self) -> bytes:
+        """As canonical JSON, `{table: {key: digest}}`."""
+        found, self._found = self._found, {}
+        return encode(found) if found else b""
+
+
+def digest(*parts: bytes) -> str:
+    return hashlib.sha256(b"\n".join(parts)).hexdigest()
+
+
+def session_digest(record: SessionRecord) -> str:
+    terminated = b"" if record.terminated is None else record.terminated.encode("utf-8", "surrogatepass")
+    return digest(b"%d %d" % (record.version, record.terminated is not None), terminated, record.state)
+
+
+def continued(before: str, after: str) -> str:
+    """The digest of a record, after the beginning of the digest of what it was before."""
+    return f"{before[:16]} {after}"
+
+
+def switch_digest(why: str) -> str:
+    return digest(why.encode("utf-8", "surrogatepass"))
+
+
+def event_digest(session: str, kind: str, at: float, text: bytes) -> str:
+    return digest(session.encode("utf-8", "surrogatepass"), kind.encode(), encode_number(at), text)
+
+
+def followed_key(record: FollowRecord) -> str:
+    return f"{type(record).__name__}/{record.id}"
+
+
+def ranges(numbers: Iterable[int]) -> Iterator[str]:
+    """`3-7` for each run of consecutive numbers: the keys of deleted events."""
+    for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
+        found = [number for _, number in run]
+        yield f"{found[0]}-{found[-1]}"

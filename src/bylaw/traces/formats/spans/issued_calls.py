@@ -1,0 +1,147 @@
+"""The spans of a session that belong together: each tool's span with the answer that issued its call."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from msgspec import UNSET, Struct
+
+from bylaw.model.events import Origin
+from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.assembly.session_buffer import same_value
+from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
+
+
+class Turn(Struct, eq=False):
+    """A model's span, with the content of its answer."""
+
+    span: Span
+    when: float
+    call: ModelCall
+    answer: AssistantContent | None
+    origin: Origin
+
+
+class Run(Struct, eq=False):
+    """A tool's span."""
+
+    span: Span
+    when: float
+    ended: float
+    tool: ToolRun
+    origin: Origin
+    turn: Turn | None = None
+    """the turn whose answer holds the call too; None if only the span does"""
+    has_result: bool = False
+    """the result was emitted"""
+    unordered: tuple[str, ...] = ()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is a result: otherwise the recording stopped before the tool did."""
+        return self.span.end is not None or self.tool.result is not UNSET or bool(self.tool.is_error)
+
+
+# Which answer issued the call that a tool's span recorded
+
+
+class IssuedCall(Struct, eq=False):
+    """A call in an answer."""
+
+    turn: Turn
+    number: int
+    taken: bool = False
+
+    @property
+    def answer(self) -> AssistantContent:
+        assert self.turn.answer is not None
+        return self.turn.answer
+
+
+class IssuedCalls:
+    """The calls in answers that no tool's span has claimed."""
+
+    def __init__(self, turns: list[Turn]) -> None:
+        self._by_id: dict[str, list[IssuedCall]] = {}
+        self._by_name: dict[tuple[Origin, str], list[IssuedCall]] = {}
+        self._by_turn: dict[tuple[str, str], list[IssuedCall]] = {}
+        for turn in turns:
+            for number, use in enumerate(turn.answer.uses if turn.answer is not None else ()):
+                call = IssuedCall(turn, number)
+                self._by_name.setdefault((turn.origin, str(use["name"])), []).append(call)
+                self._by_turn.setdefault((turn.span.id, str(use["name"])), []).append(call)
+                if isinstance(use.get("id"), str) and use["id"]:
+                    self._by_id.setdefault(use["id"], []).append(call)
+
+    def claim(self, run: Run) -> bool:
+        """Find the turn of a run, and let both fill in what the other lacks. False if their arguments disagree."""
+        call = self._find(run)
+        if call is None:
+            return True
+        call.taken = True
+        run.turn = call.turn
+        tool, answer, number = run.tool, call.answer, call.number
+        use = answer.uses[number]
+        if not use.get("id"):
+            use["id"] = tool.call_id or run.span.id
+        tool.call_id = str(use["id"])
+        arguments, raw = answer.arguments[number]
+        if arguments is None and raw is None:
+            answer.arguments[number] = (tool.arguments, tool.raw_arguments)
+            use["input"] = tool.arguments
+            return True
+        both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
+        return not both or same_value(arguments, tool.arguments)
+
+    def _find(self, run: Run) -> IssuedCall | None:
+        tool = run.tool
+        if tool.call_id is not None:
+            return _latest(self._by_id.get(tool.call_id, []), run.when)
+        latest = _latest(self._by_name.get((run.origin, tool.name), []), run.when)
+        if latest is None:
+            return None
+        open_calls = [call for call in self._by_turn[latest.turn.span.id, tool.name] if not call.taken]
+        same = (call for call in open_calls if same_value(tool.arguments, call.answer.arguments[call.number][0]))
+        return next(same, latest)
+
+
+def _latest(calls: list[IssuedCall], when: float) -> IssuedCall | None:
+    """The last call that was issued by then; clocks differ, so the first one if none was."""
+    end = bisect_right(calls, when, key=lambda call: call.turn.when)
+    earlier = (calls[at] for at in range(end - 1, -1, -1) if not calls[at].taken)
+    return next(earlier, None) or next((call for call in calls if not call.taken), None)
+
+
+def mark_unordered(steps: list[Turn | Run]) -> list[Run]:
+    """Find the runs that start when another one of their turn ends, or at an unknown time."""
+    found: list[Run] = []
+    latest: dict[Origin, Turn] = {}
+    by_turn: dict[int, list[Run]] = {}
+    for one in steps:
+        if isinstance(one, Turn):
+            latest[one.origin] = one
+        else:
+            by_turn.setdefault(id(one.turn or latest.get(one.origin)), []).append(one)
+    for runs in by_turn.values():
+        if len(runs) > 1:
+            found += _compare_runs(runs)
+    return found
+
+
+def _compare_runs(runs: list[Run]) -> list[Run]:
+    over = [run for run in runs if run.is_over]
+    loose = [run for run in over if run.span.end is None]
+    ends: dict[float, list[Run]] = {}
+    for run in over:
+        ends.setdefault(run.ended, []).append(run)
+    for run in runs:
+        if run.span.start is not None:
+            others = [*ends.get(run.when, ()), *loose]
+        elif run.turn is None:
+            others = over
+        else:
+            continue  # only the answer says when it was issued
+        names = {other.tool.name for other in others if other is not run}
+        if names:
+            run.unordered = tuple(sorted(names))
+    return [run for run in runs if run.unordered]

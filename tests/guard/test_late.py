@@ -1,0 +1,84 @@
+"""While the store cannot be written: results, releases and observations wait, and nobody gets an exception."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.stores import SqliteStore
+from bylaw.model.events import Message, Origin
+from bylaw.model.guard_policy import Action
+from tests.audit.support import verified
+from tests.guard.support import attempt, guard
+
+CAP = [{"id": "cap", "kind": "max_calls", "params": {"tool": "pay", "limit": 2}, "then": "block"}]
+ASK = [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.execute("ROLLBACK")
+    other.close()
+
+
+def _opened(path: Path, rules: Any, **given: Any) -> BaseGuard:
+    return guard(rules, store=SqliteStore(path, busy_timeout=0.05), **given)
+
+
+def test_a_result_on_a_locked_store_is_recorded_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "guard.db"
+    guarding = _opened(path, CAP)
+    decision = guarding.decide(attempt("pay", session="s"))
+    with _locked(path), caplog.at_level(logging.WARNING, "bylaw"):
+        assert guarding.record(decision, "done") == ()
+        assert "waits until the store can be written" in caplog.text
+        assert not guarding.decide(attempt("pay", session="s")).allowed
+    assert guarding.decide(attempt("pay", session="s")).allowed
+    kinds = [row.kind for row in guarding.store.events()]
+    assert kinds == ["decision", "result", "decision", "decision"], "before whatever is decided next"
+    assert not guarding.release(decision), "it was made"
+    assert verified(guarding.store, CAP, allow_unrecomputed=True).findings == []
+
+
+def test_a_release_on_a_locked_store_gives_back_later(tmp_path: Path) -> None:
+    path = tmp_path / "guard.db"
+    guarding = _opened(path, CAP)
+    calls = [guarding.decide(attempt("pay", session="s")) for _ in range(2)]
+    with _locked(path):
+        assert not guarding.release(calls[0])
+    assert guarding.decide(attempt("pay", session="s")).allowed
+    assert not guarding.decide(attempt("pay", session="s")).allowed
+
+
+def test_an_observation_on_a_locked_store_counts_later(tmp_path: Path) -> None:
+    path = tmp_path / "guard.db"
+    guarding = _opened(path, CAP)
+    with _locked(path):
+        assert guarding.observe(Message(origin=Origin("s"), role="user", content="please")) == ()
+    guarding.decide(attempt("look", session="s"))
+    assert [row.kind for row in guarding.store.events()] == ["observation", "decision"]
+
+
+def test_asking_on_a_locked_store_is_a_denial(tmp_path: Path) -> None:
+    path = tmp_path / "guard.db"
+    guarding = _opened(path, ASK, mode="hitl")
+    guarding.decide(attempt("pay", session="s"))
+    waiting = guarding.reviews.wait
+
+    def wait(review: str, *, timeout: float) -> Any:
+        with _locked(path):
+            return waiting(review, timeout=timeout)
+
+    guarding.reviews.wait = wait  # type: ignore[method-assign,assignment]
+    decision = guarding.ask(attempt("pay", session="s"), timeout=0.1)
+    assert decision.action is Action.PAUSE and "is locked by another process" in decision.reason
