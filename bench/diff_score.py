@@ -216,10 +216,9 @@ def _models(seed: int, models: dict[str, Tasks], old: str, new: str, shared: lis
 
 
 def real_mutations(runs: Tasks) -> dict[str, Mutation]:
-    """Changes of the tool that is called in most sessions, and of the last answer."""
-    used = Counter(
-        name for some in runs.values() for run in some for name in {c["name"] for t in run for c in t["calls"]}
-    )
+    """Changes of the tool that most sessions call with arguments, and of the last answer."""
+    called = ({c["name"] for t in run for c in t["calls"] if c["args"]} for some in runs.values() for run in some)
+    used = Counter(name for names in called for name in names)
     tool = used.most_common(1)[0][0]
 
     def with_calls(run: Session, change: Callable[[Any], Any]) -> Session:

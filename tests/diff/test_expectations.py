@@ -63,7 +63,7 @@ def test_the_section_of_a_rule_file(tmp_path: Path) -> None:
         "\nexpected:\n"
         "  - {rule: confirm-before-refund, reason: the form asks}\n"
         "  - {tool: confirm_refund_amount, change: less, reason: the form asks}\n"
-        "  - {axis: answer, reason: shorter}\n"
+        "  - {axis: trajectory, reason: the form asks}\n"
         "  - {axis: cost, reason: a larger model}\n"
     )
     path = tmp_path / "bylaw.yaml"
