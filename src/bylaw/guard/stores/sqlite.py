@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bylaw.guard.stores.chain import ANCHOR, PRUNED, vouch
@@ -20,6 +21,7 @@ from bylaw.guard.stores.commitments import (
     REVIEWS,
     SESSIONS,
     STORED,
+    UNTOUCHED,
     digest,
     ranges,
     session_digest,
@@ -32,6 +34,7 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
@@ -81,8 +84,9 @@ class SqliteStore:
         real = os.path.realpath(path)  # the working directory and links may change
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
         self._clock = clock
-        if self._read("SELECT 1 FROM to_commit", ()):
-            self._commit_earlier()
+        with suppress(StoreUnavailable):  # raised again when it is used
+            if self._read("SELECT 1 FROM to_commit", ()):
+                self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:
         """SQLite has one writer at a time, whichever session it writes."""
@@ -163,7 +167,7 @@ class SqliteStore:
                 with self.transaction("") as transaction:
                     found = read_digests(transaction.execute, table, after=after, limit=STEP)
                     for one in found:
-                        if (table, one.key) not in known:
+                        if (table, one.key) not in known and one.digest != UNTOUCHED:
                             transaction.commitments.put(table, one.key, one.digest)
                     if transaction.commitments:
                         transaction.append_audit(self._clock(), STORED)
