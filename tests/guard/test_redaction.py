@@ -11,6 +11,7 @@ import pytest
 
 import bylaw
 from bylaw.text.redaction.redactor import CLASSES, BadPattern, Redaction, Redactor
+from tests.support.command import run_bylaw
 from tests.support.secret_samples import COUNT, KINDS, samples
 
 PERSONAL = {"e-mail address", "phone number", "IBAN"}
@@ -193,4 +194,14 @@ def test_a_session_id_with_a_secret_is_written_as_a_digest(tmp_path: Path) -> No
     guard.terminate(session)
     assert not guard.decide(bylaw.Attempt(tool="look", session=session)).allowed
     guard.store.close()
+    assert b"4111111111111111" not in _everything(tmp_path)
+
+
+def test_an_operator_ends_such_a_session_by_its_own_id(tmp_path: Path) -> None:
+    session, store = "chat-of-4111111111111111", tmp_path / "guard.db"
+    guard = bylaw.Guard(RULES, store=store)
+    assert guard.decide(bylaw.Attempt(tool="send", session=session))
+    assert run_bylaw(["guard", "terminate", session, "--store", str(store)]).returncode == 0
+    assert not guard.decide(bylaw.Attempt(tool="send", session=session))
+    guard.close()
     assert b"4111111111111111" not in _everything(tmp_path)
