@@ -162,16 +162,15 @@ class SqliteStore:
     def _commit_all(self, known: frozenset[tuple[str, str]]) -> None:
         """Vouch for every record but those."""
         for table in COMMITTED:
-            after, full = 0, True
-            while full:
-                with self.transaction("") as transaction:
-                    found = read_digests(transaction.execute, table, after=after, limit=STEP)
-                    for one in found:
-                        if (table, one.key) not in known and one.digest != UNTOUCHED:
-                            transaction.commitments.put(table, one.key, one.digest)
-                    if transaction.commitments:
+            after = 0
+            while page := self.digests(table, after=after, limit=STEP):
+                if any((table, one.key) not in known and one.digest != UNTOUCHED for one in page):
+                    with self.transaction("") as transaction:  # read again, since others may have written meanwhile
+                        for one in read_digests(transaction.execute, table, after=after, limit=STEP):
+                            if (table, one.key) not in known and one.digest != UNTOUCHED:
+                                transaction.commitments.put(table, one.key, one.digest)
                         transaction.append_audit(self._clock(), STORED)
-                full, after = len(found) == STEP, found[-1].number if found else 0
+                after = page[-1].number
 
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
