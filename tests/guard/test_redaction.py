@@ -205,3 +205,23 @@ def test_an_operator_ends_such_a_session_by_its_own_id(tmp_path: Path) -> None:
     assert not guard.decide(bylaw.Attempt(tool="send", session=session))
     guard.close()
     assert b"4111111111111111" not in _everything(tmp_path)
+
+
+def test_the_audit_can_still_be_recomputed(tmp_path: Path) -> None:
+    """With redacted arguments, keys and session ids, and rules that were exchanged in between."""
+    outside = {"tool_name_in": ["send"], "not": {"arg_regex": {"path": "to", "pattern": "@corp.example$"}}}
+    rules = [{"id": "outside", "when": outside, "then": "block"}, *RULES]
+    redaction = Redaction(classes=["email", "card", "secret"], mask=["body"])
+    guard = bylaw.Guard(rules, store=tmp_path / "guard.db", redaction=redaction)
+    for session in ("chat-4111111111111111", "b@corp.example", "plain"):
+        for to in ("a@corp.example", "x@other.example", "b@corp.example"):
+            arguments = {"to": to, "body": "hi", "4111111111111111": "k", "password": "x"}
+            if decision := guard.decide(bylaw.Attempt(tool="send", arguments=arguments, session=session)):
+                guard.record(decision, f"sent to {to}")
+    guard.reload(rules[:1])
+    assert not guard.decide(bylaw.Attempt(tool="send", arguments={"to": "x@other.example"}, session="plain"))
+    guard.close()
+    report = bylaw.verify_audit(tmp_path / "guard.db")
+    assert (report.findings, report.decisions, report.recomputed) == ([], 10, 10)
+    written = _everything(tmp_path)
+    assert not any(gone in written for gone in (b"a@corp.example", b"b@corp.example", b"4111111111111111"))
