@@ -47,6 +47,11 @@ def kinds(report: AuditReport) -> list[tuple[int, str]]:
     return [(finding.seq, finding.kind) for finding in report.findings]
 
 
+def in_chain(report: AuditReport) -> list[tuple[int, str]]:
+    """Findings in the chain itself, and not in the tables that it vouches for."""
+    return [(finding.seq, finding.kind) for finding in report.findings if finding.table is None]
+
+
 def recorded(path: Path, *, rules: Any = RULES, calls: int = 12, seed: int = 0) -> None:
     """A file with a few sessions in it."""
     store, clock, chance = SqliteStore(path), Clock(), random.Random(seed)
@@ -79,12 +84,12 @@ class Tampered:
         return self._file.execute(statement, values).fetchall()
 
     def rows(self) -> list[tuple[Any, ...]]:
-        return self("SELECT seq, at, data, previous, hash FROM audit ORDER BY seq")
+        return self("SELECT seq, at, data, previous, hash, stored FROM audit ORDER BY seq")
 
     def write(self, rows: list[tuple[Any, ...]]) -> None:
         self("DELETE FROM audit")
         for row in rows:
-            self("INSERT INTO audit VALUES (?, ?, ?, ?, ?)", *row)
+            self("INSERT INTO audit VALUES (?, ?, ?, ?, ?, ?)", *row)
 
     def put_head(self, seq: int, hash: str) -> None:
         self("UPDATE sqlite_sequence SET seq = ? WHERE name = 'audit head'", f"{seq}:{hash}")

@@ -175,7 +175,7 @@ def _as_an_earlier_version_left_it(tampered: Tampered) -> None:
     rows = [row for row in tampered.rows() if json.loads(row[2])["kind"] != "stored"]
     [[previous]] = tampered("SELECT id FROM audit_chain")
     tampered("DELETE FROM audit")
-    for seq, (_, at, data, _, _) in enumerate(rows, 1):
+    for seq, (_, at, data, *_) in enumerate(rows, 1):
         hash = link(seq, at, data.encode(), previous)
         tampered(
             "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, ?, ?)", seq, at, data, previous, hash

@@ -300,6 +300,21 @@ def test_aask_waits_without_blocking(guard: bylaw.Guard) -> None:
     asyncio.run(main())
 
 
+def test_aask_of_a_store_that_is_gone_is_a_denial(tmp_path: Path) -> None:
+    async def main() -> bylaw.Decision:
+        guard = bylaw.Guard(RULES, store=tmp_path / "guard.db")
+        attempt = bylaw.Attempt(tool="pay", arguments={"amount": 900}, session="s")
+        asked = asyncio.create_task(guard.aask(attempt, timeout=30))
+        await asyncio.sleep(0.3)
+        guard.close()
+        return await asked
+
+    decision = asyncio.run(main())
+    assert not decision and decision.action is bylaw.Action.PAUSE
+    with pytest.raises(ValueError, match="timeout"):
+        asyncio.run(bylaw.Guard(RULES).aask(bylaw.Attempt(tool="pay", session="s"), timeout="soon"))  # type: ignore[arg-type]
+
+
 async def _ticks() -> None:
     while True:
         await asyncio.sleep(0.001)

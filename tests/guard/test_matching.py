@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bylaw.text import regex as regex_module
 from bylaw.text.regex import compile_regex, compile_search
+from tests.guard.support import attempt, guard
 
 _PIECES = [
     "a",
@@ -61,3 +62,11 @@ def test_a_literal_needs_no_automaton() -> None:
     ends = compile_search(r"@corp\.example$")
     assert [ends(text) for text in ("x@corp.example", "x@corp.example.org", "x@corp-example")] == [True, False, False]
     assert not ends("x@corp.example\n"), "`$` is the end of the text"
+
+
+def test_a_tuple_is_a_list() -> None:
+    rule = {"id": "r", "when": {"arg_contains": {"path": "to", "value": "eve"}}, "then": "block"}
+    each = {"id": "e", "when": {"arg_eq": {"path": "to.*", "value": "eve"}}, "then": "block"}
+    guarding = guard([rule, each])
+    assert guarding.decide(attempt("send", session="s", arguments={"to": ("ann", "eve")})).matched == ("r", "e")
+    assert guarding.decide(attempt("send", session="s", arguments={"to": ("ann", "bob")})).allowed

@@ -11,6 +11,7 @@ import pytest
 
 import bylaw
 from bylaw.text.redaction.redactor import CLASSES, BadPattern, Redaction, Redactor
+from tests.support.command import run_bylaw
 from tests.support.secret_samples import COUNT, KINDS, samples
 
 PERSONAL = {"e-mail address", "phone number", "IBAN"}
@@ -194,3 +195,33 @@ def test_a_session_id_with_a_secret_is_written_as_a_digest(tmp_path: Path) -> No
     assert not guard.decide(bylaw.Attempt(tool="look", session=session)).allowed
     guard.store.close()
     assert b"4111111111111111" not in _everything(tmp_path)
+
+
+def test_an_operator_ends_such_a_session_by_its_own_id(tmp_path: Path) -> None:
+    session, store = "chat-of-4111111111111111", tmp_path / "guard.db"
+    guard = bylaw.Guard(RULES, store=store)
+    assert guard.decide(bylaw.Attempt(tool="send", session=session))
+    assert run_bylaw(["guard", "terminate", session, "--store", str(store)]).returncode == 0
+    assert not guard.decide(bylaw.Attempt(tool="send", session=session))
+    guard.close()
+    assert b"4111111111111111" not in _everything(tmp_path)
+
+
+def test_the_audit_can_still_be_recomputed(tmp_path: Path) -> None:
+    """With redacted arguments, keys and session ids, and rules that were exchanged in between."""
+    outside = {"tool_name_in": ["send"], "not": {"arg_regex": {"path": "to", "pattern": "@corp.example$"}}}
+    rules = [{"id": "outside", "when": outside, "then": "block"}, *RULES]
+    redaction = Redaction(classes=["email", "card", "secret"], mask=["body"])
+    guard = bylaw.Guard(rules, store=tmp_path / "guard.db", redaction=redaction)
+    for session in ("chat-4111111111111111", "b@corp.example", "plain"):
+        for to in ("a@corp.example", "x@other.example", "b@corp.example"):
+            arguments = {"to": to, "body": "hi", "4111111111111111": "k", "password": "x"}
+            if decision := guard.decide(bylaw.Attempt(tool="send", arguments=arguments, session=session)):
+                guard.record(decision, f"sent to {to}")
+    guard.reload(rules[:1])
+    assert not guard.decide(bylaw.Attempt(tool="send", arguments={"to": "x@other.example"}, session="plain"))
+    guard.close()
+    report = bylaw.verify_audit(tmp_path / "guard.db")
+    assert (report.findings, report.decisions, report.recomputed) == ([], 10, 10)
+    written = _everything(tmp_path)
+    assert not any(gone in written for gone in (b"a@corp.example", b"b@corp.example", b"4111111111111111"))

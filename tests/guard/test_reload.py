@@ -192,3 +192,17 @@ def test_a_watched_file_with_a_mistake_is_reported(
 def test_rules_in_code_cannot_be_watched() -> None:
     with pytest.raises(ValueError, match="watch=True"):
         bylaw.Guard(_rules(), watch=True)
+
+
+def test_rules_that_name_approvers_are_stored_with_them(tmp_path: Path) -> None:
+    """The stored rules have the hash of those in force, so nothing of a rule may be left out."""
+    rule = {
+        "id": "ask",
+        "when": {"tool_name_in": ["pay"]},
+        "then": "pause",
+        "approvals": 2,
+        "approvers": ["ann", "bob"],
+    }
+    with bylaw.Guard({"guard": {"mode": "hitl", "rules": [rule]}}, store=tmp_path / "guard.db") as guard:
+        guard.decide(bylaw.Attempt(tool="pay", session="s"))
+        assert guard.policy in guard.store.rules()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import bylaw
 from bylaw.errors import InputError
 from bylaw.guard import reviews
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import MemoryStore
 from tests.guard.support import Clock, attempt, guard
+from tests.support.command import run_bylaw
 
 ASK = {"guard": {"mode": "hitl", "rules": [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause"}]}}
 
@@ -155,3 +158,15 @@ def test_demands_that_cannot_be_met_are_refused(rule: Any, why: str) -> None:
 def test_the_demands_are_part_of_the_rules_hash() -> None:
     assert _asking().policy == _asking(approvals=1).policy
     assert len({_asking().policy, _asking(approvals=2).policy, _asking(approvers=["ann"]).policy}) == 3
+
+
+def test_the_list_says_how_many_approvals_are_missing(tmp_path: Path) -> None:
+    store = tmp_path / "guard.db"
+    rules = [{"id": "ask", "when": {"tool_name_in": ["pay"]}, "then": "pause", "approvals": 3}]
+    with bylaw.Guard({"guard": {"mode": "hitl", "rules": rules}}, store=store) as asking:
+        review = asking.decide(attempt("pay", session="s", agent="clerk")).review
+    answered = run_bylaw(["guard", "approve", str(review), "--store", str(store), "--by", "ann"]).stdout
+    assert "pending (approved by ann; approvals missing: 2)" in answered
+    again = run_bylaw(["guard", "approve", str(review), "--store", str(store), "--by", "Ann"])
+    assert again.returncode != 0 and "somebody else" in again.stderr
+    assert "approvals missing: 2" in run_bylaw(["guard", "reviews", "--store", str(store)]).stdout

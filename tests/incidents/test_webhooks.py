@@ -289,3 +289,14 @@ def test_once_delivers_all_that_can_be() -> None:
     world = waiting.world
     Follower(Correlator([], world.store, clock=world.clock), outbox=waiting.outbox).once()
     assert waiting.tried == {"first": 1, "second": 3 * AT_ONCE}
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "169.254.0.1:8080"])
+def test_a_link_local_address_is_refused(host: str) -> None:
+    with pytest.raises(ValueError, match="link-local"):
+        Webhook(f"http://{host}/latest", "secret")
+
+
+def test_a_name_or_number_that_leads_to_a_link_local_address_gets_nothing() -> None:
+    posted = Webhook("http://2852039166/", "secret")(b"{}", key="k", at=1.0)
+    assert posted.final and "link-local" in (posted.problem or "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bylaw.guard.stores.ports import GuardStore
-from bylaw.guard.stores.records import EventRow, ReviewRecord
+from bylaw.guard.stores.records import AuditRow, EventRow, ReviewRecord
 from tests.support.processes import worker_context
 
 Opener = Callable[[], GuardStore]
@@ -75,3 +75,8 @@ def open_and_count_up(opener: Opener, session: str, times: int, name: str) -> No
     store = opener()
     count_up(store, session, times, name=name)
     store.close()
+
+
+def own_rows(store: GuardStore) -> list[AuditRow]:
+    """The rows of the audit but those that only vouch for other tables."""
+    return [row for row in store.audit() if row.data.get("kind") not in ("stored", "prune")]

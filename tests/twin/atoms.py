@@ -33,6 +33,7 @@ from bylaw.model.temporal import (
     Variable,
 )
 from bylaw.model.values import json_equal, json_type
+from tests.twin.comparison import number
 
 if TYPE_CHECKING:
     from tests.twin.part import Part
@@ -278,7 +279,7 @@ def _compare(found: Any, op: str, wanted: Any, strict: bool) -> Truth:
             return wanted in found if isinstance(found, str) and isinstance(wanted, str) else None
         case "matches":
             return re2.search(wanted, found) is not None if isinstance(found, str) else None
-    left, right = _number(found), _number(wanted)
+    left, right = number(found), number(wanted)
     return None if left is None or right is None else bool(_ORDERS[op](left, right))
 
 
@@ -288,15 +289,8 @@ _ORDERS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator
 def _equal(found: Any, wanted: Any) -> Truth:
     if found is None or wanted is None or json_type(found) == json_type(wanted):
         return json_equal(found, wanted)
-    left, right = _number(found), _number(wanted)
+    left, right = number(found), number(wanted)
     return None if left is None or right is None else left == right
-
-
-def _number(value: Any) -> int | float | None:
-    if isinstance(value, str):
-        is_number = re.fullmatch(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", value)
-        return float(value) if is_number else None
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _root(test: Test, told: ToolCall | ToolResult) -> Any:

@@ -6,8 +6,10 @@ compared.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import re2
@@ -85,11 +87,21 @@ def _could_equal(found: Any, wanted: Any) -> bool:
     return json_equal(found, wanted)
 
 
-def number(value: Any) -> int | float | None:
+def number(value: Any) -> Any:
+    """As a decimal, digit by digit as it is written."""
     if isinstance(value, str):
         is_number = len(value) <= 64 and re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", value)
-        return (int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else float(value)) if is_number else None
+        return _decimal(value) if is_number else None
+    if isinstance(value, float) and math.isfinite(value):
+        return Decimal(repr(value))
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _decimal(text: str) -> Any:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return float(text)
 
 
 def _contains(found: Any, wanted: Any) -> Truth:

@@ -11,11 +11,13 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
 
 from bylaw.model.values import json_equal, json_type
 from bylaw.text.regex import compile_search
 
+Number: TypeAlias = int | float | Decimal
 Comparison = Callable[[Any], bool | None]
 """recorded value → whether it compares so"""
 
@@ -41,16 +43,32 @@ _NUMERIC = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", 
 _LONGEST_NUMBER = 64
 
 
-def number(value: Any) -> int | float | None:
-    """The value as a number, or None if it is not one."""
+def number(value: Any) -> Number | None:
+    """The value as a number, or None if it is not one. A text with more digits than a float has keeps them all."""
     kind = type(value)
     if kind is int:
         return value  # type: ignore[no-any-return]
     if kind is float:
         return None if math.isnan(value) else value
     if kind is str and len(value) <= _LONGEST_NUMBER and _NUMERIC.fullmatch(value):
-        return int(value) if value.lstrip("+-").isdigit() else float(value)
+        if value.lstrip("+-").isdigit():
+            return int(value)
+        near = float(value)
+        try:
+            exact = Decimal(value)
+        except ArithmeticError:  # an exponent of twenty digits
+            return near
+        return near if exact == Decimal(repr(near)) else exact
     return None
+
+
+def compare_numbers(test: Callable[[Any, Any], bool], left: Number, right: Number) -> bool:
+    """As decimals where one is: a float means the number that it is written as, so 0.1 is a tenth."""
+    if type(left) is Decimal and type(right) is float:
+        right = Decimal(repr(right))
+    elif type(right) is Decimal and type(left) is float:
+        left = Decimal(repr(left))
+    return test(left, right)
 
 
 def equal(found: Any, wanted: Any) -> bool | None:
@@ -63,7 +81,7 @@ def equal(found: Any, wanted: Any) -> bool | None:
     if isinstance(found, bool) or isinstance(wanted, bool):
         return None
     left, right = number(found), number(wanted)
-    return None if left is None or right is None else left == right
+    return None if left is None or right is None else compare_numbers(operator.eq, left, right)
 
 
 ORDERS: dict[str, Callable[[Any, Any], bool]] = {
@@ -76,7 +94,7 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 def ordered(op: str, found: Any, wanted: Any) -> bool | None:
     left, right = number(found), number(wanted)
-    return None if left is None or right is None else ORDERS[op](left, right)
+    return None if left is None or right is None else compare_numbers(ORDERS[op], left, right)
 
 
 def one_of(found: Any, wanted: list[Any]) -> bool | None:
@@ -93,7 +111,7 @@ def one_of(found: Any, wanted: list[Any]) -> bool | None:
 def contains(found: Any, wanted: Any) -> bool | None:
     if isinstance(found, str) and isinstance(wanted, str):
         return wanted in found
-    if not isinstance(found, list):
+    if not isinstance(found, list | tuple):
         return None
     if not isinstance(wanted, str):
         return any(json_equal(item, wanted) for item in found)
@@ -181,7 +199,7 @@ def walk(value: Any, steps: tuple[Step | None, ...]) -> Any:
 def enter(value: Any, key: str, index: int | None) -> Any:
     if isinstance(value, dict):
         return value.get(key, ABSENT)
-    if isinstance(value, list) and index is not None:
+    if isinstance(value, list | tuple) and index is not None:
         return value[index] if -len(value) <= index < len(value) else ABSENT
     return UNREADABLE
 
@@ -194,7 +212,7 @@ def spread(value: Any, steps: tuple[Step | None, ...]) -> Iterator[Any]:
         return
     elif (step := steps[0]) is not None:
         yield from spread(enter(value, *step), steps[1:])
-    elif isinstance(value, list | dict):
+    elif isinstance(value, list | tuple | dict):
         for element in value.values() if isinstance(value, dict) else value:
             yield from spread(element, steps[1:])
     else:

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from bylaw.guard.decide.attempts import is_time
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Attempt, Decision
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.model.guard_policy import Action
 from bylaw.model.verdict import Verdict
 
@@ -23,12 +27,17 @@ class AsyncGuard(BaseGuard):
 
     async def aask(self, attempt: Attempt, *, timeout: float) -> Decision:
         """`ask` for asyncio."""
+        if not is_time(timeout):
+            raise ValueError(f"timeout={timeout!r}: expected a finite number of seconds")
         decision = await self.adecide(attempt)
         if decision.action is not Action.PAUSE or decision.review is None:
             return decision
         until = time.monotonic() + timeout
         while True:
-            review = await self.in_thread(self.reviews.get, decision.review)
+            try:
+                review = await self.in_thread(self.reviews.get, decision.review)
+            except StoreUnavailable as problem:  # whatever was answered, it cannot be read
+                return replace(decision, reason=f"{decision.reason} ({problem})")
             if review is None or review.status != "pending" or time.monotonic() >= until:
                 return await self.in_thread(self._after_answer, attempt, decision, review)
             await asyncio.sleep(min(_POLL, max(0.0, until - time.monotonic())))

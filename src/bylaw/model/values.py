@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 _NUMBERS = (int, float)
+_LISTS = (list, tuple)
+"""a host may pass a tuple where a list is meant, and both are written alike"""
 
 
 def json_equal(left: Any, right: Any) -> bool:
     """JSON equality: `1` equals `1.0`, `1` differs from `true`, containers compare element by element."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
-    if isinstance(left, list) and isinstance(right, list):
+    if isinstance(left, _LISTS) and isinstance(right, _LISTS):
         return len(left) == len(right) and all(map(json_equal, left, right))
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(json_equal(value, right[key]) for key, value in left.items())
@@ -28,4 +30,4 @@ def json_type(value: Any) -> str:
         return "number"
     if isinstance(value, str):
         return "text"
-    return "list" if isinstance(value, (list, tuple)) else "object"
+    return "list" if isinstance(value, _LISTS) else "object"

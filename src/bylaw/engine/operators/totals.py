@@ -29,7 +29,7 @@ from bylaw.engine.monitor import (
 )
 from bylaw.engine.predicates import compile_where, describe_calls
 from bylaw.engine.probes import MEASURES, show_amount
-from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, number, spread
+from bylaw.engine.values import ABSENT, UNREADABLE, Number, compile_steps, number, spread
 from bylaw.model.demand import Cost, Latency, Tally, Values
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.verdict import Outcome
@@ -126,9 +126,9 @@ def add_up(values: Iterable[Any]) -> Decimal | None:
     return total
 
 
-def as_decimal(value: int | float) -> Decimal:
+def as_decimal(value: Number) -> Decimal:
     """The number as it is written, since 0.1 means a tenth; one beyond every double counts as the next power of ten."""
-    exact = Decimal(value) if isinstance(value, int) else Decimal(repr(value))
+    exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     return max(-_HIGHEST, min(_HIGHEST, exact))
 
 

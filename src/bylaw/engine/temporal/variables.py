@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from bylaw.engine.evidence import as_json, shorten
 from bylaw.engine.temporal.truth import Key, Sigma, Truth
-from bylaw.engine.values import ORDERS, UNREADABLE, number
+from bylaw.engine.values import ORDERS, UNREADABLE, Number, compare_numbers, number
 from bylaw.model.canonical import canonical_json
 from bylaw.model.temporal import Atom, Variable
 
@@ -46,7 +46,7 @@ def same(left: Key, right: Key) -> bool | None:
     return bool(left == right)
 
 
-def key_number(key: Key) -> int | float | None:
+def key_number(key: Key) -> Number | None:
     return None if isinstance(key, tuple) else number(key)
 
 
@@ -108,7 +108,7 @@ def compare(op: str, found: Key, wanted: Key) -> bool | None:
         return op == "!="
     if op in ORDERS:
         left, right = key_number(found), key_number(wanted)
-        return None if left is None or right is None else ORDERS[op](left, right)
+        return None if left is None or right is None else compare_numbers(ORDERS[op], left, right)
     equal = same(found, wanted)
     return equal if op == "=" or equal is None else not equal
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding
 from bylaw.guard.stores.chain import ChainFault
-from bylaw.guard.stores.commitments import COMMITTED, EVENTS, FLOOR, digest, event_digest
+from bylaw.guard.stores.commitments import COMMITTED, EVENTS, FLOOR, UNTOUCHED, event_digest
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore
 from bylaw.guard.stores.records import AuditRow, Digest
@@ -22,8 +22,6 @@ _ALONE = frozenset({"anchor", "prune", "rules", "stored"})
 _OBSERVED = frozenset(
     {"request", "response", "message", "session_start", "session_end", "annotation", "tool_call", "tool_result"}
 )
-_BEGINNING = digest(b"0")
-"""the digest of the table `floor` before any session was pruned"""
 
 
 class TableCheck:
@@ -92,7 +90,7 @@ class TableCheck:
                 continue
             query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"
             expected, seq = self._file.execute(query, (table, _bytes(one.key))).fetchone() or (None, 0)
-            if expected is None and not (table == FLOOR and one.digest == _BEGINNING):
+            if expected is None and not (table == FLOOR and one.digest == UNTOUCHED):
                 self._add(table, one.key, "inserted", seq, "no row vouches for it", None, one.digest)
             elif expected is not None and one.digest != expected:
                 self._add(table, one.key, "edited", seq, "it is not what the row vouches for", expected, one.digest)
@@ -101,7 +99,7 @@ class TableCheck:
             name = key.decode("utf-8", "surrogatepass")
             self._add(table, name, "dropped", seq, "the row vouches for it, and it is missing", expected, None)
         if table == FLOOR and not self._file.execute("SELECT 1 FROM seen").fetchone():
-            self._add(table, "", "dropped", 0, "it is missing", _BEGINNING, None)
+            self._add(table, "", "dropped", 0, "it is missing", UNTOUCHED, None)
         self._file.execute("DROP TABLE seen")
 
     def _compare_events(self) -> None:

@@ -12,6 +12,7 @@ from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import Recompute
 from bylaw.guard.audit.report import AuditFinding, AuditReport
 from bylaw.guard.audit.tables import TableCheck
+from bylaw.guard.decide.rule_changes import load_content
 from bylaw.guard.policies import (
     GuardRules,
     guard_hash,
@@ -20,7 +21,6 @@ from bylaw.guard.policies import (
     with_mode,
     without_repeats,
 )
-from bylaw.guard.rule_changes import load_content
 from bylaw.guard.stores import ChainCheck, ChainProblem, SqliteStore
 from bylaw.guard.stores.ports import PAGE, GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import AuditHead, AuditRow

@@ -91,7 +91,12 @@ def _parse_edit(text: str | None) -> dict[str, Any] | None:
 
 def _line(review: ReviewRecord) -> str:
     """Shows all arguments, since whoever approves the call has to see what it does."""
+    from bylaw.guard.reviews import missing_approvals
+
     who = f" by {review.decided_by}" if review.decided_by else ""
+    if review.status == "pending" and review.needs:
+        so_far = f"approved by {', '.join(review.approved_by)}; " if review.approved_by else ""
+        who = f" ({so_far}approvals missing: {missing_approvals(review)})"
     arguments = json.dumps(review.arguments, ensure_ascii=False, default=str)
     call = f"{review.tool}({arguments})"
     return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")

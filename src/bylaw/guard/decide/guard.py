@@ -21,12 +21,12 @@ from bylaw.guard.decide.attempts import Refused, call_of, is_time
 from bylaw.guard.decide.decide import Decider, fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy, Policies
+from bylaw.guard.decide.rule_changes import RuleChange, find_change
 from bylaw.guard.decide.session import SessionState, end_session, observe_event, record_result, release_call
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
 from bylaw.guard.policies import joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
-from bylaw.guard.rule_changes import RuleChange, find_change
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord

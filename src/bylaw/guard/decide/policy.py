@@ -45,6 +45,8 @@ _log = logging.getLogger("bylaw")
 RESPONSES, RESULTS, MESSAGES = "responses", "results", "messages"
 DEEPEST = 64
 """levels of runs that are followed upwards"""
+_NAMED = 3
+"""rules that a note names"""
 MOST_CHAINS = 4_096
 """chains that are cached; a host may invent agent names without end"""
 
@@ -277,12 +279,23 @@ class Chain:
 def _notes(policies: Sequence[CompiledPolicy]) -> tuple[str, ...]:
     off = [policy for policy in policies if policy.policy.switched_off]
     if not off and not any(policy.gates for policy in policies):
-        return ("no rule decides calls here: nothing was judged",)
+        return (f"no rule decides calls here: {_why_nothing(policies)}",)
     return tuple(f"the rules of {policy.agent or 'every agent'} are switched off" for policy in off)
 
 
 def _orphan(agent: str | None) -> str:
     return f"`{agent}` is a sub-agent, and no parent of it was announced"
+
+
+def _why_nothing(policies: Sequence[CompiledPolicy]) -> str:
+    rules = [policy.rules[id] for policy in policies for id in policy.follow_up_only]
+    empty = [
+        r.rule.id for r in rules if isinstance(r.rule.demand, AttemptDemand) and isinstance(r.rule.demand.when, Nothing)
+    ]
+    later = [rule.rule.id for rule in rules if rule.rule.id not in empty]
+    why = [f"the `when` of `{id}` is empty, so it matches nothing" for id in empty[:_NAMED]]
+    why += [f"`{id}` acts only afterwards, on the event log" for id in later[:_NAMED]]
+    return "; ".join(why) or "nothing was judged"
 
 
 NOBODY = Chain()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import socket
 import time
+from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 
 import re2
@@ -46,13 +48,15 @@ def _mac(body: bytes, secret: str, at: int) -> str:
     return hmac.new(secret.encode(), b"%d.%b" % (at, body), hashlib.sha256).hexdigest()
 
 
+_WHY_REFUSED = "such addresses belong to the machine and its cloud, which hands out credentials there"
 _RETRIED = frozenset({408, 425, 429})
 """of the statuses 400 to 499; the others reject the request itself"""
 
 
 class Webhook:
     def __init__(self, address: str, secret: str, *, seconds: float = 10.0) -> None:
-        """Raises ValueError for an address that is not http(s) or contains a password, and for an empty secret."""
+        """Raises ValueError for an address that is not http(s), is link-local or contains a password, and for an empty
+        secret."""
         if not secret:
             raise ValueError("a webhook needs a secret to sign with")
         parts = _split(address)
@@ -60,10 +64,15 @@ class Webhook:
             raise ValueError("a webhook is an http:// or https:// address")
         if parts.username is not None or parts.password is not None:
             raise ValueError("the address of a webhook must not contain a password")
+        self._host, self._port = parts.hostname, parts.port
+        if _is_literal(parts.hostname) and _is_link_local(parts.hostname):
+            raise ValueError(f"`{parts.hostname}` is a link-local address: {_WHY_REFUSED}")
         self._address = address if parts.path else f"{address}/"
         self._secret, self._seconds = secret, seconds
 
     def __call__(self, body: bytes, *, key: str, at: float) -> Posted:
+        if self._leads_to_link_local():
+            return Posted(problem=f"`{self._host}` leads to a link-local address: {_WHY_REFUSED}", final=True)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "bylaw",
@@ -79,6 +88,29 @@ class Webhook:
         except HttpUnreachable as problem:
             return Posted(problem=f"cannot be reached: {problem.reason}")
         return _outcome(status)
+
+    def _leads_to_link_local(self) -> bool:
+        """Looked up at each delivery, since a name may lead elsewhere by now. Numbers in another form, such as
+        `http://2852039166/`, are resolved too."""
+        try:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return False  # then it cannot be reached, and the delivery says so
+        return any(_is_link_local(str(address[0])) for *_, address in found)
+
+
+def _is_literal(host: str) -> bool:
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _is_link_local(host: str) -> bool:
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_link_local)
 
 
 def _outcome(status: int) -> Posted:

@@ -44,6 +44,10 @@ def digest(*parts: bytes) -> str:
     return hashlib.sha256(b"\n".join(parts)).hexdigest()
 
 
+UNTOUCHED = digest(b"0")
+"""of the table `floor` before any session was pruned"""
+
+
 def session_digest(record: SessionRecord) -> str:
     terminated = b"" if record.terminated is None else record.terminated.encode("utf-8", "surrogatepass")
     return digest(b"%d %d" % (record.version, record.terminated is not None), terminated, record.state)

@@ -30,6 +30,7 @@ from bylaw.guard.stores.commitments import (
     SESSIONS,
     STORED,
     SWITCHES,
+    UNTOUCHED,
     Commitments,
     continued,
     digest,
@@ -491,5 +492,5 @@ def _commit_rest(tables: _Tables, rest: list[_Link], transaction: MemoryTransact
     known = {(table, key) for row in rest if row.stored for table, found in decode(row.stored).items() for key in found}
     for table in COMMITTED:
         for one in transaction._store.digests(table, limit=10**9):
-            if (table, one.key) not in known:
+            if (table, one.key) not in known and one.digest != UNTOUCHED:
                 transaction.commitments.put(table, one.key, one.digest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bylaw.guard.stores.chain import ANCHOR, PRUNED, vouch
@@ -20,6 +21,7 @@ from bylaw.guard.stores.commitments import (
     REVIEWS,
     SESSIONS,
     STORED,
+    UNTOUCHED,
     digest,
     ranges,
     session_digest,
@@ -32,6 +34,7 @@ from bylaw.guard.stores.encoding import (
     decode_review,
     encode,
 )
+from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
     AuditHead,
     AuditRow,
@@ -81,8 +84,9 @@ class SqliteStore:
         real = os.path.realpath(path)  # the working directory and links may change
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
         self._clock = clock
-        if self._read("SELECT 1 FROM to_commit", ()):
-            self._commit_earlier()
+        with suppress(StoreUnavailable):  # raised again when it is used
+            if self._read("SELECT 1 FROM to_commit", ()):
+                self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:
         """SQLite has one writer at a time, whichever session it writes."""
@@ -158,16 +162,15 @@ class SqliteStore:
     def _commit_all(self, known: frozenset[tuple[str, str]]) -> None:
         """Vouch for every record but those."""
         for table in COMMITTED:
-            after, full = 0, True
-            while full:
-                with self.transaction("") as transaction:
-                    found = read_digests(transaction.execute, table, after=after, limit=STEP)
-                    for one in found:
-                        if (table, one.key) not in known:
-                            transaction.commitments.put(table, one.key, one.digest)
-                    if transaction.commitments:
+            after = 0
+            while page := self.digests(table, after=after, limit=STEP):
+                if any((table, one.key) not in known and one.digest != UNTOUCHED for one in page):
+                    with self.transaction("") as transaction:  # read again, since others may have written meanwhile
+                        for one in read_digests(transaction.execute, table, after=after, limit=STEP):
+                            if (table, one.key) not in known and one.digest != UNTOUCHED:
+                                transaction.commitments.put(table, one.key, one.digest)
                         transaction.append_audit(self._clock(), STORED)
-                full, after = len(found) == STEP, found[-1].number if found else 0
+                after = page[-1].number
 
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:

@@ -66,6 +66,10 @@ def _plain(guarded: GuardRule) -> dict[str, Any]:
         plain["mode"] = "shadow"
     if guarded.inline:
         plain["inline"] = True
+    if guarded.approvals != 1:
+        plain["approvals"] = guarded.approvals
+    if guarded.approvers:
+        plain["approvers"] = list(guarded.approvers)
     if rule.kind == "guard":
         return {**plain, "when": rule.params["when"]}
     plain |= {"kind": rule.kind, "params": rule.params, "scope": rule.scope.value}
