@@ -163,6 +163,14 @@ def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
     return found
 
 
+ENOUGH = 20
+"""baseline sessions after which a rule that none of them broke counts as one that the baseline keeps"""
+SEVERAL = 3
+"""sessions of the candidate that break such a rule. One or two may be chance: with as many sessions on both sides, and
+the rate of breaks that is worst for it, one is a false alarm in 25 % of comparisons, two in 10 %, three in 4 %.
+"""
+
+
 def rule_rates(
     baseline: Side, candidate: Side, policy: PolicyDiff, p_values: Mapping[str, float], deterministic: bool
 ) -> tuple[RuleRate, ...]:
@@ -187,6 +195,8 @@ def rule_rates(
             gates, why = True, "nothing varies by chance"
         elif rule.severity is Severity.CRITICAL and not before[id]:
             gates, why = True, "critical, and the baseline never broke it"
+        elif not before[id] and n >= ENOUGH and after[id] >= SEVERAL:
+            gates, why = True, f"none of {n} baseline sessions broke it"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
         else:
