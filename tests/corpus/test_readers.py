@@ -18,12 +18,25 @@ MALFORMED = 6
 def test_every_agentlog_is_read_and_its_ids_match(data: Path) -> None:
     names = find_traces([str(data / "formats/agentlog")])
     assert len(names) == 10
+    sessions = []
     for name in names:
         trace = load_trace(name, verify_ids=True)
         assert (trace.format, trace.complete, trace.problems, trace.skipped) == ("agentlog", True, (), 0)
         assert len(trace.turns) > 0
-        assert len(trace.sessions) == 1
+        sessions.append(len(trace.sessions))
         assert all(turn.request is not None for turn in trace.turns)
+    assert sessions == [
+        3,
+        3,
+        3,
+        3,
+        2,
+        2,
+        2,
+        1,
+        1,
+        1,
+    ]  # by requests, whatever the parents and tags
 
 
 def test_an_agentlog_in_full(data: Path) -> None:

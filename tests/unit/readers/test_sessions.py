@@ -58,10 +58,42 @@ def test_ids_may_interleave() -> None:
     assert "session_end" not in kinds(trace.events)
 
 
-def test_session_tag_is_an_id_and_trace_id_is_none() -> None:
-    assert sessions(read(request(session_tag="x"), response("a"))) == ["x"]
+def test_session_tags_are_ids_if_there_are_several_and_trace_ids_are_none() -> None:
+    both = read(request(session_tag="x"), response("a"), request(session_tag="y"), response("b"))
+    assert sessions(both) == ["x", "y"]
+    assert sessions(read(request(), response("a"), *both_tags())) == [survey.UNNAMED, "x", "y"]
+    assert sessions(read(request(session_tag="x"), response("a"))) == ["1"]
     assert sessions(read(request(session_tag="x", session_id="y"), response("a"))) == ["y"]
     assert sessions(read(request(trace_id="x"), response("a", trace_id="y"))) == ["1"]
+
+
+def both_tags() -> list[dict[str, object]]:
+    return [one for tag in "xy" for one in (request(session_tag=tag), response("a", session_tag=tag))]
+
+
+def tagged(*records: dict[str, object]) -> list[dict[str, object]]:
+    return [{**one, "meta": {"session_tag": "prod", "trace_id": "t"}} for one in records]
+
+
+def test_one_tag_for_the_whole_recording_joins_nothing() -> None:
+    marked = [one for n in range(3) for one in (record("metadata", {"n": n}), request(), response("a"))]
+    ten = [one for n in range(10) for one in (request(asks(f"Refund {n}")), response("a"))]
+    talk = [request(), response("Hello"), request(MORE), response("a"), request(asks("Refund")), response("b")]
+    for records in (marked, ten, talk):
+        assert sessions(read(*tagged(*records))) == sessions(read(*records))
+    assert sessions(read(*tagged(*ten))) == [str(n + 1) for n in range(10)]
+
+
+def test_one_tag_beside_ids_names_no_session() -> None:
+    header, answer = tagged(MARK, response("a", parent="q1"))
+    trace = read(header, request(id="q1", session_id="a"), request(id="q2", session_id="b"), answer)
+    assert sessions(trace) == ["a"]
+
+
+def test_a_second_tag_that_comes_late_takes_effect_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "IDS_WITHIN", 1)
+    filler = [record("metadata", {"n": "x" * 300_000}), *(record("error", {"n": "x" * 300_000}) for _ in range(4))]
+    assert sessions(read(*filler, *both_tags())) == ["1", "y"]
 
 
 def test_a_record_without_an_id_belongs_to_what_it_answers() -> None:
@@ -419,16 +451,18 @@ def test_the_same_request_is_another_conversation_if_no_tool_ran() -> None:
     assert sessions(read(request(), asked, request(), stopped(use("refund", "d"), stop="tool_use"))) == ["1", "2"]
 
 
-def test_a_request_whose_parent_stopped_to_call_a_tool_continues_it() -> None:
-    blocks = [use("confirm", "c")]
-    for stop, wanted in (("tool_use", ["1", "1"]), ("end_turn", ["1", "2"])):
-        answer = record("chat_response", {"content": blocks, "stop_reason": stop}, "a1", "q1")
-        chained = request(asks("Customer confirmed."), id="q2", parent="a1")
-        assert (
-            sessions(read(request(asks("refund"), id="q1"), answer, chained, response("done", parent="q2"))) == wanted
-        )
-        alone = request(asks("Another refund"), id="q2")
-        assert sessions(read(request(asks("refund"), id="q1"), answer, alone, response("done"))) == ["1", "2"]
+@pytest.mark.parametrize("stop", ["tool_use", "end_turn"])
+@pytest.mark.parametrize("same", [False, True])
+def test_records_chained_by_their_parents_are_no_conversation(stop: str, same: bool) -> None:
+    talks, before = [], "m"
+    for n in range(10):
+        question = asks("Refund me" if same else f"Refund {n}")
+        talks += [
+            request(question, id=f"q{n}", parent=before),
+            stopped(use("confirm", f"c{n}"), stop=stop, id=f"a{n}", parent=f"q{n}"),
+        ]
+        before = f"a{n}"
+    assert sessions(read(record("metadata", {}, id="m"), *talks)) == [str(n + 1) for n in range(10)]
 
 
 def test_a_request_that_names_the_response_before_it_continues_it() -> None:

@@ -2,7 +2,8 @@
 
 Such a file may hold conversations that interleave, that begin with the same examples, or that are equal word for word.
 So a request continues a conversation only if it shows that it knows it. The strongest evidence is that it repeats the
-latest request of the conversation and the recorded answer. Messages are compared by role, text, calls and results,
+latest request of the conversation and the recorded answer. Its `parent` is none: writers chain every record to the one
+before. It only decides between equal conversations. Messages are compared by role, text, calls and results,
 because clients move cache marks and drop thoughts. Only hashes are stored, and each is looked up in an index, so the
 cost of a request depends on its own length alone.
 """
@@ -299,11 +300,6 @@ class Continuations:
             if found := self._pick(hash((_REQUEST, beginnings[end])), parent, current):
                 one = self._conversations[found]
                 return Found(found, self._compare or not (one.is_answered and one.says))
-        named = self._pick(hash((_RECORD, parent)), parent, current) if self._compare and parent else None
-        if named is not None:
-            one = self._conversations[named]
-            if one.response == parent and one.stop in TOOL_STOPS:
-                return Found(named)
         # Unknown answers are those of an unknown conversation, unless another request has the same in front of its
         # question: then they are examples.
         has_known = not has_answer or not self._conversations or hash((_EXAMPLES, beginnings[-2])) in self._index

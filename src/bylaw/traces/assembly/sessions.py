@@ -94,12 +94,16 @@ class Survey(Struct, frozen=True):
     sessions_by: SessionsBy
     first_session: str | None = None
     """the first session id of the file, if there are ids; UNNAMED if a turn comes before it"""
+    by_tags: bool = False
+    """the ids are tags"""
 
 
 class RecordSummary(Struct, frozen=True, gc=False):
     """What one record shows about sessions."""
 
     session: str | None = None
+    tag: str | None = None
+    """a label that may be that of the whole recording: the id of a session only if the file has several"""
     is_marker: bool = False
     carries_history: bool = False
 
@@ -123,7 +127,8 @@ def survey(
 ) -> Survey:
     """`runs` are stretches of the file that hold whole records; `split` divides one."""
     markers = seen = 0
-    history = answered = False
+    history = answered = is_tagged_late = False
+    tag: str | None = None
     for run in runs:
         early = seen < IDS_WITHIN
         seen += len(run)
@@ -136,6 +141,11 @@ def survey(
                 found = NOTHING_SEEN  # reported when the file is read
             if found.session is not None and early:
                 return Survey(SessionsBy.IDS, UNNAMED if answered else found.session)
+            if found.tag is not None and early:
+                if tag is None:
+                    tag, is_tagged_late = found.tag, answered
+                elif tag != found.tag:
+                    return Survey(SessionsBy.IDS, UNNAMED if is_tagged_late else tag, by_tags=True)
             answered = answered or hints.response in raw
             markers += found.is_marker
             history = history or found.carries_history

@@ -75,6 +75,8 @@ class AgentlogReader(AssemblingReader):
         self._separates = self._sessions.separates
         self._is_unclear = False
         self._by_id = found.first_session is not None
+        self._by_tags = found.by_tags
+        self._tag: str | int | None = None
         self._meta: Meta | None = UNKNOWN
         self._buffer = self._sessions.current
         self._origin = self._buffer.origin
@@ -250,9 +252,7 @@ class AgentlogReader(AssemblingReader):
         is_header, self._headed = not self._headed, True
         if is_header:
             self.header = payload
-        session = None if record.meta is None else record.meta.session
-        if session is not None and not self._by_id:
-            self._name_sessions(session)
+        session = self._named(record.meta)
         begins = self._sessions.begins(session)
         self._find(record.meta, record.parent if self._by_id else None)
         self._sessions.add_record(record.id)
@@ -265,19 +265,28 @@ class AgentlogReader(AssemblingReader):
 
     def _find(self, meta: Meta | None, parent: str | None) -> SessionBuffer:
         """The session of a record, and of the records that follow as long as their meta is the same."""
-        session = None if meta is None else meta.session
-        if session is not None and not self._by_id:
-            self._name_sessions(session)
+        session = self._named(meta)
         buffer = self._buffer = self._sessions.find(session, parent)
         # If other records name a session and this one does not, its parent decides, so the next may differ.
         self._meta = UNKNOWN if self._by_id and session is None else meta
         self._origin = buffer.origin if meta is None or meta == NO_META else self._shared_origin(buffer, meta)
         return buffer
 
-    def _name_sessions(self, session: str) -> None:
-        """The first session id of the file: from here on, ids tell sessions apart."""
-        self._sessions = self._sessions.by_id(session)
-        self._by_id, self._separates = True, False
+    def _named(self, meta: Meta | None) -> str | None:
+        """The session that a record names. From the first such name on, names tell sessions apart."""
+        if meta is None:
+            return None
+        name = meta.session_id
+        if name is None and (tag := meta.session_tag) is not None:
+            self._tag = tag if self._tag is None else self._tag
+            self._by_tags = self._by_tags or tag != self._tag
+            name = tag if self._by_tags else None
+        if name is None:
+            return None
+        if not self._by_id:
+            self._sessions = self._sessions.by_id(str(name))
+            self._by_id, self._separates = True, False
+        return str(name)
 
     def _shared_origin(self, buffer: SessionBuffer, meta: Meta) -> Origin:
         """The session's own origin, unless the record names an agent or run. Equal origins are shared."""

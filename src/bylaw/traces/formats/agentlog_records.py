@@ -24,7 +24,9 @@ from bylaw.traces.records.problems import Place, Problems
 
 
 class Meta(Struct, gc=False):
-    """The part of a record's `meta` that says who it belongs to. `trace_id` names a recording, not a session."""
+    """The part of a record's `meta` that says who it belongs to. `trace_id` names a recording, not a session.
+
+    `session_tag` usually names a recording too: it tells sessions apart only in a file that has several."""
 
     session_id: str | int | None = None
     session_tag: str | int | None = None
@@ -32,11 +34,6 @@ class Meta(Struct, gc=False):
     parent_run_id: str | int | None = None
     agent: str | int | None = None
     agent_id: str | int | None = None
-
-    @property
-    def session(self) -> str | None:
-        name = self.session_tag if self.session_id is None else self.session_id
-        return None if name is None else str(name)
 
 
 NO_META = Meta()
@@ -225,12 +222,13 @@ _skim = msgspec.json.Decoder(_Skimmed).decode
 def summarize(line: bytes) -> RecordSummary:
     record = _skim(line)
     kind, meta, payload = record.kind, record.meta, record.payload
-    if meta is not None and meta != NO_META and (session := meta.session) is not None:
-        return RecordSummary(session=session)
-    if kind == "chat_request":
-        has_history = payload is not None and carries_history(payload.messages, line, messages_in)
-        return _HISTORY if has_history else NOTHING_SEEN
-    return _MARKER if kind == "metadata" else NOTHING_SEEN
+    if meta is not None and meta.session_id is not None:
+        return RecordSummary(session=str(meta.session_id))
+    is_request = kind == "chat_request" and payload is not None
+    has_history = is_request and bool(carries_history(payload.messages, line, messages_in))
+    if meta is not None and meta.session_tag is not None:
+        return RecordSummary(tag=str(meta.session_tag), is_marker=kind == "metadata", carries_history=has_history)
+    return _HISTORY if has_history else _MARKER if kind == "metadata" else NOTHING_SEEN
 
 
 _HISTORY = RecordSummary(carries_history=True)
