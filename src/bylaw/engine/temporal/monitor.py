@@ -18,6 +18,7 @@ from bylaw.engine.temporal.pending import Alarms, Origin, Pending
 from bylaw.engine.temporal.resolution import Resolver, is_settled, memory_notes, undecided_reason, unmet_obligations
 from bylaw.engine.temporal.shape import Part, parts_of, windows, yesterdays
 from bylaw.engine.temporal.state import OpenTurn, Progress, State, dump, load
+from bylaw.engine.temporal.truth import may_have_failed
 from bylaw.engine.temporal.variables import AtomValues
 from bylaw.model.demand import Temporal
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
@@ -204,9 +205,10 @@ class TemporalMonitor(Monitor):
                 now.found.append(Found(message, at.session, at.turn, (*earlier, at.place())))
             elif truth is None:
                 now.doubt(at.turn, 1)
-                message = f"cannot tell whether this holds: {part.shown}"
-                now.found.append(Found(message, at.session, at.turn, (at.place(),), doubtful=True))
+                now.suspect(part)
             else:
+                if may_have_failed(True, truth, lambda wait: True):
+                    now.suspect(part)
                 now.pending = self._resolver.enter(now.pending, number, truth, Origin(at.session, at.turn, at.place()))
 
     def _trigger(self, part: Part) -> Callable[[Frame], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from bylaw.engine.monitor import Found
 from bylaw.engine.temporal.build import Builder
@@ -12,7 +13,7 @@ from bylaw.engine.temporal.pending import Entry, Origin, Pending
 from bylaw.engine.temporal.shape import Part, evaluate, variables
 from bylaw.engine.temporal.state import Progress, State
 from bylaw.engine.temporal.tables import Awaiting, Table
-from bylaw.engine.temporal.truth import Residual, Wait, waits
+from bylaw.engine.temporal.truth import Residual, Wait, may_have_failed, waits
 from bylaw.engine.temporal.wakeup import Waker, has_alarm
 from bylaw.model.temporal import Back, Formula, Pair
 
@@ -54,6 +55,8 @@ class Resolver:
             if entry is None:
                 continue
             truth = self._builder.move(entry.residual, now.frame)
+            if may_have_failed(entry.residual, truth, partial(self._builder.go_on, frame=now.frame)):
+                now.suspect(self._parts[entry.part], entry.origins[0].place)
             if truth == entry.residual:
                 continue
             if not isinstance(truth, bool | None):

@@ -12,6 +12,7 @@ from bylaw.engine.evidence import bare
 from bylaw.engine.monitor import Found
 from bylaw.engine.temporal.frame import START, Clocks, Frame, Moments, Position, Tally
 from bylaw.engine.temporal.pending import Alarms, Entry, Origin, Pending
+from bylaw.engine.temporal.shape import Part
 from bylaw.engine.temporal.tables import Awaiting, Cell, Match, Table, Unseen
 from bylaw.engine.temporal.truth import Open, Wait
 from bylaw.engine.temporal.variables import AtomValues, Deferred, Hit
@@ -65,6 +66,12 @@ class Progress(Struct):
         if not self.undecided:
             self.first_undecided = "" if turn is None else f", the first at turn {turn}"
         self.undecided += positions
+
+    def suspect(self, part: Part, *earlier: EventRef) -> None:
+        """This position may break the rule: a guard stops it, a check does not call it a violation."""
+        message = f"cannot tell whether this holds: {part.shown}"
+        at = self.at
+        self.found.append(Found(message, at.session, at.turn, (*earlier, at.place()), doubtful=True))
 
 
 # -- states as JSON and back ------------------------------------------------------------------------------------------

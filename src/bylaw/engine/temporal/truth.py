@@ -112,6 +112,30 @@ def waits(residual: Truth) -> list[Wait]:
     return []
 
 
+def _certain(value: Truth) -> Truth:
+    """What is left of it where everything unknown is false."""
+    if type(value) is Open:
+        known = frozenset(clause for clause in value.clauses if None not in clause)
+        return Open(known) if known else False
+    return False if value is None else value
+
+
+def may_have_failed(before: Truth, after: Truth, move: Callable[[Wait], Truth]) -> bool:
+    """Whether this very position may have made it false: it was not false for some choice of what was unknown before,
+    and is for some choice of what is unknown now. True of each such position, not only of the first."""
+    if after is False or _certain(after) is not False:
+        return False
+    if type(before) is not Open or any(None not in clause for clause in before.clauses):
+        return before is not None
+    return any(_certain(moved(_only(clause), move)) is False for clause in before.clauses)
+
+
+def _only(clause: Clause) -> Truth:
+    """One alternative, where what is unknown in it is true."""
+    known = clause - {None}
+    return Open(frozenset((known,))) if known else True
+
+
 def _clauses(value: Truth) -> set[Clause]:
     if type(value) is Open:
         return set(value.clauses)
