@@ -26,6 +26,7 @@ from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_choice, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Ids
+from bylaw.rules.versions import VersionChoice
 
 SECTION = "expected"
 KINDS = ("tool", "axis", "rule")
@@ -141,7 +142,9 @@ def parse_expectation(text: str) -> Expectation:
     return Expectation(kind, name, reason.strip(), change or None)
 
 
-def load_with_expectations(rules: Rules | Sequence[str]) -> tuple[RuleSet, tuple[Expectation, ...]]:
+def load_with_expectations(
+    rules: Rules | Sequence[str], *, inputs: Mapping[str, str] | None = None, version: VersionChoice = None
+) -> tuple[RuleSet, tuple[Expectation, ...]]:
     """The rules, and what the same files expect; InputError with every problem found."""
     paths = [rules] if isinstance(rules, str | PathLike) else rules
     if not isinstance(paths, list | tuple) or not paths or not all(isinstance(one, str | PathLike) for one in paths):
@@ -151,7 +154,7 @@ def load_with_expectations(rules: Rules | Sequence[str]) -> tuple[RuleSet, tuple
     def section(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
         read_expected(documents, found, context)
 
-    loaded = read_rules(paths, sections=(section,))
+    loaded = read_rules(paths, sections=(section,), inputs=inputs, version=version)
     if any(problem.is_error for problem in loaded.diagnostics):
         raise InputError(loaded.diagnostics)
     return loaded, tuple(found)
