@@ -38,7 +38,11 @@ STEPS = (
     Step("Version 1 of a refund agent keeps its rules.", "check v1.jsonl --policy bylaw.yaml", 0),
     Step("Version 2 has a friendlier prompt. It refunds without asking.", "check v2.jsonl --policy bylaw.yaml", 1),
     Step("Both versions side by side.", "inspect v1.jsonl v2.jsonl --session ticket-1043", 0),
-    Step("What changed, and which rule it broke.", "diff v1.jsonl v2.jsonl --policy bylaw.yaml", 1),
+    Step(
+        "What changed, and which rule it broke. These runs are scripted, so that every difference counts.",
+        "diff v1.jsonl v2.jsonl --policy bylaw.yaml --deterministic",
+        1,
+    ),
     Step("The same rule before the call runs: it is blocked.", "guard decide --policy guard.yaml", 1, stdin=ATTEMPT),
     Step("A live agent whose tool fails: it makes up an answer.", "contract run -c contract.yaml", 1),
     Step("The rules that the agent's own prompt states.", "comply --prompt prompt.md v2.jsonl", 1),
