@@ -53,7 +53,7 @@ class InputError(BylawError):
         super().__init__("\n".join(_one_line(d) for d in self.diagnostics))
 
 
-class ArgumentError(InputError, TypeError):
+class ArgumentError(InputError, TypeError, ValueError):
     """A function was called with a value of a type that it does not take."""
 
     def __init__(self, message: str) -> None:

@@ -9,7 +9,7 @@ from bylaw.contract.job import Options, run_contract
 from bylaw.contract.live_agent import Failure
 from bylaw.contract.report.wording import headline
 from bylaw.contract.results import Cell, CellOutcome, ContractReport
-from tests.contract.scripted import CALM, MODEL, TOOLS, ScriptedAgent, contract, invariant, severity
+from tests.contract.scripted import CALM, MODEL, TOOL_DOWN, TOOLS, ScriptedAgent, contract, invariant, severity
 
 FULL = 100.0
 
@@ -115,3 +115,18 @@ def test_a_good_and_a_bad_agent_score_apart_under_the_same_fault() -> None:
     bad = ScriptedAgent("$12", has_reset=True)
     assert (run_contract(plan, good).score, run_contract(plan, good).exit_code) == (100, 0)
     assert (run_contract(plan, bad).score, run_contract(plan, bad).exit_code) == (50, 1)
+
+
+def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
+    plan = contract(
+        invariant(
+            "no-invention", checks.Excludes((r"\$\d+",)), severity=severity("critical"), when="tool_faults_active"
+        ),
+        invariant("answers", checks.NotEmpty()),
+        scenarios=[CALM, TOOLS],
+    )
+    report = run_contract(plan, ScriptedAgent("$12", has_reset=True, idle=[TOOL_DOWN.id]))
+    cell = report.cell("no-invention", TOOLS.name)
+    assert cell.outcome is CellOutcome.VACUOUS and "never fired" in cell.reason
+    assert "the fault never fired in this run" in cell.evidence[0].found
+    assert not report.critical and report.exit_code != 1

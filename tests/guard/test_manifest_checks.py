@@ -141,7 +141,7 @@ def test_check_and_lint_take_inputs(tmp_path: Path) -> None:
         assert "`tool` has no value" in run_bylaw(command).stderr
         done = run_bylaw([*command, "--input", "tool=pay"])
         assert done.returncode == (1 if command[0] == "check" else 0), done.stderr
-    assert len(bylaw.load_rules(path, inputs={"tool": "pay"})) == 1
+    assert next(one.id for one in bylaw.load_rules(path, inputs={"tool": "pay"})) == "no"
 
 
 def test_two_agents_with_one_id_have_two_incidents(tmp_path: Path) -> None:
@@ -167,7 +167,56 @@ def test_ids_of_one_agent_stay_as_they_are() -> None:
     assert bylaw.Guard(only).decide(bylaw.Attempt(tool="pay", session="s")).decided_by == "no"
     unlike = document(versions=[document()["versions"][0], {"agentManifestKey": "mailer", "rules": [rule("x", "y")]}])
     assert bylaw.Guard(unlike).decide(bylaw.Attempt(tool="pay", agent="support", session="s")).decided_by == "no"
-    assert [one.id for one in bylaw.load_rules(unlike)] == ["no", "x"]
+    assert [one.id for one in bylaw.load_rules(unlike)] == ["no", "x", "allowlist"]  # `clerk` has no version
+
+
+def with_lists(**more: Any) -> dict[str, Any]:
+    """A manifest whose agents may call some tools only, one of them after approval."""
+    bank = {"name": "Bank", "operations": [{"name": "pay"}, {"name": "close", "requireApproval": True}]}
+    versions = [
+        {"agentManifestKey": "support", "versionLabel": "v1", "allowedOperations": ["pay", "close"], **more},
+        {"agentManifestKey": "mailer", "versionLabel": "v1", "allowedOperations": ["send"]},
+    ]
+    agents = [
+        {"manifestKey": "support", "executionMode": "hitl"},
+        {"manifestKey": "mailer", "executionMode": "request"},
+    ]
+    return document(services=[bank], versions=versions, agents=agents)
+
+
+@pytest.mark.parametrize("more", [{}, {"anomalyControl": False, "rules": [rule("no", "pay")]}])
+def test_check_judges_allowlists_and_approvals(more: dict[str, Any], tmp_path: Path) -> None:
+    rules = bylaw.load_rules(with_lists(**more))
+    assert [one.id for one in rules] == ["support/allowlist", "requireApproval:Bank.close", "mailer/allowlist"]
+
+    def judged(*turns: tuple[str, str]) -> list[str]:
+        report = bylaw.check(record(tmp_path / "t.jsonl", *turns), rules)
+        return [report.worst(one.id).value for one in rules]
+
+    assert judged(("support", "send")) == ["violated", "ok", "vacuous"]
+    assert judged(("support", "pay"), ("mailer", "send")) == ["ok", "ok", "ok"]
+    assert judged(("support", "close"), ("mailer", "pay")) == ["ok", "inconclusive", "violated"]
+
+
+def test_a_call_that_nobody_can_approve_is_broken(tmp_path: Path) -> None:
+    manifest = with_lists()
+    manifest["agents"][0]["executionMode"] = "request"
+    report = bylaw.check(record(tmp_path / "t.jsonl", ("support", "close")), bylaw.load_rules(manifest))
+    assert report.worst("requireApproval:Bank.close") is Outcome.VIOLATED and report.exit_code == 1
+
+
+def test_an_allowlist_is_not_that_of_sub_agents() -> None:
+    rules = [one for one in bylaw.load_rules(with_lists()) if one.id.endswith("allowlist")]
+    events = [*call(0, "support", "pay"), *call(1, "mailer", "send", "support"), *call(2, "mailer", "send")]
+    assert set(outcomes(rules, events).values()) == {Outcome.OK}
+    assert outcomes(rules, [*events, *call(3, "mailer", "pay", "support")])["mailer/allowlist"] is Outcome.VIOLATED
+
+
+def test_allowlists_of_several_files_have_ids_of_their_own(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"guard": {"agent": name, "tools": [name], "rules": []}}))
+    rules = bylaw.load_rules([tmp_path / "a.json", tmp_path / "b.json"])
+    assert [(one.id, one.agents) for one in rules] == [("allowlist", ("a",)), ("allowlist (2)", ("b",))]
 
 
 def test_a_problem_of_an_included_file_is_shown_in_its_own_lines(tmp_path: Path) -> None:

@@ -218,7 +218,8 @@ def test_a_session_is_terminated_from_the_command_line(folder: Path) -> None:
     assert (stopped.action.value, stopped.reason) == ("terminate_session", "the session was ended by ann: it loops")
     assert guard.decide(bylaw.Attempt(tool="look", session="t")).allowed
     assert "ended already by ann" in run(folder, "terminate", "s", code=2)
-    run(folder, "terminate", "never-seen")
+    assert "has never seen the session never-seen" in run(folder, "terminate", "never-seen", code=2)
+    run(folder, "terminate", "never-seen", "--force")
     assert not guard.decide(bylaw.Attempt(tool="look", session="never-seen")).allowed
     assert "every verdict follows" in run(folder, "audit", "verify", "-p", "rules.yaml")
     assert "  session  s  terminated by ann: it loops\n" in run(folder, "audit", "show", "--session", "s")

@@ -14,10 +14,13 @@ from bylaw.guard.incidents.correlator import Correlator
 from bylaw.guard.incidents.incidents import NotChanged
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import WideWindow
-from bylaw.model.events import Origin, ToolCall
+from bylaw.model.demand import Attempt
+from bylaw.model.events import Event, Origin, Response, ToolCall
+from bylaw.model.verdict import Outcome
 from bylaw.rules import load_rules
 from tests.guard.support import policies
 from tests.incidents.support import World, all_of, copied, summary
+from tests.twin.behaviour import reference_check
 
 
 def burst(over: str, value: int = 2, **more: Any) -> dict[str, Any]:
@@ -141,7 +144,7 @@ def test_an_edit_of_another_rule_or_of_the_action_keeps_the_window(over: str, ed
         before.decide("send", f"s{number}", agent="a")
     before.follow()
     after = World([{**burst(over), **edit}, OTHER, burst("all", 50, id="another")], store=store)
-    after.decide("send", "s3", agent="a")
+    after.decide("send", "s3", agent="a", later=9.0)
     after.follow()
     assert [(rule, count) for rule, _, _, count in found(after)] == [(f"burst-{over}", 1)]
 
@@ -261,3 +264,21 @@ def test_an_alert_is_acknowledged_once_by_somebody() -> None:
     world.incidents.acknowledge_alert(alert.id, by="ann")
     with pytest.raises(NotChanged, match="acknowledged already"):
         world.incidents.acknowledge_alert(alert.id, by="ann")
+
+
+def test_a_late_event_is_counted_at_its_own_time() -> None:
+    rule = {"id": "r", "when": {"call_count_in_window_gt": {"value": 2, "windowSeconds": 300, "over": "all"}}}
+    (loaded,) = bylaw.load_rules([{**rule, "then": "pause"}])
+    assert isinstance(loaded.demand, Attempt)
+    for times, wanted in (([0, 1000, 1], 0), ([0, 1000, 1, 2], 1), ([1000, 1001, 1002, 1], 1), ([5, 0, 9, 4], 1)):
+        events = [call for number, at in enumerate(times) for call in turn(number, float(at))]
+        evaluation = Evaluation(compile_rules([loaded]))
+        broken = [verdict for event in events for verdict in evaluation.step(event)]
+        assert len(broken) == wanted, times
+        assert bool(wanted) == (reference_check([loaded], events)["r"][0] is Outcome.VIOLATED)
+
+
+def turn(number: int, at: float) -> list[Event]:
+    origin = Origin(f"s{number}")
+    call = ToolCall(origin=origin, turn=number, name="send", call_id=f"c{number}", arguments={}, at=at)
+    return [Response(origin=origin, turn=number, content=[], text="", stop_reason="tool_use", tool_calls=[call]), call]

@@ -84,7 +84,8 @@ def _judge_agent(rule: Rule, part: Part) -> Answer:
     own, nobodys = list[Event](), list[Event]()
     for event in part.events:
         origin = event.origin
-        if origin.agent in rule.agents or (origin.parent_agent is not None and origin.parent_agent in family):
+        is_below = rule.sub_agents and origin.parent_agent is not None and origin.parent_agent in family
+        if origin.agent in rule.agents or is_below:
             own.append(event)
             family |= {origin.agent} - {None}
         elif origin.agent is None:
@@ -219,8 +220,7 @@ def judge_must_be_grounded(params: dict[str, Any], part: Part, matching: list[Re
             continue
         said = [word for word in _words(turn.text) if word not in STOP_WORDS]
         if len(said) < max(1, params.get("min_content_words", 2)):
-            is_answer = turn.text.strip() and not turn.tool_calls
-            blind += bool(is_answer)
+            blind += bool(turn.text.strip())
             continue
         share = sum(word in _words(" ".join(readable)) for word in said) / len(said)
         if readable and share >= params["min_unigram_precision"]:

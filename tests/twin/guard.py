@@ -68,6 +68,8 @@ def _count(name: str, value: dict[str, Any], calls: list[ToolCall], i: int) -> b
         counted = [c for c in counted if c.origin.run == call.origin.run]
     if name == "call_count_in_window_gt":
         now = call.time
+        if value.get("over") in ("agent", "all"):  # a late call is counted at its own time
+            counted = [c for c in counted if c.time is not None and now is not None and c.time <= now]
         if value.get("over") == "agent":
             counted = [c for c in counted if c.origin.agent == call.origin.agent]
         length = float(value["windowSeconds"] if "windowSeconds" in value else value["window_seconds"])

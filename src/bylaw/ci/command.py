@@ -146,7 +146,7 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
-    rules = load_rules(list(settings.policies) or [config])
+    rules = load_rules(list(settings.policies) or [config], inputs=settings.inputs, version=settings.version)
     sources = [open_trace(name) for name in find_traces(settings.traces)]
     report = check(sources, rules, fail_on=settings.fail_on, strict=strict)
     warnings += map(summarize, report.warnings)
@@ -162,7 +162,9 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
     from bylaw.traces import find_traces, open_trace
 
     files = list(settings.policies) or ([config] if config else [])
-    loaded, expected = load_with_expectations(files) if files else (None, ())
+    loaded, expected = (
+        load_with_expectations(files, inputs=settings.inputs, version=settings.version) if files else (None, ())
+    )
     rules = loaded.rules if loaded else ()
     warnings += map(summarize, loaded.diagnostics if loaded else ())
     before, after = (

@@ -18,7 +18,7 @@ from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import Entry, MapNode, Node, plain
 from bylaw.rules.params import FLAG, TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, choice
 from bylaw.rules.policy import CONTRACT
-from bylaw.rules.readers import read_text, read_texts
+from bylaw.rules.readers import read_map, read_text, read_texts
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.source import Problems, Source, Unreadable
 
@@ -33,10 +33,28 @@ def _read_paths(node: Node, name: str, context: Context) -> tuple[str, ...] | No
     return None if texts is None else tuple(str(context.base / text) for text in texts)
 
 
+def _read_version(node: Node, name: str, context: Context) -> str | dict[str, str] | None:
+    return _read_names(node, name, context) if isinstance(node, MapNode) else read_text(node, name, context.problems)
+
+
+def _read_names(node: Node, name: str, context: Context) -> dict[str, str] | None:
+    mapping = read_map(node, name, context.problems)
+    entries = mapping.entries if mapping else {}
+    texts = {key: read_text(entry.value, key, context.problems) for key, entry in entries.items()}
+    return None if mapping is None or None in texts.values() else {key: text for key, text in texts.items() if text}
+
+
+_NAMES_SCHEMA = {"type": "object", "additionalProperties": TEXT_SCHEMA}
 _PATH = ParamType(_read_path, TEXT_SCHEMA)
 _PATHS = ParamType(_read_paths, TEXTS_SCHEMA)
 _NAME = ParamType(lambda node, name, context: read_text(node, name, context.problems), TEXT_SCHEMA)
 _POLICY = Param("policy", _PATHS, "rule files; where there are none, this file", default=())
+_VERSION = Param(
+    "version",
+    ParamType(_read_version, {"anyOf": [TEXT_SCHEMA, _NAMES_SCHEMA]}),
+    "which version of a manifest, or agent → version; where nothing is said, the deployed one",
+)
+_INPUTS = Param("inputs", ParamType(_read_names, _NAMES_SCHEMA), "what `{{inputs.NAME}}` stands for: NAME → text")
 _CI = Table(
     "`ci`",
     (
@@ -51,6 +69,8 @@ _CHECK = Table(
     (
         Param("traces", _PATHS, "the recorded traces: files, folders or globs", required=True),
         _POLICY,
+        _VERSION,
+        _INPUTS,
         Param("fail_on", choice(*get_args(FailOn)), "the least severity that fails", default="error"),
     ),
 )
@@ -60,6 +80,8 @@ _DIFF = Table(
         Param("baseline", _PATH, "a trace, a folder or a glob", required=True),
         Param("candidate", _PATH, "a trace, a folder or a glob", required=True),
         _POLICY,
+        _VERSION,
+        _INPUTS,
         Param(
             "fail_on",
             choice("none", "minor", "moderate", "severe"),
@@ -112,15 +134,23 @@ def _read_sections(entries: Mapping[str, Entry], context: Context) -> dict[str, 
     found["strict"] = found["strict"] or values.get("strict", False)
     parts = section.entries if isinstance(section, MapNode) else {}
     if "check" in parts and (check := _CHECK.read(parts["check"].value, context)):
-        found["check"] = CheckSettings(traces=check["traces"], policies=check["policy"], fail_on=check["fail_on"])
+        found["check"] = CheckSettings(traces=check["traces"], fail_on=check["fail_on"], **_rule_files(check))
     if "diff" in parts and (diff := _DIFF.read(parts["diff"].value, context)):
         found["diff"] = DiffSettings(
             baseline=diff["baseline"],
             candidate=diff["candidate"],
-            policies=diff["policy"],
             fail_on=diff["fail_on"],
             deterministic=diff["deterministic"],
             strict=diff["strict"] or found["strict"],
             judge=diff.get("judge"),
+            **_rule_files(diff),
         )
     return found
+
+
+def _rule_files(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "policies": values["policy"],
+        "version": values.get("version"),
+        "inputs": values.get("inputs") or {},
+    }

@@ -13,6 +13,7 @@ from bylaw.diff.model import DiffReport
 from bylaw.errors import ExitCode
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.report import CheckReport, FailOn
+from bylaw.rules.versions import VersionChoice
 
 PartName: TypeAlias = Literal["check", "diff", "contract"]
 
@@ -21,6 +22,8 @@ class CheckSettings(Struct, frozen=True, kw_only=True):
     traces: tuple[str, ...]
     policies: tuple[str, ...] = ()
     """rule files; empty: the file itself"""
+    version: VersionChoice = None
+    inputs: dict[str, str] = {}
     fail_on: FailOn = "error"
 
 
@@ -28,6 +31,8 @@ class DiffSettings(Struct, frozen=True, kw_only=True):
     baseline: str
     candidate: str
     policies: tuple[str, ...] = ()
+    version: VersionChoice = None
+    inputs: dict[str, str] = {}
     fail_on: Literal["none", "minor", "moderate", "severe"] = "severe"
     deterministic: bool = False
     strict: bool = False

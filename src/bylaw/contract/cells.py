@@ -9,8 +9,9 @@ from typing import Any
 
 from bylaw.contract.checks import excerpt
 from bylaw.contract.judge import Judge, Judgement
+from bylaw.contract.live_agent import AgentRun
 from bylaw.contract.matrix import WHY_NOT, Matrix, RunKey
-from bylaw.contract.model import Invariant, Scenario
+from bylaw.contract.model import Invariant, Scenario, When, asked_faults
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, CellOutcome, FaultCount, RunEvidence
 from bylaw.contract.runs import FinishedRun
@@ -35,7 +36,8 @@ def make_cell(
     judgements = {}
     for key in keys:
         calm = [made[other].run for other in matrix.baselines.get((invariant.id, key), ())]
-        judgements[key] = judge.judge(invariant, made[key].run, calm)
+        judgement = judge.judge(invariant, made[key].run, calm)
+        judgements[key] = judgement if _was_hit(invariant.when, scenario, made[key].run) else _unhit(judgement)
     fired: Counter[str] = Counter()
     for key in keys:
         fired.update(made[key].run.fired)
@@ -55,6 +57,19 @@ def make_cell(
         faults=faults,
         evidence=tuple(_evidence(key, made[key], one, redactor) for key, one in judgements.items()),
     )
+
+
+def _was_hit(when: When, scenario: Scenario, run: AgentRun) -> bool:
+    """Whether a fault that `when` asks for fired in the run."""
+    wanted = asked_faults(when, scenario)
+    return not wanted or any(run.fired.get(fault.id) for fault in wanted)
+
+
+def _unhit(judgement: Judgement) -> Judgement:
+    """What an answer shows if the fault never fired: nothing. That an agent failed is still to be seen."""
+    if judgement.outcome is CellOutcome.ERROR:
+        return judgement
+    return Judgement(CellOutcome.VACUOUS, f"the fault never fired in this run: {judgement.found}", judgement.events)
 
 
 def make_unjudged_cell(matrix: Matrix, invariant: Invariant, scenario: Scenario, why: str) -> Cell:

@@ -154,6 +154,19 @@ _APPLIES: dict[When, Callable[[Scenario], bool]] = {
 }
 
 
+def asked_faults(when: When, scenario: Scenario) -> tuple[AnyFault, ...]:
+    """The faults of which one has to fire for an answer to say anything; none where `when` asks for none."""
+    match when:
+        case "tool_faults_active":
+            return scenario.tool_faults
+        case "llm_faults_active":
+            return scenario.llm_faults
+        case "any_chaos_active":
+            return scenario.faults
+        case _:
+            return ()
+
+
 class Prompt(Struct, frozen=True):
     text: str
     dangerous: bool = False

@@ -28,6 +28,7 @@ from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
 from bylaw.diff.units import Unit, fill_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
+from bylaw.errors import ArgumentError
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
@@ -44,6 +45,8 @@ from bylaw.traces.source import Traces, as_sources
 def as_level(fail_on: str) -> Change:
     """The threshold of the gate: a change, or `never`, another word for `none`."""
     levels = {**{change.value: change for change in Change}, "never": Change.NONE}
+    if not isinstance(fail_on, str):
+        raise ArgumentError(f"fail_on={fail_on!r}: expected one of {', '.join(levels)}")
     level = levels.get(fail_on.lower())
     if level is None:
         raise ValueError(f"fail_on={fail_on!r}: expected one of {', '.join(levels)}")

@@ -6,7 +6,7 @@ import click
 
 from bylaw.diff.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
-from bylaw.report.command_line import output_options, trace_format_option
+from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, write_reports
 from bylaw.report.progress import watch_traces
@@ -25,6 +25,8 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     show_default=True,
     help="Smallest change for the worse that makes the command fail; `never` is the same as `none`.",
 )
+@version_option
+@input_option
 @trace_format_option
 @click.option("--skip-bad", is_flag=True, help="Skip records that cannot be read, and count them in the report.")
 @click.option("--prices", metavar="FILE", help="Your own price list; models that it lacks have the shipped prices.")
@@ -54,6 +56,8 @@ def command(
     candidate: str,
     policies: tuple[str, ...],
     fail_on: str,
+    version: str | dict[str, str] | None,
+    inputs: dict[str, str],
     trace_format: str | None,
     skip_bad: bool,
     prices: str | None,
@@ -88,7 +92,9 @@ def command(
     try:
         price_list = None if prices is None else load_prices(prices)
         embedder = load_embedder() if embeddings else None
-        rules, expected = load_with_expectations(list(policies)) if policies else (None, ())
+        rules, expected = (
+            load_with_expectations(list(policies), inputs=inputs, version=version) if policies else (None, ())
+        )
         names = [find_traces([side]) for side in (baseline, candidate)]
         sources = [[open_trace(name, format=trace_format, skip_bad=skip_bad) for name in side] for side in names]
         with watch_traces([*names[0], *names[1]]) as watch:

@@ -37,9 +37,11 @@ class OfAgents(Monitor):
     gates_itself = True
     state_type = State
 
-    def __init__(self, inner: Monitor, agents: tuple[str | None, ...]) -> None:
+    def __init__(self, inner: Monitor, agents: tuple[str | None, ...], *, below: bool = True) -> None:
         self.inner = inner
         self._agents = frozenset(agents)
+        self._below = below
+        """whether the events of sub-agents count too"""
         self._name = next((agent for agent in agents if agent is not None), "")
         self.initial = State(inner.initial)
         self.watches = replace(inner.watches, responses=True)
@@ -49,7 +51,7 @@ class OfAgents(Monitor):
         is_watched = self.inner.watches.responses or not is_turn
         if origin.agent not in self._agents:
             above = origin.parent_agent
-            if above is None or not (above in self._agents or above in state.below):
+            if not self._below or above is None or not (above in self._agents or above in state.below):
                 return self._without(state, origin.agent, is_turn, is_watched), NOTHING
             if origin.agent is not None and origin.agent not in state.below and len(state.below) < MOST_BELOW:
                 state = replace(state, below=(*state.below, origin.agent))

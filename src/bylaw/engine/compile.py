@@ -182,7 +182,7 @@ def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool =
 def _compile(rule: Rule) -> Monitor:
     monitor = _lower(rule.demand)
     gated = Gated(monitor, rule.when) if rule.when else monitor
-    return OfAgents(gated, rule.agents) if rule.agents else gated
+    return OfAgents(gated, rule.agents, below=rule.sub_agents) if rule.agents else gated
 
 
 def _lower(demand: demands.Demand) -> Monitor:

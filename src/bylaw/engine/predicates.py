@@ -177,6 +177,8 @@ def _explained(predicate: Predicate, test: Test, counters: Sequence[CountOver]) 
 
 def _shown(predicate: Predicate, truth: bool | None, counts: Counts, counters: Sequence[CountOver]) -> str:
     match predicate:
+        case NotOf(of=ToolIn()):
+            text = "not tool_name_in"
         case NotOf():
             return "not (…)" if truth else "not (…) (cannot be compared)"
         case ToolIn():

@@ -314,7 +314,7 @@ def judge_grounding(probe: Grounded) -> Judge:
             return BLIND
         words, unknown = content_words(response.text, chunks)
         if len(words) < fewest:
-            return SKIP if response.tool_calls or not response.text.strip() else THIN
+            return THIN if response.text.strip() else SKIP
         found = (len(words) - len(unknown)) / len(words)
         if found >= probe.min_precision and chunks:
             return HOLDS

@@ -45,10 +45,10 @@ class Guard(AsyncGuard):
     `rules`: the path of a file with guard rules, several paths, the rules themselves, or the result of `load_guard`.
     `store`: None holds sessions in memory and records nothing; a path is a SQLite file; or any store of your own.
     `durability`: `normal` survives kill -9, `full` survives power loss. `mode` is for rules that name no execution
-    mode. For a manifest, `version` chooses one of several versions (a name, or a mapping from agent to name; default:
-    the deployed one), and `inputs` says what `{{inputs.NAME}}` stands for. `watch=True` loads rule files again when
-    they change. Everything else is in `Options`. `close()`, or leaving `with bylaw.Guard(…) as guard:`, closes a store
-    that the guard has opened.
+    mode; `request` is refused beside an agent that names another one. For a manifest, `version` chooses one of several
+    versions (a name or a status, or a mapping from agent to that; default: the deployed one), and `inputs` says what
+    `{{inputs.NAME}}` stands for. `watch=True` loads rule files again when they change. Everything else is in `Options`.
+    `close()`, or leaving `with bylaw.Guard(…) as guard:`, closes a store that the guard has opened.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from msgspec import Struct, to_builtins
 from msgspec.structs import force_setattr
 
-from bylaw.errors import BylawError
+from bylaw.errors import ArgumentError, BylawError
 from bylaw.model.guard_policy import Action
 from bylaw.text.redaction.redactor import Redaction
 
@@ -208,7 +208,8 @@ def check_names(**names: Any) -> None:
     for key, value in names.items():
         if not is_name(value):
             shown = repr(value)[:80]
-            raise ValueError(f"{key}={shown}: expected a text of at most {LONGEST_NAME} characters")
+            error = ValueError if isinstance(value, str) else ArgumentError
+            raise error(f"{key}={shown}: expected a text of at most {LONGEST_NAME} characters")
 
 
 def _expect(options: Options, name: str, expected: str, is_valid: Callable[[Any], Any]) -> None:

@@ -39,12 +39,13 @@ def load_policies(rules: GuardRules, *, inputs: Mapping[str, str] | None = None)
 
 def with_mode(policies: Sequence[GuardPolicy], mode: str | None) -> list[GuardPolicy]:
     """The policies, with `mode` for those that name none. Raises InputError for `pause` in mode `request` and
-    for a `request` that no policy takes, and ValueError for a mode that does not exist."""
+    for a `request` beside a policy that names another mode, and ValueError for a mode that does not exist."""
     wanted = None if mode is None else known_mode(mode)
     moded = fill_mode([_checked_mode(policy) for policy in policies], wanted)
     # only `request` restricts: whoever asks for it must not get a guard that pauses
-    if wanted == "request" and moded and all(policy.mode != "request" for policy in moded):
-        raise InputError([_unused_mode(wanted, moded)])
+    others = [policy for policy in moded if policy.mode != "request"] if wanted == "request" else []
+    if others:
+        raise InputError([_unused_mode("request", others)])
     problems = [
         _cannot_pause(rule)
         for policy in moded
@@ -89,10 +90,11 @@ def fill_mode(policies: Sequence[GuardPolicy], mode: ExecutionMode | None) -> li
 
 
 def _unused_mode(mode: ExecutionMode, policies: Sequence[GuardPolicy]) -> Diagnostic:
-    named = ", ".join(f"`{name}`" for name in dict.fromkeys(policy.mode for policy in policies))
+    of = {policy.agent: f" of the agent `{policy.agent}`" if policy.agent else "" for policy in policies}
+    named = ", ".join(f"`{policy.mode}`{of.pop(policy.agent)}" for policy in policies if policy.agent in of)
     return Diagnostic(
         code="unknown-mode",
-        message=f"the mode `{mode}` would have no effect: every guard here names its own, {named}",
+        message=f"the mode `{mode}` would have no effect on guards that name their own: {named}",
         file="<rules>",
         help="change the mode in the rules, or leave `mode` out",
     )

@@ -147,6 +147,8 @@ class Attempt(Struct, frozen=True):
 
     when: Predicate
     marks: bool = False
+    asks: bool = False
+    """whether a person may have approved the call, which no recording says: then a match leaves the rule open"""
 
 
 def looks_at_arguments(demand: Demand) -> Iterator[tuple[Calls, tuple[str | None, ...]]]:

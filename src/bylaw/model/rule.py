@@ -49,6 +49,8 @@ class Rule(Struct, frozen=True, kw_only=True):
     agents: tuple[str | None, ...] = ()
     """the agents whose events it judges, with those of their sub-agents; None stands for events that name no agent, and
     an empty tuple for everybody's"""
+    sub_agents: bool = True
+    """whether it judges the events of their sub-agents too"""
     description: str | None = None
     tags: tuple[str, ...] = ()
     params: dict[str, Any] = {}

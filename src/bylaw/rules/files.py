@@ -43,6 +43,9 @@ def read_text_file(path: Path, name: str, *, regular: bool = False) -> str:
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise _not_read(code="no-such-file", message="no such file", name=name) from None
+    except IsADirectoryError:
+        message = f"the folder has no {INDEX_FILES[0]}, the index of an agent manifest"
+        raise _not_read(code="unreadable-file", message=message, name=name) from None
     except (OSError, ValueError) as error:
         raise _not_read(code="unreadable-file", message=_reason(error), name=name) from None
     return decode(data, name)

@@ -7,6 +7,7 @@ problems.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -126,7 +127,20 @@ def parse_rules(
 
 def _selected(found: RuleSet, selection: Selection) -> RuleSet:
     problems = (*found.diagnostics, *selection.unknown())
-    return replace(found, rules=selection.finish(found.rules), diagnostics=problems)
+    return replace(found, rules=_with_own_ids(selection.finish(found.rules)), diagnostics=problems)
+
+
+def _with_own_ids(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Two files may have allowlists, which are rules without an id of their own."""
+    by_id: dict[str, Rule] = {}
+    for rule in rules:
+        id = rule.id
+        for number in itertools.count(2):
+            if id not in by_id:
+                break
+            id = f"{rule.id} ({number})"
+        by_id[id] = rule if id == rule.id else replace(rule, id=id)
+    return tuple(by_id.values())
 
 
 def _parse_rules(

@@ -206,6 +206,7 @@ _ROOTED = re.compile(r"\$(?=[.\[]|$)")
 _BRACKET = re.compile(r"\[\s*(?:'([^']*)'|\"([^\"]*)\"|(-?[0-9]+|\*))\s*\]")
 _INDEXED = re.compile(r"\[(?:-?[0-9]+|\*)\]")
 _LONE_BRACKET = re.compile(r"\[[^\]]*\]?|\]")
+_OTHER_ACCESS = re.compile(r"\{(-?[0-9]+|\*)\}|\((-?[0-9]+|\*)\)|->")
 _SPECIAL = re.compile(r"[.*\\]")
 _OUTER = ("args", "arguments")
 _START = "a path starts at the arguments: write the name of one, such as `amount`"
@@ -261,6 +262,11 @@ def _refuse_odd(text: str, plain: str) -> None:
         meant = text.replace("?.", ".").replace("?[", "[")
         help = f"write {quote(meant)}: a value that is not there is absent anyway"
         raise BadPath(code="bad-path", message=f"`?` in {quote(text)} is no part of a path", help=help)
+    if found := _OTHER_ACCESS.search(plain):
+        meant = _OTHER_ACCESS.sub(lambda one: f".{one[1] or one[2]}" if one[1] or one[2] else ".", text)
+        message = f"{quote(found[0])} in {quote(text)} is no part of a path"
+        help = f"did you mean {quote(meant)}? For a key with these characters write `['…']`"
+        raise BadPath(code="bad-path", message=message, help=help)
     if any(key != key.strip() for key in plain.split(".")):
         meant = ".".join(key.strip() for key in text.split("."))
         message = f"the path {quote(text)} has a space before or after a key"

@@ -156,7 +156,7 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
         if "kind" in root.entries:
             _report_single_rule(root, context)
             return _Contents()
-        if "when" in root.entries and "then" in root.entries:  # one guard rule, as documents and exports show it
+        if _is_one_rule(root):
             alone = ListNode(root.source, root.start, root.end, [root])
             return _Contents(items=_read_rules(alone, context, ids), source=plain(alone))
     fields = Fields(root, context.problems, what="a rule file")
@@ -171,6 +171,12 @@ def _read_mapping(root: MapNode, context: Context, ids: Ids) -> _Contents:
         _warn_no_rules(root, others, context)
     items = _read_section(rules, context, ids) if rules else []
     return _Contents(items, _read_guards(guard, context, ids) if guard else [], plain(root))
+
+
+def _is_one_rule(root: MapNode) -> bool:
+    """One guard rule, as documents and exports show it. Where `when` or `then` is missing, that is reported."""
+    keys = root.entries.keys()
+    return {"when", "then"} <= keys or ("id" in keys and not keys.isdisjoint(("when", "then")))
 
 
 def read_file_keys(documents: Sequence[Node], context: Context) -> Context:

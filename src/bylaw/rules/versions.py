@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
@@ -78,8 +78,9 @@ def qualified_id(agent: str, id: str) -> str:
 def select_version(policies: Sequence[_T], version: VersionChoice = None) -> list[_T]:
     """The policies of one version of each agent; a manifest may hold several versions.
 
-    `version` names it: for every agent, or a mapping from agent to version. Without a name it is the deployed version,
-    or the only one. Raises InputError if that does not choose exactly one, and TypeError for any other `version`.
+    `version` names it, or its status if only one version has that: for every agent, or a mapping from agent to version.
+    Without a name it is the deployed version, or the only one. Raises InputError if that does not choose exactly one,
+    and TypeError for any other `version`.
     """
     names = version.values() if isinstance(version, Mapping) else [] if version is None else [version]
     if not all(isinstance(name, str) for name in names):
@@ -106,7 +107,10 @@ def select_version(policies: Sequence[_T], version: VersionChoice = None) -> lis
 
 def _choose_version(versions: Mapping[str, Versioned], label: str | None) -> str | None:
     if label is not None:
-        return label if label in versions else None
+        if label in versions:
+            return label
+        having = [name for name, policy in versions.items() if policy.status == label]
+        return having[0] if len(having) == 1 else None
     if len(versions) == 1:
         return next(iter(versions))
     deployed = [name for name, policy in versions.items() if policy.status == "deployed"]
@@ -120,9 +124,16 @@ def _several_versions(agent: str | None, versions: Mapping[str, Versioned], labe
     return Diagnostic(
         code="several-versions",
         message=f"{whose} has the versions {names}, and {unclear}",
-        file="<rules>",
-        help="name one of them: `--version NAME`, `--version AGENT=NAME`, or `version=` in Python",
+        file=next(_files(versions.values()), "<rules>"),
+        help="name one of them: `--version NAME`, `--version AGENT=NAME`, `version=` in Python, or `version:` beside "
+        "`policy:` in the section `ci`",
     )
+
+
+def _files(policies: Iterable[Versioned]) -> Iterator[str]:
+    """Where the rules of these policies stand."""
+    spans = (rule.rule.span for policy in policies for rule in getattr(policy, "rules", ()))
+    return (span.file for span in spans if span is not None)
 
 
 def _unknown_agent(agent: str, known: Mapping[str | None, object]) -> Diagnostic:

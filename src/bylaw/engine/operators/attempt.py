@@ -22,6 +22,9 @@ from bylaw.model.verdict import Outcome
 MOST_RUNS = 10_000
 """runs of one session that are counted apart; those beyond are counted together, which only restricts"""
 
+MOST_LATER = 32
+"""times of a window over all sessions that may be later than an event that arrives late"""
+
 Value: TypeAlias = Any
 """session: a number; run: a number per run; window: the latest times, as many as the rule can ask for"""
 
@@ -93,7 +96,9 @@ class InWindow(Counter):
         super().__init__(counted)
         assert counted.seconds is not None
         self._seconds = counted.seconds
-        self._kept = counted.value + 1
+        self._most = counted.value + 1
+        """what it needs to show; more is the same"""
+        self._kept = self._most
 
     def advance(self, value: tuple[float, ...], call: ToolCall) -> tuple[float, ...]:
         time = seconds(call.at)
@@ -106,22 +111,43 @@ class InWindow(Counter):
 
     def show(self, value: tuple[float, ...], call: ToolCall) -> int:
         """An earlier call never counts as later than this one, even if the clock went backwards."""
-        now, length = seconds(call.at), self._seconds
-        if now is None:
-            return 0
+        now = seconds(call.at)
+        return 0 if now is None else min(len(value) - self._first(value, now), self._most)
+
+    def _first(self, value: tuple[float, ...], now: float) -> int:
+        """The place of the first time that is in the window which ends now."""
+        length = self._seconds
         first = bisect_right(value, now - length)
         # that difference is rounded, so the times next to it are compared once more
         while first < len(value) and not now - value[first] < length:
             first += 1
         while first > 0 and now - value[first - 1] < length:
             first -= 1
-        return min(len(value) - first, self._kept)  # a rule with a higher limit may have stored more
+        return first
 
     def revive(self, data: list[float]) -> tuple[float, ...]:
         return tuple(data)
 
 
-class InAgentWindow(InWindow):
+class InWideWindow(InWindow):
+    """Over all sessions. Their events arrive in any order, so a late one is counted at its own time: what came after
+    that is not before it. For this, more times are stored than it needs to show."""
+
+    def __init__(self, counted: CountOver) -> None:
+        super().__init__(counted)
+        self._kept = self._most + MOST_LATER
+
+    def show(self, value: tuple[float, ...], call: ToolCall) -> int:
+        now = seconds(call.at)
+        if now is None:
+            return 0
+        first, last = self._first(value, now), bisect_right(value, now)
+        if first == 0 and len(value) >= self._kept:  # earlier times in the window may be forgotten
+            last = len(value)
+        return min(last - first, self._most)
+
+
+class InAgentWindow(InWideWindow):
     """A window for each agent, over all its sessions."""
 
     empty: Map[str, tuple[float, ...]] = Map()  # type: ignore[assignment]
@@ -144,7 +170,8 @@ _KINDS: dict[str, type[Counter]] = {"run": InRun, "session": InSession, "window"
 
 
 def compile_counter(counted: CountOver) -> Counter:
-    return InAgentWindow(counted) if counted.across == "agent" else _KINDS[counted.over](counted)
+    wide = {"agent": InAgentWindow, "all": InWideWindow}.get(counted.across)
+    return (wide or _KINDS[counted.over])(counted)
 
 
 def _counted_as(call: ToolCall, known: Map[str, int]) -> str:
@@ -160,6 +187,7 @@ def _named(name: str | None, known: Map[str, Any]) -> str:
 _FURTHER = "\x00further runs"
 
 
+NOT_KNOWN_APPROVED = "the call requires approval, and the recording does not say whether a person approved it"
 NOT_COMPARED = "a value could not be compared, which counts as a match"
 
 
@@ -176,7 +204,7 @@ class Attempt(Monitor):
     state_type = State
 
     def __init__(self, demand: Demand) -> None:
-        self._marks = demand.marks
+        self._marks, self._asks = demand.marks, demand.asks
         self._predicate = demand.when
         self._counted = tuple(dict.fromkeys(counts(demand.when)))
         self._counters = tuple(map(compile_counter, self._counted))
@@ -253,7 +281,7 @@ class Attempt(Monitor):
             self._explain = compile_explanation(self._predicate, self._counted)
         message = f"`{call.name}` matches: {', '.join(self._explain(call, shown))}"
         notes = () if truth else (NOT_COMPARED,)
-        return Found(message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks)
+        return Found(message, call.origin.session, call.turn, (ref(call),), notes, doubtful=self._marks or self._asks)
 
     def end(self, state: State, ended: Ended) -> Conclusion:
         if state.untimed:
@@ -264,6 +292,8 @@ class Attempt(Monitor):
             return Conclusion(Outcome.INCONCLUSIVE, reason=f"the arguments of {of} were not recorded")
         if self._marks:
             return OK if state.matched else VACUOUS
+        if self._asks and state.matched:
+            return Conclusion(Outcome.INCONCLUSIVE, reason=NOT_KNOWN_APPROVED)
         return ok_if_complete(ended)
 
     def dump(self, state: State, excerpts: bool = True) -> Any:

@@ -16,6 +16,7 @@ from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.reviews import Reviews
+    from bylaw.guard.stores.ports import GuardStore
     from bylaw.guard.stores.records import ReviewRecord
 
 BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")
@@ -150,7 +151,8 @@ def _show_switches(on: dict[str, str]) -> None:
 @STORE
 @click.option("--by", default="an operator", show_default=True, metavar="NAME", help="Who ends it.")
 @click.option("--why", metavar="TEXT", help="Shown with every refusal.")
-def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
+@click.option("--force", is_flag=True, help="End a session that the store has never seen, before it begins.")
+def terminate(session: str, store: str, by: str, why: str | None, force: bool) -> ExitCode:
     """End a session: no further call of it runs, in any process that uses the store."""
     from bylaw.guard.decide.records import write_session_end
     from bylaw.guard.model import LONGEST_NAME
@@ -160,8 +162,12 @@ def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
         raise click.BadParameter(f"a session has 1 to {LONGEST_NAME} characters", param_hint="SESSION")
     ended_by = f"{by}: {why}" if why else by
     everything = Redactor(Redaction(classes=CLASSES))
+    keys = dict.fromkeys((everything.identifier(session), Redactor().identifier(session)))  # as either guard names it
     with open_store(store) as opened:
-        for key in dict.fromkeys((everything.identifier(session), Redactor().identifier(session))):  # by either guard
+        if not force and not any(_is_known(opened, key) for key in keys):
+            problem = f"the store has never seen the session {session}; to end it before it begins, pass --force"
+            raise click.ClickException(printable(problem))
+        for key in keys:
             with opened.transaction(key) as transaction:
                 record = transaction.session(key)
                 if record.terminated is not None:
@@ -172,6 +178,14 @@ def terminate(session: str, store: str, by: str, why: str | None) -> ExitCode:
                 write_session_end(transaction, key, "terminated", (), time.time(), ended_by)
     click.echo(printable(f"session {session} was ended by {ended_by}"))
     return ExitCode.OK
+
+
+def _is_known(store: GuardStore, session: str) -> bool:
+    if store.events(session=session, limit=1):
+        return True
+    with store.transaction(session) as transaction:  # its events may have been pruned
+        record = transaction.session(session)
+        return bool(record.state) or record.terminated is not None
 
 
 @click.command(name="prune")

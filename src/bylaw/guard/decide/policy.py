@@ -334,6 +334,7 @@ class Policies:
         if not family and attempt.run is attempt.parent_run is None and not attempt.ancestors:
             return self._alone.get(attempt.agent) or self._build((attempt.agent,))
         unknown_parent = not attempt.ancestors and attempt.parent_run and attempt.parent_run not in runs
+        _refuse_other_agent(attempt, runs)
         if self._by_agent and unknown_parent:
             raise Refused(f"the parent run `{attempt.parent_run}` is not known, so neither are the rules above")
         stated, possible = lineage(attempt, runs, family, self._depth)
@@ -376,6 +377,9 @@ class Policies:
             raise Refused(f"the agent stands more than {self._depth} levels below the root")
         named = [agent for agent in agents if agent is not None]
         if len(set(named)) < len(named):
+            twice = next(agent for place, agent in enumerate(named) if agent in named[:place])
+            if len(set(named)) == 1:
+                raise Refused(f"the agent `{twice}` is named as its own parent")
             raise Refused(f"agents call each other in a circle: {' → '.join(named)}")
         policies = (*self._everyone, *(policy for agent in named for policy in self._by_agent.get(agent, ())))
         agent_policies = self._by_agent.get(agents[-1] or "", ())
@@ -423,6 +427,15 @@ def lineage(
         named = [name for name in stated if name in family]
         known = tuple(above for name in named for above in family[name]) if named else tuple(family)
     return stated, tuple(dict.fromkeys(name for name in known if name != agent and name not in stated))
+
+
+def _refuse_other_agent(attempt: Attempt, runs: Runs) -> None:
+    """A run is of one agent: a call of it that names another would escape the rules of either."""
+    known = runs.get(attempt.run, (None, None))[0] if attempt.run is not None else None
+    if known is not None and attempt.agent is not None and known != attempt.agent:
+        raise Refused(
+            f"the run `{attempt.run}` is of the agent `{known}`, and the call names the agent `{attempt.agent}`"
+        )
 
 
 def _is_own_run(attempt: Attempt, runs: Runs) -> bool:

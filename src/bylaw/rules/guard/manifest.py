@@ -233,7 +233,9 @@ class _Manifest:
         if version.tools is not None:
             allowed = self._operations.read_allowed(version.tools, version.document)
             tools = tool_names(allowed, guard.items, problems)
-            return replace(guard, tools=tools, approvals=list(self._operations.approvals(tools)))
+            return replace(
+                guard, tools=tools, tools_at=version.tools.head, approvals=list(self._operations.approvals(tools))
+            )
         if "agentManifestKey" in node.entries:
             problems.warn(
                 code="no-tools",

@@ -283,7 +283,8 @@ class Inputs:
             help = did_you_mean(found[1], self._declared, {}) or "declare it under `inputs`"
         elif found[1] not in self._values:
             message = f"the input {quote(found[1])} has no value"
-            help = f"give it one: `--input {found[1]}=…`, `inputs=` in Python, or `default` under `inputs`"
+            help = f"give it one: `--input {found[1]}=…`, `inputs=` in Python, `inputs:` in the section `ci`, "
+            help += "or `default` under `inputs`"
         else:
             return self._values[found[1]]
         problems.error(code="unknown-input", message=message, at=at, help=help)

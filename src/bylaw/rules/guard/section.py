@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.errors import InputError
+from bylaw.model.demand import Attempt
 from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, parse_mode
-from bylaw.model.rule import Rule
+from bylaw.model.predicate import NotOf, ToolIn
+from bylaw.model.rule import Rule, Scope
+from bylaw.model.source import Span
 from bylaw.rules.guard.rules import read_items
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote, synonyms
@@ -22,6 +25,8 @@ from bylaw.rules.rule_fields import Ids, Item
 from bylaw.rules.source import Problems
 from bylaw.rules.versions import qualified_id, shared_ids
 
+ALLOWLIST = "allowlist"
+"""the id of the rule that only tools on the allowlist are called, as decisions name it"""
 _NAMES = ("id", "name")
 """a rule sees the operation's id as the tool's name, so that goes first"""
 
@@ -57,12 +62,14 @@ class Guard(Struct, frozen=True, kw_only=True):
     agent: str | None = None
     mode: ExecutionMode | None = None
     tools: tuple[str, ...] | None = None
+    tools_at: Span | None = None
+    """where the allowlist stands"""
     sub_agents: tuple[str, ...] | None = None
     version: str | None = None
     status: str | None = None
     switched_off: bool = False
     approvals: list[Item] = []
-    """rules that ask a person before an operation; `switched_off` does not concern them, nor does `bylaw check`"""
+    """rules that ask a person before an operation; `switched_off` does not concern them"""
     source: Any = None
     label: str
     """what it is called where two guards use the same id"""
@@ -109,7 +116,7 @@ def refuse_pauses(guard: Guard, shared: Sequence[Item], problems: Problems) -> N
 
 
 def choose_guards(guards: Sequence[Guard], shared: Sequence[Item], root: Node, context: Context) -> list[Guard]:
-    """The guards that `bylaw check` judges: those of the versions that a guard would enforce, and not those that are
+    """The guards that `bylaw check` judges: those of the versions that a guard would enforce, without rules that are
     switched off."""
     at = root.first_key if isinstance(root, MapNode) else root
     try:
@@ -122,17 +129,17 @@ def choose_guards(guards: Sequence[Guard], shared: Sequence[Item], root: Node, c
         if guard.switched_off and guard.items:
             message = f"the rules of {quote(guard.label)} are switched off, so they are not checked"
             context.problems.warn(code="no-rules", message=message, at=at, help="write `anomalyControl: true`")
-    return [guard for guard in chosen if not guard.switched_off]
+    return [replace(guard, items=[]) if guard.switched_off else guard for guard in chosen]
 
 
 def rules_of(guards: Sequence[Guard]) -> list[Rule]:
     """Every rule once, with an id of its own, and with the agent whose events it judges. Two guards may use one id, for
-    the same rule or for two."""
+    the same rule or for two. Allowlists and approvals are rules too."""
     found: dict[str, Rule] = {}
-    shared = shared_ids((guard.agent, item.rule.id) for guard in guards for item in guard.items)
-    for number, guard in enumerate(guards, 1):
-        for item in guard.items:
-            rule = item.rule
+    written = [(guard, [*(item.rule for item in guard.items), *_implied(guard)]) for guard in guards]
+    shared = shared_ids((guard.agent, rule.id) for guard, rules in written for rule in rules)
+    for number, (guard, rules) in enumerate(written, 1):
+        for rule in rules:
             if guard.agent is not None:
                 id = qualified_id(guard.agent, rule.id) if rule.id in shared else rule.id
                 rule = replace(rule, id=id, agents=(guard.agent,))
@@ -140,6 +147,25 @@ def rules_of(guards: Sequence[Guard]) -> list[Rule]:
             if free is not None:
                 found[free] = replace(rule, id=free) if free != rule.id else rule
     return list(found.values())
+
+
+def _implied(guard: Guard) -> Iterator[Rule]:
+    """What a guard refuses without a rule that says so."""
+    if guard.tools is not None:
+        yield Rule(
+            id=ALLOWLIST,
+            kind="guard",
+            demand=Attempt(NotOf(ToolIn(guard.tools))),
+            scope=Scope.SESSION,
+            sub_agents=False,  # they have allowlists of their own
+            description="only the tools on the allowlist are called",
+            params={"when": {"not": {"tool_name_in": list(guard.tools)}}, "then": Action.BLOCK.value},
+            span=guard.tools_at,
+        )
+    for item in guard.approvals:
+        asks = item.enforcement is not None and item.enforcement.approval and guard.mode != "request"
+        rule = replace(item.rule, description=item.enforcement.reason if item.enforcement else None)
+        yield replace(rule, demand=replace(rule.demand, asks=True)) if asks else rule
 
 
 def _free_id(rule: Rule, label: str, number: int, found: dict[str, Rule]) -> str | None:
@@ -232,6 +258,7 @@ def _read_guard(node: Node, number: int, context: Context, ids: Ids) -> Guard | 
         agent=agent,
         mode=read_mode(mode_node, context) if mode_node else "request",
         tools=read_tools(tools_node, "tools", problems) if tools_node else None,
+        tools_at=tools_node.head if tools_node else None,
         source=plain(node),
         label=agent or f"guard-{number}",
         ids=own,
