@@ -60,15 +60,13 @@ def make_cell(
 
 
 def _was_hit(when: When, scenario: Scenario, run: AgentRun) -> bool:
-    """Whether a fault that `when` asks for fired in the run."""
+    """Whether a fault that `when` asks for fired in the run. A run that failed is judged in any case."""
     wanted = asked_faults(when, scenario)
-    return not wanted or any(run.fired.get(fault.id) for fault in wanted)
+    return not wanted or run.failure is not None or any(run.fired.get(fault.id) for fault in wanted)
 
 
 def _unhit(judgement: Judgement) -> Judgement:
-    """What an answer shows if the fault never fired: nothing. That an agent failed is still to be seen."""
-    if judgement.outcome is CellOutcome.ERROR:
-        return judgement
+    """What an answer shows if the fault never fired: nothing."""
     return Judgement(CellOutcome.VACUOUS, f"the fault never fired in this run: {judgement.found}", judgement.events)
 
 
