@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.comply.model import PromptRule, Tier
+from bylaw.comply.model import PromptRule, Tier, ToolSpec
 from bylaw.comply.prompt.layout import Statement, read_layout
+from bylaw.comply.prompt.reader import extract_rules
 from bylaw.comply.prompt.statements import read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools
 from bylaw.model.report import OutcomeCounts
@@ -148,6 +149,67 @@ def test_an_alternative_that_names_no_tool_leaves_the_list_undecided() -> None:
 def test_each_item_of_a_list_that_forbids_is_forbidden() -> None:
     prompt = "You must never do any of the following:\n- Call drop_table.\n- Delete an account.\n"
     assert read_prompt(prompt) == ["no_call drop_table", "no_call delete_account"]
+
+
+@pytest.mark.parametrize(
+    "introduction",
+    ["Forbidden tools:", "## Forbidden tools", "**Off limits:**", "Tools you must not use:", "Never call these tools:"],
+)
+@pytest.mark.parametrize("mark", ["-", "1."])
+def test_the_names_of_a_list_that_forbids_are_forbidden(introduction: str, mark: str) -> None:
+    prompt = f"{introduction}\n{mark} drop_table\n{mark} `search`\n\nBe kind."
+    assert read_prompt(prompt)[:2] == ["no_call drop_table", "no_call search"]
+    assert [one.undecided for one in extract_rules(prompt, tools=TOOLS) if one.items] == [None, None]
+
+
+@pytest.mark.parametrize(
+    "introduction", ["Never call these tools without approval:", "These tools are not forbidden:", "You may use these:"]
+)
+def test_the_names_of_another_list_are_undecided(introduction: str) -> None:
+    assert read_prompt(f"{introduction}\n1. drop_table\n2. run_sql\n") == ["undecided", "undecided"]
+
+
+def test_a_list_of_the_tools_there_are_demands_nothing() -> None:
+    assert read_prompt("Available tools:\n- drop_table\n- run_sql\n") == []
+
+
+def test_a_list_that_forbids_under_a_condition_is_undecided() -> None:
+    prompt = "Never do any of the following without approval:\n- call drop_table\n- call run_sql\n"
+    assert read_prompt(prompt) == ["undecided", "undecided"]
+
+
+def test_numbered_prohibitions_are_no_steps() -> None:
+    prompt = "Never do the following:\n1. Call drop_table.\n2. Call run_sql.\n"
+    assert [in_short(rule) for rule in extract_rules(prompt, tools=TOOLS)] == [
+        ["no_call drop_table"],
+        ["no_call run_sql"],
+    ]
+
+
+def test_a_heading_that_forbids_is_read() -> None:
+    assert read_prompt("# Never call drop_table\nThe shop is open.\n") == ["no_call drop_table"]
+
+
+@pytest.mark.parametrize(
+    "exception",
+    ["Exception: after a backup.", "Except on Mondays.", "However, you may call drop_table in tests."],
+)
+def test_an_exception_in_the_next_sentence_leaves_a_rule_undecided(exception: str) -> None:
+    rules = extract_rules(f"Never call drop_table. {exception}", tools=TOOLS)
+    assert [in_short(rule) for rule in rules] == [["undecided"]]
+
+
+def test_a_tool_named_like_a_word_is_the_tool_where_the_word_stands_alone() -> None:
+    tools = [ToolSpec(name=name) for name in ("drop_table", "confirm", "lookup", "backup")]
+    wanted = {
+        "Never call drop_table before confirm.": "confirm before drop_table",
+        "Never call drop_table without confirm.": "confirm before drop_table",
+        "Never call drop_table without confirming.": "agreed drop_table",
+    }
+    for prompt, short in wanted.items():
+        assert [in_short(rule) for rule in extract_rules(prompt, tools=tools)] == [[short]]
+    (rule,) = extract_rules("Always call lookup and backup before drop_table.", tools=tools)
+    assert in_short(rule) == ["lookup before drop_table", "backup before drop_table"]
 
 
 def test_a_chain_is_in_order() -> None:

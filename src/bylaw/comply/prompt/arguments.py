@@ -12,33 +12,38 @@ from bylaw.comply.prompt.clauses import Literal, Sentence
 from bylaw.comply.prompt.readings import ArgTest, Draft, Field, holds, in_words, never, no_longer_than
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
+_MORE = r"(?:more|greater|higher|larger|bigger)"
+_LESS = r"(?:less|lower|smaller|fewer)"
 _COMPARISONS = tuple(
-    (any_case(rf"(?<!not )(?<!n't )\b(?:{words})\s+(?P<number>{NUMBER})(?P<unit>(?:\s+[a-z_]+)?)"), op)
-    for words, op in (
+    (any_case(rf"(?:(?<!\w)(?:{words})\s+|(?:{sign})\s*)(?P<number>{NUMBER})(?P<unit>(?:\s+[a-z_]+)?)"), op)
+    for words, sign, op in (
         (
-            r"(?:not|never) (?:exceed|be (?:more|greater|higher|larger) than|go (?:over|above))|at most"
-            r"|no more than|not more than|up to|(?:a )?maximum of|max(?:imum)?(?: is)?|no (?:greater|higher"
-            r"|larger) than|capped at|limited to",
+            rf"(?:not|never) (?:exceed(?:ing)?|be {_MORE} than|(?:go )?(?:over|above))|at most|(?:no|not) {_MORE} than"
+            rf"|equal to or {_LESS} than|{_LESS} than or equal to|up to|(?:a )?maximum of|max(?:imum)?(?: is)?"
+            r"|capped at|limited to",
+            "<=|≤",
             "<=",
         ),
         (
-            r"(?:not|never) be (?:less|lower|smaller|fewer) than|at least|no less than|not less than"
-            r"|(?:a )?minimum of",
+            rf"(?:not|never) (?:be {_LESS} than|(?:go )?(?:under|below))|at least|(?:no|not) {_LESS} than"
+            rf"|equal to or {_MORE} than|{_MORE} than or equal to|(?:a )?minimum of",
+            ">=|≥",
             ">=",
         ),
-        (
-            r"over|above|more than|greater than|exceed(?:s|ing)?|larger than|higher than|in excess of|beyond"
-            r"|bigger than",
-            ">",
-        ),
-        (r"under|below|less than|fewer than|lower than|smaller than", "<"),
+        (rf"over|above|{_MORE} than|exceed(?:s|ing)?|in excess of|beyond", r"(?<![=-])>", ">"),
+        (rf"under|below|{_LESS} than", "<", "<"),
     )
 )
+_DENIAL = any_case(r"\b(?:not|never|no|nor|neither|none|cannot)\b|n't\b")
+_DIGITS = re.compile(r"(?<![\w.])\$?\d")
 _UNIT_OF_SOMETHING_ELSE = any_case(
     r"\s+(?:times?|calls?|turns?|tools?|hours?|days?|minutes?|weeks?|words?|sentences?|characters?)\b"
 )
 _BETWEEN = any_case(rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})")
-_OR_MORE = any_case(rf"(?P<number>{NUMBER})(?:\s+[a-z]+)?\s+or\s+(?P<way>more|above|higher|less|fewer|below|lower)\b")
+_OR_MORE = any_case(
+    rf"(?P<number>{NUMBER})(?:(?:\s+[a-z]+)?\s+(?:or|and)\s+(?:(?P<up>more|above|higher|greater|over|larger|up)"
+    r"|less|fewer|below|lower|under|smaller)\b|(?P<plus>\+)(?!\w))"
+)
 _MONEY = any_case(r"\$|\b(?:dollars?|usd|euros?|eur|pounds?)\b|€|£")
 _MONEY_PARAMS = root_set("amount price total cost value sum fee budget refund payment")
 _DENIES = any_case(r"\b(?:not|isn't|aren't|other than|anything but|different from)\b")
@@ -81,9 +86,7 @@ class Constraint(Struct, frozen=True):
     @property
     def forbidden_words(self) -> str:
         """What `forbidden` forbids: `amount > 500`, `more than 5 passengers`."""
-        if self.length is not None:
-            return f"more than {self.length} {self.param.name}"
-        return in_words(self.tests, is_negated=self.tests[0][1] in ("<=", ">="))
+        return f"more than {self.length} {self.param.name}" if self.length is not None else in_words(self.tests)
 
     def required(self, tools: tuple[str, ...]) -> Draft:
         if self.length is not None:
@@ -91,14 +94,14 @@ class Constraint(Struct, frozen=True):
         return holds(tools, self.tests)
 
     def forbidden(self, tools: tuple[str, ...]) -> Draft:
-        """`must not exceed 10` was read as `<= 10`, which has to hold; `more than 10` as `> 10`, which must not."""
-        if self.length is not None or self.tests[0][1] in ("<=", ">="):
-            return self.required(tools)
-        return never(tools, self.tests)
+        return self.required(tools) if self.length is not None else never(tools, self.tests)
 
 
 def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbidden: bool = False) -> Constraint | None:
-    """`refunds over $500`: a number that a parameter of these tools (of any, if none is named) is compared with."""
+    """`refunds over $500`: a number that a parameter of these tools (of any, if none is named) is compared with.
+
+    `is_forbidden`: the text, without the word that forbids, is what must not be.
+    """
     found = _comparison(text)
     param = _number_param(found[2], text, tools, sentence) if found else None
     if found is None or param is None:
@@ -106,24 +109,27 @@ def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbid
     operator, value = found[0], _plain(found[1])
     if not _is_list(param, sentence):
         return Constraint(param, ((param.name, operator, value),))
-    length = None
-    if isinstance(value, int) and (operator == "<=" or (operator == ">" and is_forbidden)):
-        length = value
-    elif isinstance(value, int) and operator == "<" and not is_forbidden:
-        length = value - 1
-    return None if length is None else Constraint(param, length=length)
+    less = {">": 0, ">=": 1} if is_forbidden else {"<=": 0, "<": 1}
+    if not isinstance(value, int) or operator not in less:
+        return None
+    return Constraint(param, length=value - less[operator])
 
 
 def _comparison(text: str) -> tuple[str, float, str] | None:
-    """Operator, number, and its unit."""
-    for pattern, operator in _COMPARISONS:
-        found = pattern.search(text)
-        if found and (number := number_of(found["number"])) is not None:
-            return None if _UNIT_OF_SOMETHING_ELSE.match(found["unit"]) else (operator, number, found["unit"])
-    found = _OR_MORE.search(text)
-    if found and (number := number_of(found["number"])) is not None:
-        return (">=" if found["way"].lower() in ("more", "above", "higher") else "<="), number, found[0]
-    return None
+    """Operator, number, and its unit; None if the rest of the text denies it or has another number."""
+    matches = ((pattern.search(text), operator) for pattern, operator in _COMPARISONS)
+    found, operator = next(((match, operator) for match, operator in matches if match), (None, ""))
+    or_more = _OR_MORE.search(text)
+    if found:
+        unit = found["unit"]
+    elif found := or_more:
+        operator, unit = (">=" if found["up"] or found["plus"] else "<="), "" if found["plus"] else found[0]
+    else:
+        return None
+    number, rest = number_of(found["number"]), f"{text[: found.start()]} {text[found.end() :]}"
+    if number is None or _UNIT_OF_SOMETHING_ELSE.match(unit) or _DENIAL.search(rest) or _DIGITS.search(rest):
+        return None
+    return None if or_more and operator in "<>" else (operator, number, unit)
 
 
 def find_range(text: str, tools: Sequence[str], sentence: Sentence) -> Constraint | None:

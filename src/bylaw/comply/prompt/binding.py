@@ -29,6 +29,11 @@ _CALLING = r"\b(?:[Cc]all(?:s|ing)?|[Ii]nvok(?:e|ing)|[Uu]s(?:e|ing)|[Rr]un(?:ni
 _CALLED_BEHIND = r" (?:tool|function|call)\b| (?:can|may|must|should)(?: \w+)? be (?:called|used|invoked)\b"
 _SNAKE = r"\b[a-z]+_\w+\b"
 _AND = r"(?:,? (?:and|or) |, )"
+_NO_OBJECT = r"(?=\s*(?:$|[.,;:!)]|(?:and|or|first|then|once|twice|together)\b))"
+"""`call lookup and backup` names two tools, `call lookup and backup the table` one"""
+_AROUND = " \t,.;:!`*\"'()"
+_MENTION = re.compile(r"(?<![A-Za-z0-9_./@<{-])[A-Za-z_][A-Za-z0-9_]*(?:[-.][A-Za-z0-9_]+)*(?![A-Za-z0-9_@])")
+_SNAKE_NAME = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _CHOICE = any_case(r"\bor\b|\beither\b|\b(?:one|any) of\b")
 _ANY_TOOL = any_case(
     r"\b(?:any|a|an|each|every|all|no|other|multiple|more|parallel)(?: other| of the| available| given)? (?:tool"
@@ -139,15 +144,26 @@ def _named_tools(phrase: str, sentence: Sentence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found[position] for position in sorted(found)))
 
 
+def names_tool(sentence: Sentence) -> bool:
+    """Whether the sentence has the name of a tool, or an identifier that looks like one, in any language."""
+    specs, params = sentence.tools.specs, sentence.tools.params
+    words = {found[0] for found in _MENTION.finditer(sentence.masked)}
+    if any(_SNAKE_NAME.fullmatch(word) and word not in params for word in words):
+        return True
+    return any(_position_of(word, sentence.masked, sentence) is not None for word in words if word in specs)
+
+
 def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
     """A name that is also an ordinary word counts only where the phrase marks it as a name: `call search`."""
+    if phrase.strip(_AROUND) == name:  # `before confirm`
+        return phrase.index(name)
     pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if not (name.isalpha() and name.islower()) or sentence.quotes(name):
         found = re.search(pattern, phrase)
         return found.start() if found else None
     marked = re.search(
         rf"{_CALLING}(?P<a>{pattern})|(?P<b>{pattern})(?:{_CALLED_BEHIND})|(?P<c>{pattern}){_AND}{_SNAKE}"
-        rf"|{_SNAKE}{_AND}(?P<d>{pattern})",
+        rf"|{_SNAKE}{_AND}(?P<d>{pattern})|{_CALLING}(?:\w+{_AND})+(?P<e>{pattern})(?:{_NO_OBJECT})",
         phrase,
     )
     return marked.start(marked.lastgroup or 0) if marked else None

@@ -63,6 +63,7 @@ _COORDINATE = any_case(
 )
 _THEREFORE = re.compile(r"\bso\b|;")
 """the text before it may only describe; the text behind it is a clause of its own"""
+_COMMA = re.compile(r",(?!(?<=\d,)\d)")
 _CONNECTIVE = re.compile(r"[\s,]*(?:(?:and|but|then|so|also)\b[\s,]*)?")
 
 
@@ -207,6 +208,6 @@ def _end_of_leading_part(masked: str, at: int, end: int) -> int | None:
     """The comma that ends a part in front: the first one with a main part behind it, or else the first one."""
     if found := _MAIN_BEGINS.search(masked, at, end):
         return found.start()
-    commas = [index for index in range(at, end) if masked[index] == ","]
+    commas = [found.start() for found in _COMMA.finditer(masked, at, end)]
     before_imperative = (comma for comma in commas if imperative_at(masked[comma + 1 : end]) is not None)
     return next(before_imperative, commas[0] if commas else None)

@@ -28,7 +28,7 @@ _LIMIT = any_case(
 _EXACT = any_case(rf"\bexactly\s+(?:(?P<often>once|twice)\b|(?P<number>{NUMBER})(?:\s+(?P<unit>[a-z_]+))?)")
 _LEAST = any_case(rf"\bat least\s+(?:(?P<often>once|twice)\b|(?P<number>{NUMBER})(?:\s+(?P<unit>[a-z_]+))?)")
 _ONLY_OFTEN = any_case(
-    r"\b(?:only|just|more than)(?: be)?(?: \w+)?(?: \w+){0,3}? (?P<often>once|twice)\b|\b(?P<late>once"
+    r"\b(?:only|just|more than)(?: be)?(?: \w+)?(?: \w+){0,3}? (?<!at )(?P<often>once|twice)\b|\b(?P<late>once"
     r"|twice)(?: only| at most)\b"
 )
 _TWICE = any_case(r"\b(?P<often>twice|a second time|again|repeatedly|more than once)\b")
@@ -38,6 +38,7 @@ _TURN = any_case(
 )
 _IN_TIME = any_case(r"\b(?:per|a|an|each|every|in one) (?:second|minute|hour|day|week|month|year)\b")
 """a limit per day is not a limit per conversation"""
+COUNTED_UNDER_A_CONDITION = "it counts calls under a condition"
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ENTITY = any_case(
     r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"
@@ -46,7 +47,8 @@ _ENTITY = any_case(
 _NO_ENTITIES = word_set(
     "turn response message reply step time conversation session chat run task call tool single day request"
 )
-_UNITS = word_set("times time calls call tool tools per in a for during within each and or of")
+_UNITS = word_set("times time calls call tool tools")
+"""a number with none of these is an amount"""
 _COUNTING = root_set(
     """at most least no more than once twice thrice time times up maximum max limit of per each every same single for
     during within conversation session chat turn response message reply step a second again repeatedly exceed exactly
@@ -63,11 +65,11 @@ class Count(Struct, frozen=True):
     entity: str = ""
     """`order` in `once per order`"""
     unit: str = ""
-    """`passengers` in `at most five passengers`; empty for times"""
+    """`emails` in `at most five emails`; empty for times"""
 
 
 def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
-    """The count that a clause sets; `more than N` sets one only where it is forbidden."""
+    """The count that a clause sets; `more than N` sets one only where it is forbidden. `$500` is none."""
     if _IN_TIME.search(text):
         return None
     per: Per = "turn" if _TURN.search(text) else "conversation"
@@ -78,10 +80,12 @@ def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
         found = pattern.search(text)
         if found is None or (not is_forbidden and re.match(r"more than|exceed", found[0], re.IGNORECASE)):
             continue
-        number = _OFTEN[found["often"].lower()] if found["often"] else number_of(found["number"])
-        if number is not None and number == int(number):
-            unit = (found["unit"] or "").lower()
-            return Count(at, int(number), per, entity, "" if unit in _UNITS else unit)
+        if found["often"]:
+            return Count(at, _OFTEN[found["often"].lower()], per, entity)
+        number, unit = number_of(found["number"]), (found["unit"] or "").lower()
+        if number is None or number != int(number) or not unit or "$" in found["number"]:
+            return None
+        return Count(at, int(number), per, entity, "" if unit in _UNITS else unit)
     if found := _ONLY_OFTEN.search(text):
         return Count("<=", _OFTEN[(found["often"] or found["late"]).lower()], per, entity)
     if is_forbidden and _TWICE.search(text):
@@ -95,7 +99,8 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
     tools = view.bind(view.main)
     if count is None or not tools:
         return None
-    counts_calls = not count.unit or all(set(roots(count.unit)) <= set(roots(tool)) for tool in tools.tools)
+    unit = set(roots(count.unit))
+    counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))
     return (count, tools) if counts_calls else None
 
 
@@ -104,6 +109,8 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
     name = f"limit {tools.names}"
     if narrowing := _narrowing(view, tools, count):
         return Reading(name=name, undecided=not_shown(narrowing))
+    if view.clause.parts:
+        return Reading(name=name, undecided=COUNTED_UNDER_A_CONDITION)
     joined = _entity_param(count.entity, tools.tools, view)
     if count.entity and not joined:
         why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
@@ -120,6 +127,10 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
 
 def require_calls(view: View, count: Count, tools: Bound) -> Reading:
     """`call verify_identity exactly once`, `call search at least twice`."""
+    if narrowing := _narrowing(view, tools, count):
+        return Reading(name=view.name, undecided=not_shown(narrowing))
+    if view.clause.parts:
+        return Reading(name=view.name, undecided=COUNTED_UNDER_A_CONDITION)
     if count.per == "turn" or count.entity:
         why = "required calls can only be counted over the whole conversation"
         return Reading(name=view.name, undecided=why)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.markers import Force, find_marker
 from bylaw.comply.prompt.vocabulary import any_case
 
 MAX_PROMPT = 2_000_000
@@ -32,6 +34,19 @@ _SENTENCE_END = re.compile(
 _ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.$")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _MARKUP = re.compile(r"\*\*|__|`")
+_FORBIDS = any_case(
+    r"\b(?:(?:is|are|be) )?(?:not (?:be )?(?:allowed|permitted|used|called)|forbidden|prohibited|banned|blocked"
+    r"|disallowed|off[- ]limits|(?:must|may|should|shall|do|can)(?: not|not| never)|don't|mustn't|can't|never|not"
+    r"|no|deny ?list|black ?list)\b"
+)
+_FORBIDS_AGENT = any_case(
+    r"\W*(?:(?:you|the (?:agent|assistant)|agents|please|also)\W+)*(?:(?:must|may|should|shall|can|do|will)(?: not|not"
+    r"| never)|don't|mustn't|can't|shouldn't|never|avoid|refrain from)\b"
+    r"(?! (?:have|need|know|forget|hesitate|fail|see)\b)"
+)
+_CONDITIONAL = any_case(
+    r"\b(?:if|when|whenever|unless|until|before|after|without|except|only|once|more|twice|at most|together|both)\b"
+)
 _ALL = any_case(
     r"\ball\b.{0,60}\b(?:conditions?|following|requirements?|criteria|of these|must|checks?)\b|\b(?:each|every) of\b"
 )
@@ -56,6 +71,8 @@ class Statement(Struct):
     """set if the sentence introduces a list"""
     parts: tuple[Statement, ...] = ()
     """the items of that list"""
+    forbidden: bool = False
+    """an item of a list such as `Forbidden tools:`"""
 
 
 class _Line(Struct):
@@ -68,6 +85,10 @@ class _Line(Struct):
     numbered: bool = False
     children: list[_Line] = []
     """the items below it"""
+    forbidden: bool = False
+    """an item that names a tool below `Forbidden tools:`"""
+    listed: bool = False
+    """an item that is the name of a tool and opens no section"""
 
     @property
     def introduces(self) -> bool:
@@ -79,14 +100,18 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     statements: list[Statement] = []
     tool: str | None = None
     block: list[_Line] = []
-    for line in (*_read_lines(prompt), _Line("heading", "", 0)):
-        named = _tool_named(line.text, tools) if line.role != "blank" else None
+    lines = [*_read_lines(prompt), _Line("heading", "", 0)]
+    _mark_lists(lines, tools)
+    for line in lines:
+        named = _tool_named(line.text, tools) if line.role != "blank" and not line.listed else None
         if line.role != "heading" and named is None:
             block.append(line)
             continue
         for root in _tree(block):
             statements += _statements(root, tool)
         tool, block = named, []
+        if line.role == "heading" and named is None and _states_rule(line):
+            statements += _statements(line, None)
     return statements
 
 
@@ -112,6 +137,33 @@ def _read_line(raw: str, begin: int) -> _Line:
         is_number = item["mark"].strip("().").isdigit()
         return _Line("item", item["text"], offset + item.start("text"), indent, is_number)
     return _Line("text", text, offset, indent)
+
+
+def _mark_lists(lines: list[_Line], tools: Collection[str]) -> None:
+    """Find the items that name tools in a list whose introduction or heading demands something of them."""
+    introduction = ""
+    for line, below in pairwise(lines):
+        if line.role == "heading" or line.introduces:
+            introduction = line.text
+        elif line.role == "text":
+            introduction = ""
+        elif line.role == "item" and introduction and _begins_with_tool(line.text, tools):
+            denials = _FORBIDS.findall(introduction)
+            is_section = below.role in ("item", "text") and below.indent > line.indent
+            line.forbidden = len(denials) == 1 and not _CONDITIONAL.search(introduction)
+            demands = denials or _junction_of(introduction) or find_marker(introduction)
+            line.listed = bool(line.forbidden or (demands and not is_section and _tool_named(line.text, tools)))
+
+
+def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
+    first = re.split(r"[\s:(,]", plain_text(text).strip(), maxsplit=1)[0].rstrip(".;")
+    return first in tools or _IDENTIFIER.fullmatch(first) is not None
+
+
+def _states_rule(heading: _Line) -> bool:
+    """`# Never call drop_table`."""
+    marker = find_marker(heading.text) if _IDENTIFIER.search(heading.text) and not heading.introduces else None
+    return marker is not None and marker.force in (Force.FORBID, Force.REQUIRE, Force.ONLY)
 
 
 def _tool_named(text: str, tools: Collection[str]) -> str | None:
@@ -162,7 +214,9 @@ def _continues(above: _Line, line: _Line) -> bool:
 
 def _statements(line: _Line, tool: str | None) -> Iterator[Statement]:
     made = [
-        Statement(*piece, tool, line.numbered, leads=number == 0)
+        Statement(
+            *piece, tool, line.numbered and not line.listed, leads=number == 0, forbidden=line.forbidden and number == 0
+        )
         for number, piece in enumerate(_sentences(line.text, line.start))
     ]
     items = (part for child in line.children for part in _statements(child, tool))
@@ -170,6 +224,8 @@ def _statements(line: _Line, tool: str | None) -> Iterator[Statement]:
     if line.children and junction:
         made[-1].junction, made[-1].parts = junction, tuple(items)
         yield from made
+    elif any(child.listed for child in line.children):  # `never call these tools:` speaks of its items
+        yield from (*made[:-1], *items)
     else:
         yield from made
         yield from items
@@ -197,7 +253,8 @@ def _junction_of(text: str) -> Junction | None:
         return "any"
     if _CHAIN.search(plain):
         return "chain"
-    return "all" if _ALL.search(plain) else None
+    forbids = _FORBIDS_AGENT.match(plain) and not _CONDITIONAL.search(plain)
+    return "all" if forbids or _ALL.search(plain) else None
 
 
 def plain_text(text: str) -> str:

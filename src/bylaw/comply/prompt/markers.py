@@ -59,6 +59,11 @@ _FORBID = any_case(
     r"|\bnot (?:be )?(?:allowed|permitted|authori[sz]ed|acceptable)\b|\bavoid\b|\brefrain from\b"
     r"|\b(?:be sure|make sure|careful) not to\b"
     r"|\bno \w+(?: \w+)? (?:may|can|should|must|shall) (?:ever )?be\b|\bmust be avoided\b"
+    r"|\b(?:nobody|no one|no-one|no (?:agent|assistant|bot|model)) (?:may|can|should|shall"
+    r"|is (?:allowed|permitted) to)\b"
+    r"|\bnothing (?:may|can|should|shall) (?:ever )?be\b|\bneither(?= (?:call|use|invoke|run|execute)\b)"
+    r"|\b(?:neither|none of)\b(?=.*\b(?:may|can|should|shall|allowed|permitted)\b)"
+    r"(?!.*\b(?:must|need(?:s|ed)?|ha(?:ve|s) to|required|necessary|optional)\b)"
     r"|\bdoes not (?:allow|permit)\b"
 )
 _REQUIRE = any_case(
@@ -88,6 +93,18 @@ _WEAK = any_case(r"try to|aim to|prefer")
 _SHOULD = any_case(r"\bshould\b")
 _LIMITS = any_case(r"\b(?:at most|no more than|up to|a maximum of|exactly|not more than)\b")
 """`may call A at most twice` permits and limits; only the limit can be broken"""
+_NO_DENIAL = any_case(
+    r"\b(?:no|not|never) (?:be )?(?:(?:more|less|greater|higher|larger|bigger|lower|smaller|fewer) than|exceed\w*|over"
+    r"|above|under|below)\b|\b(?:that|which) (?:cannot|can't) be (?:undone|reversed|recovered)\b"
+)
+"""bounds and properties in negative words"""
+_NOBODY = r"\b(?:neither|none|nobody|no one|no-one|nothing|nowhere)\b"
+_DENIES = any_case(
+    _NOBODY + r"|\b(?:not|never|no|cannot|hardly|rarely|seldom|avoid\w*|refrain\w*|abstain\w*|forbid\w*|prohibit\w*"
+    r"|disallow\w*|bann?(?:ed|ing|s)?|off[- ]limits)\b|n't\b"
+)
+_NOBODY_ELSE = any_case(_NOBODY)
+_NOT_ALWAYS = any_case(r"\W*(?:you |we )?(?:always|necessarily|usually|generally|ha(?:ve|s) to|need to)\b")
 _NEAR = 14
 """the most characters between `must` and a `never` that belongs to it"""
 
@@ -113,6 +130,19 @@ def find_marker(text: str, start: int = 0, *, whole: str = "") -> Marker | None:
     if permit and _LIMITS.search(text):
         return Marker(Force.REQUIRE, start + permit.start(), start + permit.end(), permit[0].lower(), "high")
     return _marker(Force.PERMIT, permit, start, whole) if permit else None
+
+
+def is_denied_twice(marker: Marker, before: str, behind: str) -> bool:
+    """`must never avoid`, `not forbidden`, `don't always have to`: the rest of the clause turns its marker round."""
+    rest = _NO_DENIAL.sub(" ", f"{before} {behind}")
+    if marker.force is Force.REQUIRE and not _DOUBLE_NEGATIVE.fullmatch(marker.word):
+        return _NOBODY_ELSE.search(rest) is not None
+    is_partial = marker.force is Force.FORBID and _NOT_ALWAYS.match(behind)
+    return _DENIES.search(rest) is not None or bool(is_partial)
+
+
+def only_describes(text: str) -> bool:
+    return _DESCRIBES.search(text) is not None
 
 
 def _marker(force: Force, found: re.Match[str], start: int, whole: str) -> Marker:

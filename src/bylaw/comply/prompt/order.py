@@ -31,6 +31,12 @@ _FOLLOWS = any_case(
     r"\b(?:be preceded by|come after|requires?(?: an?| the)? (?:prior |previous "
     r"|earlier )?(?:successful )?(?:call|calls) (?:to|of)|requires?)\b"
 )
+_HOW = any_case(
+    r"\b(?:exactly|twice|thrice|times|at (?:least|most)|(?:more|fewer|less) than|immediately|right away|at once"
+    r"|directly|(?:only|just) once)\b|\b(?:right|just)\s*(?:before|after)?\s*$"
+)
+"""words by which an order says more than that one call comes before another"""
+HOW = "it also says how often or how soon"
 _BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
 _SEES_TO = any_case(
     r"\b(?:approv|verif|validat|authori[sz]|check|confirm|clear|review|authenticat|sign(?:ed)? off"
@@ -131,6 +137,8 @@ def read_before(view: View) -> Reading | None:
         tests = (*tests, *condition.tests)
     if narrowing := view.narrowing(part.text, second, tests):
         return _narrowed(second, narrowing)
+    if _HOW.search(f"{view.main} {part.conjunction}"):
+        return Reading(name=view.name, undecided=HOW)
     first = view.bind(view.main, likeness=False).without(*second.tools)
     if first and (first.is_named or not asks_user(view.main)):
         return require_before(view, first, second, tests)
@@ -168,6 +176,8 @@ def read_trigger(view: View) -> Reading | None:
         if part.word in ("after", "if") and condition.tools and not tools.is_any:
             if narrowing := view.narrowing(part.text, condition.tools):
                 return _narrowed(tools, narrowing)
+            if _HOW.search(f"{view.main} {part.conjunction}"):
+                return Reading(name=view.name, undecided=HOW)
             return _require_after(view, part, tools, condition.trigger, condition.tools)
         if part.word == "if" and condition.said:
             return _require_after(view, part, tools, condition.said)

@@ -54,7 +54,7 @@ def _why_unbound(view: View) -> str:
 def _read_bound(view: View) -> Reading | None:
     """`never refund more than $500`, `the quantity may not exceed 10`."""
     tools = view.bind(view.main)
-    found = find_bound(view.main, tools.tools, view.sentence, is_forbidden=True)
+    found = find_bound(view.bare, tools.tools, view.sentence, is_forbidden=True)
     if found is None or view.clause.parts:
         return None
     actors = tools or Bound(found.param.tools)
@@ -170,7 +170,7 @@ def _read_bound_with_exception(view: View, tools: Bound) -> Reading | None:
     parts = view.clause.parts
     if len(parts) != 1 or parts[0].word not in EXCEPTIONS:
         return None
-    bound = find_bound(view.main, tools.tools, view.sentence, is_forbidden=True)
+    bound = find_bound(view.bare, tools.tools, view.sentence, is_forbidden=True)
     condition = read_condition(view, parts[0], tools)
     if bound is None or not bound.tests or not condition.is_read:
         return None
@@ -232,6 +232,11 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
         draft = formula(f"G ({atom(tools.tools)} -> !O {condition.said})", "dialogue")
         return _forbid(tools, draft, trigger=trigger, ceiling=STATE_CONFIDENCE)
     return _undecided(tools, condition.reason)
+
+
+def forbid_outright(tools: Bound) -> Reading:
+    """`forbidden: A, B`."""
+    return _forbid(tools, never(tools.tools))
 
 
 def _forbid(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
@@ -16,11 +17,14 @@ from msgspec.structs import replace
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
 from bylaw.comply.prompt.layout import MAX_PROMPT, Statement, read_layout
 from bylaw.comply.prompt.preconditions import read_preconditions
-from bylaw.comply.prompt.statements import read_statement, read_steps
+from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
 
+_EXCEPTED = "the next sentence makes an exception"
+_EXCEPTION = any_case(r"\W*(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b)")
+_HOWEVER = any_case(r"\W*(?:however|but|that said|nevertheless)\b.*\b(?:may|can|allowed|permitted|fine|ok|okay)\b")
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
 _UNREAD = "rest-of-the-prompt"
@@ -53,7 +57,11 @@ def extract_rules(
     named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
     every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases)
     read = statements[:MAX_STATEMENTS]
-    rules = [rule for statement in read for rule in _read(statement, every)]
+    found = [_read(statement, every) for statement in read]
+    for index, statement in enumerate(read[1:]):
+        if _makes_exception(statement.text, found[index]):
+            found[index] = [replace(rule, items=(), undecided=rule.undecided or _EXCEPTED) for rule in found[index]]
+    rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
         rules += read_steps(steps, every, introduction=introduction)
     if len(statements) > MAX_STATEMENTS:
@@ -69,7 +77,17 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     if _ADDRESSES_THE_AGENT.match(statement.text) and any(rule.items for rule in stated):
         return stated
     preconditions = list(read_preconditions(statement, tools))
-    return preconditions if any(rule.items for rule in preconditions) else stated or preconditions
+    if any(rule.items for rule in preconditions):
+        return preconditions
+    return stated or preconditions or list_unread(statement, tools)
+
+
+def _makes_exception(text: str, rules: Sequence[PromptRule]) -> bool:
+    """Whether the next sentence takes something out of these rules: `Exception: …`, `However, you may call A if …`."""
+    if _EXCEPTION.match(text):
+        return True
+    words = set(re.findall(r"\w+", text)) if _HOWEVER.match(text) else set[str]()
+    return any(words & set(re.findall(r"\w+_\w+", str(one.item["params"]))) for rule in rules for one in rule.items)
 
 
 def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:

@@ -266,12 +266,7 @@ class View:
         return only_database_tools(text, bind(text, self.sentence, likeness=likeness))
 
     def extra(self, text: str, bound: Bound) -> str:
-        """The words that narrow a phrase beyond its tools: `in production`; empty if there are none."""
-        known = set(_HARMLESS).union(*(roots(tool) for tool in bound.tools))
-        for phrase, names in self.sentence.tools.aliases.items():
-            if set(names) & set(bound.tools):
-                known |= set(roots(phrase))
-        return " ".join(word for word in re.findall(r"[\w$'-]+", text) if not set(roots(word)) <= known)
+        return extra_words(text, bound, self.sentence)
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
@@ -280,6 +275,15 @@ class View:
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+
+def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
+    """The words that narrow a phrase beyond its tools: `in production`; empty if there are none."""
+    known = set(_HARMLESS).union(*(roots(tool) for tool in bound.tools))
+    for phrase, names in sentence.tools.aliases.items():
+        if set(names) & set(bound.tools):
+            known |= set(roots(phrase))
+    return " ".join(word for word in re.findall(r"[\w$'-]+", text) if not set(roots(word)) <= known)
 
 
 _OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}

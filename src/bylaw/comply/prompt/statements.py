@@ -17,11 +17,12 @@ from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
-from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at
+from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice
 from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
-from bylaw.comply.prompt.readings import Reading, View, called_before, slug
+from bylaw.comply.prompt.readings import Reading, View, called_before, shorten, slug
 from bylaw.comply.prompt.reservations import read_reservation
+from bylaw.comply.prompt.unread import is_passed_over, read_label, unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
 _NO = any_case(r"\W*(no)\s+\w")
@@ -30,11 +31,14 @@ _IN_ORDER = any_case(
     r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b|\bfollow(?:ing)? (?:these|the"
     r"|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
 )
-_NEVER = "Never "
+_NEVER, _NEVER_CALL = "Never ", "Never call "
+_LABELLED = Marker(Force.FORBID, 0, 0, "forbidden", "high")
 
 
 def read_statement(statement: Statement, tools: Tools) -> list[PromptRule]:
     """The rules of one statement, with the list it introduces; none if it demands nothing."""
+    if statement.forbidden:
+        return _read_forbidden_item(statement, tools)
     return _read_list(statement, tools) if statement.parts else _read_alone(statement, tools)
 
 
@@ -47,6 +51,8 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
     sentence = read_sentence(statement.text, tools, statement.tool)
     if sentence is None:
         return []
+    if labelled := read_label(sentence):
+        return [_placed(labelled, statement, _severity(_LABELLED, labelled))]
     rules: list[PromptRule] = []
     clauses = read_clauses(sentence)
     for clause in clauses:
@@ -55,16 +61,32 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
             reading = _read_clause(View(clause, marker, sentence))
             place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
+    if not rules and statement.tool is None and is_passed_over(sentence, clauses):
+        return [unread(statement)]
     return rules
 
 
 def _read_clause(view: View) -> Reading:
     """A rule that the engine cannot decide has the words of its clause as trigger and action."""
-    reading = _READERS[view.marker.force](view)
+    if is_denied_twice(view.marker, view.subject, view.action):
+        reading = Reading(name=view.name, undecided="one word of it denies another")
+    else:
+        reading = _READERS[view.marker.force](view)
     if reading.drafts:
         return reading
     words = read_wording(view)
     return replace(reading, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
+
+
+def list_unread(statement: Statement, tools: Tools) -> list[PromptRule]:
+    """A sentence in the section of a tool that gave no rule, if it names a tool and is not understood."""
+    sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
+    passed_over = sentence is not None and is_passed_over(sentence, read_clauses(sentence))
+    return [unread(statement)] if passed_over else []
+
+
+def unread(statement: Statement) -> PromptRule:
+    return _placed(unread_reading(statement.text), statement, "medium")
 
 
 def _leave_unread(statement: Statement) -> list[PromptRule]:
@@ -153,6 +175,9 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
     if sentence is None:
         return []
     marker = find_marker(sentence.masked)
+    if marker and marker.force is Force.FORBID and any(clause.parts for clause in read_clauses(sentence)):
+        reading = Reading(name=shorten(sentence.text, 50), undecided="its list stands under a condition")
+        return [_placed(reading, part, marker.severity) for part in statement.parts]
     if marker and marker.force is Force.FORBID:
         return [rule for part in statement.parts for rule in _read_forbidden_item(part, tools)]
     actor = _actor(sentence)
@@ -167,9 +192,13 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
 
 
 def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
-    """An item of a list that forbids is read as if it began with `never`."""
-    text = _NEVER + part.text[:1].lower() + part.text[1:]
-    shifted = Statement(text, part.start - len(_NEVER), part.end, part.tool)
+    """An item of a list that forbids is read as if it began with `never`, unless it forbids by itself."""
+    own = find_marker(part.text[:MAX_SENTENCE])
+    if own and own.force is Force.FORBID:
+        return _read_alone(part, tools)
+    never = _NEVER_CALL if part.forbidden else _NEVER
+    text = never + part.text[:1].lower() + part.text[1:]
+    shifted = Statement(text, part.start - len(never), part.end, part.tool)
     return [replace(rule, start=max(rule.start, part.start)) for rule in _read_alone(shifted, tools)]
 
 
@@ -226,6 +255,9 @@ def _require_in_order(steps: Sequence[_Step]) -> list[PromptRule]:
 
 def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: str = "") -> list[PromptRule]:
     """The order of numbered steps, if the introduction says that they are in order or every step names a tool."""
+    marker = find_marker(introduction[:MAX_SENTENCE])
+    if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
+        return []
     steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
     if not _IN_ORDER.search(introduction) and not all(step.tools for step in steps):
         return []

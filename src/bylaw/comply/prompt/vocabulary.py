@@ -165,12 +165,12 @@ NUMBER = rf"(?:\$\s?)?(?:\d[\d,]*(?:\.\d+)?(?:\s?(?:k\b|%))?|(?:{'|'.join(_NUMBE
 
 
 def number_of(text: str) -> float | None:
-    """500, $1,500, 2k, five."""
+    """500, $1,500, 2k, five; None for digits that can be read in two ways."""
     text = text.strip().lower().lstrip("$").strip()
     if text in _NUMBER_WORDS:
         return float(_NUMBER_WORDS[text])
-    found = re.fullmatch(r"(\d[\d,]*(?:\.\d+)?)\s?(k|%)?", text.rstrip(","))
-    if found is None:
+    found = re.fullmatch(r"((?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?)\s?(k|%)?", text.rstrip(","))
+    if found is None or re.fullmatch(r"[1-9]\d{0,2}\.\d{3}", found[1]):  # `1.000` is a thousand in half of the world
         return None
     value = float(found[1].replace(",", "").rstrip("."))
     return value * 1000 if found[2] == "k" else value

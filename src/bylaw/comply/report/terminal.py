@@ -8,7 +8,7 @@ import click
 
 from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, State
 from bylaw.comply.report import wording
-from bylaw.report.text import printable, wrap
+from bylaw.report.text import count, printable, wrap
 
 SHOWN = 5
 """violations shown for one rule"""
@@ -90,7 +90,8 @@ def _rules(rules: Sequence[PromptRule], file: str, text: str) -> Iterator[str]:
         if rule.undecided:
             yield from wrap(f"undecided: {rule.undecided}", indent="    ")
     decidable = sum(bool(rule.items) for rule in rules)
-    yield f"{len(rules)} rules, {decidable} of them checkable" if rules else "no rule could be read from the prompt"
+    total = f"{count(len(rules), 'rule')}, {decidable} of them checkable"
+    yield total if rules else "no rule could be read from the prompt"
 
 
 # -- two versions of a prompt ------------------------------------------------------------------------------------------
