@@ -122,6 +122,16 @@ def _rule(id: str) -> checks.KeepsRule:
     return checks.KeepsRule(next(rule for rule in found.rules if rule.id == id))
 
 
+def test_misspelt_tools_and_arguments_are_warned_about() -> None:
+    where = "where: [{path: amuont, op: '>', value: 5}]"
+    found = parse_rules(f"- {{id: a, kind: no_call, scope: session, params: {{tool: [pay, refnd], {where}}}}}")
+    judge = Judge(Lexicon(()), timeout_ms=1000)
+    made = trace([{"calls": [{"name": "pay", "args": {"amount": 9}}, "refund"], "text": "done"}])
+    judge.judge(invariant(check=checks.KeepsRule(found.rules[0])), ran("done", made=made))
+    warnings = judge.name_warnings()
+    assert ["unlikely-tool" in warnings[0], "unlikely-argument" in warnings[1], len(warnings)] == [True, True, 2]
+
+
 def _calls(*names: str, complete: bool = True, answer: Any = "done") -> AgentRun:
     text = answer if isinstance(answer, str) else None
     return ran(answer, made=trace([{"calls": list(names), "text": text}], complete=complete))

@@ -66,7 +66,7 @@ class Check:
     ) -> None:
         """`warnings`: about the rules, from their files. `tools`: tools that exist, beside those in the traces."""
         self._program: Program = compile_rules(rules)
-        self._seen = SeenNames(tools)
+        self._seen = SeenNames(tools, rules)
         self._on_finding = on_finding
         self._report = CheckReport(
             rules=tuple(rules),

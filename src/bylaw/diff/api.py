@@ -124,7 +124,7 @@ def _tools(groups: Sequence[Group]) -> set[str]:
 
 def _doubtful_names(program: Program, *sides: Side) -> list[str]:
     """Names in rules that neither side has, and that are near one that occurs."""
-    seen = SeenNames()
+    seen = SeenNames(rules=program.rules)
     for side in sides if program.rules else ():
         for recording in side.recordings:
             for step in recording.steps:

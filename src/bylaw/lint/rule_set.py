@@ -194,9 +194,12 @@ def _about(rule: Rule) -> Iterator[Remark]:
     clauses = (rule.when, demand.trigger) if isinstance(demand, Next) else (rule.when,)
     for condition in [one for some in clauses for one in conditions_in(some)]:
         if wanted := _other_type(condition):
-            message = f"`{condition}` of `{rule.id}` is never true: `{condition.path.text}` is {wanted}"
+            verdict = (
+                "is true only of a number as text" if wanted == "text" and _has_number(condition) else "is never true"
+            )
+            message = f"`{condition}` of `{rule.id}` {verdict}: `{condition.path.text}` is {wanted}"
             yield Remark(rule=rule, code="other-type", message=message, help=f"compare it with {wanted}")
-    if apart := on_separate_calls(rule.when):
+    for apart in filter(None, map(on_separate_calls, clauses)):
         paths = _listing(one.path.text for one in apart)
         message = f"conditions of `{rule.id}` on {paths} may be met by different calls of a turn"
         help = "if one call must meet them all, put them under `where` beside the tool"
@@ -234,14 +237,28 @@ def _other_type(condition: Condition) -> Literal["text", "a number", "a list"] |
     values = condition.value if condition.op in ("in", "not_in") else [condition.value]
     if condition.op in ("exists", "missing") or not isinstance(values, list | tuple):
         return None
+    if path.field in ("tool_calls", "tools", "messages") and not path.rest:
+        fits = condition.op in ("contains", "not_contains") or any(_is_list(value) for value in values)
+        return None if fits else "a list"
     is_text = (path.field in ("stop_reason", "model", "text") and not path.rest) or (
         path.field == "tool_calls" and last == "name" and len(path.rest) == 2
     )
     if is_text:
+        if path.field == "text" and _has_number(condition):  # which equals the text that it is written as
+            return None
         return None if any(isinstance(value, str) or value is None for value in values) else "text"
     if path.field == "latency_ms" or (path.field == "usage" and path.rest):
         return None if any(_is_number(value) or value is None for value in values) else "a number"
     return None
+
+
+def _has_number(condition: Condition) -> bool:
+    value = condition.value
+    return any(_is_number(one) for one in value) if isinstance(value, list | tuple) else _is_number(value)
+
+
+def _is_list(value: Any) -> bool:
+    return value is None or isinstance(value, list | tuple)
 
 
 def _is_number(value: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 
@@ -77,33 +78,66 @@ def _escape(character: str) -> str:
 def near_name(name: str, known: Collection[str]) -> str | None:
     """The known name of a tool of which `name` is probably a misspelling: other letter case or separators, or a slip.
 
-    Stricter than `near`, because tools are called alike on purpose: `send_mail` and `read_mail` are two tools, and
-    `isue_refund` is `issue_refund`. Each word may differ by less than a third of its letters.
+    Stricter than `near`, because tools are called alike on purpose: `send_mail` and `read_mail`, `get_a` and `get_b`,
+    `step_1` and `step_2` are two tools, and `isue_refund` is `issue_refund`. A known name is no misspelling.
     """
-    if len(name) > MAX_NAME:
+    if len(name) > MAX_NAME or name in known:
         return None
-    from rapidfuzz.distance import OSA  # takes long to import, and most rules name tools that exist
-
     words = _words(name)
     best: tuple[int, str] | None = None
     for other in sorted(known):
         theirs = _words(other)
-        if other == name or abs(len(name) - len(other)) > MAX_SLIPS + len(theirs):
+        if abs(len(name) - len(other)) > MAX_SLIPS + len(theirs):
             continue
-        if words == theirs or "".join(words) == "".join(theirs):
+        if "".join(words) == "".join(theirs):
             return other
-        if len(words) != len(theirs):
-            continue
-        slips = [OSA.distance(mine, their, score_cutoff=MAX_SLIPS) for mine, their in zip(words, theirs, strict=True)]
-        is_slip = all(
-            slip * 3 < max(len(mine), len(their)) or sorted(mine) == sorted(their)
-            for slip, mine, their in zip(slips, words, theirs, strict=True)
-        )
-        if is_slip and sum(slips) <= MAX_SLIPS and (best is None or sum(slips) < best[0]):
-            best = sum(slips), other
+        slips = _slips(words, theirs)
+        if slips is not None and (best is None or slips < best[0]):
+            best = slips, other
     return None if best is None else best[1]
+
+
+def _slips(mine: list[str], theirs: list[str]) -> int | None:
+    """How many letters differ, or None if that is no slip but another name."""
+    from rapidfuzz.distance import OSA  # takes long to import, and most rules name tools that exist
+
+    one, other = "".join(mine), "".join(theirs)
+    if one.translate(_NO_DIGITS) == other.translate(_NO_DIGITS):
+        return None
+    if len(mine) != len(theirs):  # a separator too few or too many, and a slip
+        distance = OSA.distance(one, other, score_cutoff=1)
+        return distance if distance == 1 and min(len(one), len(other)) >= _SHORT else None
+    if max(len(one), len(other)) <= 2 and sorted(one) != sorted(other):  # `db` and `do`
+        return None
+    total = 0
+    for word, their in zip(mine, theirs, strict=True):
+        slips = OSA.distance(word, their, score_cutoff=MAX_SLIPS)
+        if slips and not _is_slip(word, their, slips):
+            return None
+        total += slips
+    return total if total <= (1 if max(len(one), len(other)) <= _SHORT else MAX_SLIPS) else None
+
+
+def _is_slip(word: str, other: str, slips: int) -> bool:
+    """Few of the letters differ; in a short word, not the first one, which people mistype least."""
+    if slips > MAX_SLIPS:
+        return False
+    if slips * 3 < max(len(word), len(other)) or sorted(word) == sorted(other):
+        return True
+    if word[:1] != other[:1]:
+        return False
+    if slips == 1:
+        return max(len(word), len(other)) > 1
+    # two slips in a short word: `push` is not `pull`, while `iseu` has no letter that is not in `issue`
+    mine, theirs = Counter(word), Counter(other)
+    return min(len(word), len(other)) >= 2 * slips and (mine <= theirs or theirs <= mine)
+
+
+_SHORT = 5
+"""letters of a name in which more than one slip is another name"""
+_NO_DIGITS = dict.fromkeys(map(ord, "0123456789"))
 
 
 def _words(name: str) -> list[str]:
     apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    return [word for word in re.split(r"[^A-Za-z0-9]+", apart.lower()) if word] or [name]
+    return [word for word in re.split(r"[\W_]+", apart.lower()) if word] or [name]

@@ -17,10 +17,11 @@ from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import listing, quote, synonyms
-from bylaw.rules.names import Existing, RulePlace, doubtful_names
+from bylaw.rules.names import Existing, RulePlace, doubtful_names, warn_of_globs
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
+from bylaw.rules.schema_words import doubtful_schemas
 from bylaw.rules.source import Problems
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ PLAIN_KEYS = ("apiVersion", "version")
 
 SHADOW_VERSION = "shadow.dev/v1alpha1"
 """the version of another product's rules that is read"""
+OUR_VERSION = "bylaw.dev/v1"
 
 FILE_KEYS = ("defaults", "strict", "tools")
 """what holds for every rule of the file; `tools` are the tools that exist, and misspelt names are warned about"""
@@ -131,10 +133,14 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
 
 def _warn_of_names(contents: _Contents, context: Context) -> None:
     """Warn of names of tools that are not among those that the file or the guard lists."""
+    for guard in contents.guards:
+        if guard.tools is not None and guard.tools_at is not None:
+            warn_of_globs(guard.tools, RulePlace(guard.tools_at), context.problems)
     listed = [(contents.items, context.tools), *((guard.items, guard.tools) for guard in contents.guards)]
     for items, tools in listed:
         existing = Existing(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
-        for warning in doubtful_names((item.rule for item in items), existing):
+        rules = [item.rule for item in items]
+        for warning in (*doubtful_names(rules, existing), *doubtful_schemas(rules)):
             if warning.span is not None:
                 at = RulePlace(warning.span)
                 context.problems.warn(code=warning.code, message=warning.message, at=at, help=warning.help)
@@ -187,12 +193,15 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
     version = root.entries.get("apiVersion")
     if version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("shadow.dev/"):
         context = replace(context, is_shadow=True, scope=Scope.TRACE)  # that default is part of the format
-        _warn_of_version(version.value, context.problems)
+        _warn_of_version(version.value, SHADOW_VERSION, context.problems)
+    elif version and isinstance(version.value, ScalarNode) and str(version.value.value).startswith("bylaw.dev/"):
+        _warn_of_version(version.value, OUR_VERSION, context.problems)
     if "defaults" in root.entries:
         context = _read_defaults(root.entries["defaults"].value, context)
     if "tools" in root.entries:
         tools = read_texts(root.entries["tools"].value, "tools", context.problems)
         context = replace(context, tools=tools or ())
+        warn_of_globs(context.tools, root.entries["tools"].value, context.problems)
     strict = root.entries.get("strict")
     return (
         context
@@ -201,12 +210,12 @@ def read_file_keys(documents: Sequence[Node], context: Context) -> Context:
     )
 
 
-def _warn_of_version(node: ScalarNode, problems: Problems) -> None:
-    """The kinds of another product are known as they are in one version of it."""
-    if node.value != SHADOW_VERSION:
+def _warn_of_version(node: ScalarNode, known: str, problems: Problems) -> None:
+    """Kinds are known as they are in one version of each product."""
+    if node.value != known:
         problems.warn(
             code="unsupported-version",
-            message=f"the rules are read as those of `{SHADOW_VERSION}`, and the file says {quote(str(node.value))}",
+            message=f"the rules are read as those of `{known}`, and the file says {quote(str(node.value))}",
             at=node,
             help="kinds and parameters may mean something else there: check each rule",
         )

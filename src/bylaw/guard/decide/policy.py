@@ -127,7 +127,12 @@ class CompiledPolicy:
 def _name_doubts(policy: GuardPolicy) -> Callable[[str], None]:
     """Reports a tool that is called while rules name one that is called nearly the same: once for each tool."""
     listed = frozenset(policy.tools or ())
-    rules = {name.text: guarded.rule.id for guarded in policy.rules for name in names_in(guarded.rule.demand)}
+    rules = {
+        name.text: guarded.rule.id
+        for guarded in policy.rules
+        for name in names_in(guarded.rule.demand)
+        if name.is_plain
+    }
     seen = listed | rules.keys()
     checked: set[str] = set()
 
