@@ -11,6 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from bylaw.contract.file.loader import parse_contract
+from bylaw.engine.probes import CHUNK_KEYS
 from bylaw.lint.contradictions import analyse
 from bylaw.lint.report import SECTIONS
 from bylaw.model.condition import OPERATORS
@@ -42,6 +43,13 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("block", _named(blocks(SEMANTICS, "yaml")))
 def test_semantics(block: Block, tmp_path: Path) -> None:
     rule_examples.run(block.text, tmp_path)
+
+
+@pytest.mark.parametrize("page", [SEMANTICS, "docs/reference/kinds/must_be_grounded.md"])
+def test_pages_list_the_keys_of_a_chunk_in_order(page: str) -> None:
+    text = " ".join((ROOT / page).read_text("utf-8").split())
+    (listed,) = re.findall(r"`text`, `content`, `page_content`(?:(?:,| or) `\w+`)+", text)
+    assert re.findall(r"`(\w+)`", listed) == list(CHUNK_KEYS)
 
 
 def test_semantics_show_every_operator_and_every_kind_that_the_page_names() -> None:
