@@ -168,11 +168,11 @@ def test_a_pattern_with_all_backslashes_doubled_is_read_with_single_ones(pattern
     assert [(one.code, one.severity) for one in read.diagnostics] == [("doubled-backslash", "warning")]
 
 
-def test_a_rule_beside_the_contract_keeps_the_warning_of_doubled_backslashes() -> None:
+def test_a_rule_with_doubled_backslashes_is_refused_beside_a_contract_and_inside() -> None:
     rule = {"id": "r", "kind": "forbidden_text", "params": {"text": r"\\d+", "regex": True}}
     invariants = [{"id": "a", "type": "rule", "rule": rule}, {"id": "b", "type": "completes"}]
     beside = parse_contract(_whole(rules=[rule]))
-    assert [(one.code, one.severity) for one in beside.diagnostics] == [("doubled-backslash", "warning")]
+    assert [(one.code, one.severity) for one in beside.diagnostics] == [("doubled-backslash", "error")]
     inside = parse_contract(_whole(invariants=invariants))
     assert [(one.code, one.severity) for one in inside.diagnostics] == [("doubled-backslash", "error")]
 

@@ -505,6 +505,26 @@ def test_regexes_are_validated_when_rules_are_loaded() -> None:
         guard(rule({"arg_regex": {"path": "a", "pattern": "("}}))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "code", "meant"),
+    [
+        (r"@(gmail|yahoo)\\.", "doubled-backslash", r"@(gmail|yahoo)\."),
+        ("\bdrop\b", "stray-character", r"\b"),
+        ("drop\n", "stray-character", "|-"),
+        ("/gmail/i", "pattern-delimiters", "(?i)gmail"),
+        ("r'gmail'", "pattern-delimiters", "`gmail`"),
+    ],
+)
+def test_a_pattern_that_its_notation_spoiled_is_refused_with_the_one_that_was_meant(
+    pattern: str, code: str, meant: str
+) -> None:
+    for when in ({"arg_regex": {"path": "to", "pattern": pattern}}, {"tool_name_regex": pattern}):
+        with pytest.raises(bylaw.InputError) as raised:
+            guard(rule(when))
+        (found,) = raised.value.diagnostics
+        assert (found.code, meant in str(found.help)) == (code, True)
+
+
 def test_a_literal_dot_is_a_backslash_and_a_dot_in_the_json_text() -> None:
     assert json.loads(WEBMAIL)["when"]["all_of"][1]["arg_regex"]["pattern"].endswith("\\.")
     assert decide(guard(WEBMAIL, mode="hitl"), SEND, {"to": "a@gmail-com"}).allowed

@@ -10,7 +10,7 @@ from bylaw.model.condition import OPERATORS, Operator
 from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
 from bylaw.rules.messages import synonyms
 from bylaw.rules.readers import Fields, read_choice, read_json, read_number, read_text, report_wrong_type
-from bylaw.rules.regexes import check_pattern
+from bylaw.rules.regexes import check_pattern, check_text
 from bylaw.rules.source import Problems
 
 FORM = "write each condition as `{path: …, op: …, value: …}`"
@@ -108,7 +108,9 @@ def _value_fits(op: Operator, node: Node, problems: Problems) -> bool:
         return read_number(node, "value", f"a number with `{op}`", problems) is not None
     if op in ON_TEXT:
         text = read_text(node, "value", problems)
-        return text is not None and (op != "matches" or check_pattern(text, node, problems))
+        return text is not None and (check_pattern if op == "matches" else check_text)(text, node, problems)
+    if op in ("contains", "not_contains") and isinstance(node, ScalarNode) and isinstance(node.value, str):
+        return check_text(node.value, node, problems)
     if op not in MEMBERSHIP:
         return True
     if not isinstance(node, ListNode):

@@ -27,7 +27,7 @@ from bylaw.rules.readers import (
     read_texts,
     report_wrong_type,
 )
-from bylaw.rules.regexes import check_pattern
+from bylaw.rules.regexes import check_pattern, check_text
 from bylaw.rules.source import Problems
 from bylaw.rules.versions import Selection
 
@@ -216,13 +216,18 @@ def _read_trigger(node: Node, name: str, context: Context) -> tuple[Clause, ...]
 
 
 def _check_text(text: str, node: Node, values: Values, context: Context) -> bool:
-    return not values.get("regex") or check_pattern(text, node, context.problems)
+    return (check_pattern if values.get("regex") else check_text)(text, node, context.problems)
 
 
 def _check_texts(texts: tuple[str, ...], node: Node, values: Values, context: Context) -> bool:
     nodes = node.items if isinstance(node, ListNode) else [node]
     passed = [_check_text(text, at, values, context) for text, at in zip(texts, nodes, strict=True)]
     return all(passed)
+
+
+def _read_names(node: Node, name: str, context: Context) -> tuple[str, ...] | None:
+    names = read_texts(node, name, context.problems)
+    return names if names is not None and _check_texts(names, node, {}, context) else None
 
 
 def _read_amount(node: Node, name: str, context: Context) -> int | float | None:
@@ -266,7 +271,7 @@ def _read_schema_file(node: Node, name: str, context: Context) -> Any:
 
 NAMES = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
 """a text or a list of texts → tuple"""
-TOOLS = ParamType(_plain_reader(read_texts), TEXTS_SCHEMA, plain=list)
+TOOLS = ParamType(_read_names, TEXTS_SCHEMA, plain=list)
 """a tool's name, a glob, or a list of these → tuple of names"""
 PATTERN = ParamType(_plain_reader(read_text), TEXT_SCHEMA, check=_check_text)
 """text, or a regular expression where the parameter `regex` is true"""

@@ -38,7 +38,7 @@ from bylaw.rules.readers import (
     read_texts,
     report_wrong_type,
 )
-from bylaw.rules.regexes import check_pattern
+from bylaw.rules.regexes import check_pattern, check_text
 from bylaw.rules.source import Problems
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -129,10 +129,13 @@ def _read_value(key: str, node: Node, problems: Problems) -> _Value | None:
         pattern = read_text(node, "pattern", problems)
         return (pattern,) if pattern is not None and check_pattern(pattern, node, problems) else None
     if key in TEXTS:
-        text = read_text(node, "value", problems)
-        return None if text is None else (text,)
+        affix = read_text(node, "value", problems)
+        return (affix,) if affix is not None and check_text(affix, node, problems) else None
     if key == "arg_contains" and isinstance(node, ScalarNode) and node.value == "":
         problems.warn(code="empty-value", message="every text contains the empty text", at=node)
+    text = node.value if key in ("arg_contains", "arg_not_contains") and isinstance(node, ScalarNode) else None
+    if isinstance(text, str) and not check_text(text, node, problems):
+        return None
     return (read_json(node, problems),)
 
 
@@ -342,7 +345,9 @@ class _Reader:
     def _tool(self, key: str, node: Node) -> Predicate | None:
         if key == "tool_name_in":
             names = read_texts(node, key, self.problems)
-            return None if names is None else ToolIn(names)
+            nodes = node.items if isinstance(node, ListNode) else [node]
+            are_good = [check_text(*one, self.problems) for one in zip(names or (), nodes, strict=names is not None)]
+            return ToolIn(names) if names is not None and all(are_good) else None
         pattern = read_text(node, key, self.problems)
         return ToolMatches(pattern) if pattern is not None and check_pattern(pattern, node, self.problems) else None
 

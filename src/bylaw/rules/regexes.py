@@ -28,6 +28,10 @@ _MULTILINE = re.compile(r"\(\?[a-zA-Z]*m")
 _ITEM = r"[^|()\[\]^$*+?{}]"
 _OPTIONAL = r"(?:[*?]|\{0[^}]*\})"
 _AFTER_END = re.compile(rf"\$(?:{_ITEM}{_OPTIONAL})*{_ITEM}(?!{_OPTIONAL})")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_WRITTEN = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\v": r"\v"}
+_PYTHON = re.compile(r"""[rR](["'])(.+)\1""", re.DOTALL)
+_SLASHED = re.compile(r"/((?:\\.|[^/\\])+)/([gimsU]{0,4})", re.DOTALL)
 _REASONS = (
     ("invalid perl operator", "unknown group"),
     ("invalid escape sequence", "unknown escape"),
@@ -38,14 +42,16 @@ _REASONS = (
 )
 
 
-def check_pattern(pattern: str, at: Place, problems: Problems) -> bool:
-    """Whether RE2 takes the pattern; if not, why."""
-    if not _is_accepted(pattern, at, problems):
+def check_pattern(pattern: str, at: Place, problems: Problems, *, in_slashes: bool = False) -> bool:
+    """Whether RE2 takes the pattern and it can match what its author meant; if not, why.
+
+    `in_slashes`: it stood between slashes that are no part of it.
+    """
+    if not _is_well_written(pattern, at, problems, in_slashes) or not _is_accepted(pattern, at, problems):
         return False
-    if problems.refuses_doubled_backslashes and _looks_doubled(pattern):
+    if _looks_doubled(pattern):
         _refuse_doubled(pattern, at, problems)
         return False
-    _warn_doubled(pattern, at, problems)
     return True
 
 
@@ -54,8 +60,10 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
 
     A pattern whose backslashes are all doubled was written for double quotes and stands in single ones. As it stands it
     matches only text with backslashes in it, and a rule that forbids it could never fail. A pattern with only some of
-    them doubled is refused for the same reason.
+    them doubled is refused for the same reason. This is for patterns of contracts, which others write so too.
     """
+    if not _is_well_written(pattern, at, problems, in_slashes=False):
+        return None
     meant = _with_single_backslashes(pattern)
     if meant is not None:
         problems.warn(
@@ -77,6 +85,82 @@ def read_pattern(pattern: str, at: Place, problems: Problems) -> str | None:
     return pattern
 
 
+def check_text(text: str, at: Place, problems: Problems) -> bool:
+    """Whether a text that is looked for holds only what its author can have meant."""
+    if "\b" in text:
+        _refuse_controls("\b", text, at, problems)
+        return False
+    if not text.endswith("\n") or not text.strip():
+        return True
+    if getattr(at, "raw", "").startswith('"'):
+        message = f"{quote(text)} ends with a line break, so only text with that is found"
+        problems.warn(code="stray-character", message=message, at=at, help="remove the `\\n`, unless it is meant")
+        return True
+    _refuse_line_break(text, at, problems, 'in double quotes: `"…\\n"`')
+    return False
+
+
+def _is_well_written(pattern: str, at: Place, problems: Problems, in_slashes: bool) -> bool:
+    """Whether a pattern holds nothing that its notation put there: delimiters, controls, the line break of a block."""
+    if control := _CONTROL.search(pattern):
+        _refuse_controls(control[0], pattern, at, problems)
+        return False
+    if pattern.endswith("\n"):
+        _refuse_line_break(pattern, at, problems, "as `\\n` in single quotes")
+        return False
+    return in_slashes or _has_no_delimiters(pattern, at, problems)
+
+
+def _refuse_controls(control: str, text: str, at: Place, problems: Problems) -> None:
+    written = _WRITTEN.get(control)
+    message = f"{quote(text)} holds the control character U+{ord(control):04X}"
+    help = f"write it as `\\x{ord(control):02x}` in single quotes"
+    if written is not None:
+        message += f", which is what `{written}` means in double quotes and in JSON"
+        help = f"write `{written}` in single quotes, or `\\{written}` in double quotes and in JSON"
+    problems.error(code="stray-character", message=message, at=at, help=help)
+
+
+def _refuse_line_break(text: str, at: Place, problems: Problems, meant: str) -> None:
+    problems.error(
+        code="stray-character",
+        message=f"{quote(text)} ends with a line break, so only text with that is found",
+        at=at,
+        help=f"a block after `|` or `>` ends with one: write `|-` or `>-`; if it is meant, write it {meant}",
+    )
+
+
+def _has_no_delimiters(pattern: str, at: Place, problems: Problems) -> bool:
+    """`/etc/` may be a folder. With an operator inside or a flag behind it, it is a pattern of another language."""
+    if python := _PYTHON.fullmatch(pattern):
+        _refuse_delimiters(pattern, python[2], at, problems)
+        return False
+    slashed = _SLASHED.fullmatch(pattern)
+    if slashed is None:
+        return True
+    inside, flags = slashed[1].replace("\\/", "/"), slashed[2]
+    meant = f"(?{flags.replace('g', '')}){inside}" if flags.replace("g", "") else inside
+    if flags or re.search(r"[\\^$*+?{}()\[\]|]", slashed[1]):
+        _refuse_delimiters(pattern, meant, at, problems)
+        return False
+    problems.warn(
+        code="pattern-delimiters",
+        message=f"the slashes of {quote(pattern)} are part of the pattern: only text with both of them is found",
+        at=at,
+        help=f"write {quote(meant)}; if slashes are meant, write `[/]{inside}[/]` to say so",
+    )
+    return True
+
+
+def _refuse_delimiters(pattern: str, meant: str, at: Place, problems: Problems) -> None:
+    problems.error(
+        code="pattern-delimiters",
+        message=f"{quote(pattern)} is a pattern between delimiters, which would have to stand in the text",
+        at=at,
+        help=f"write {quote(meant)}" + ("; if slashes are meant, write them `[/]`" if pattern[0] == "/" else ""),
+    )
+
+
 def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
     reason = _why_refused(pattern)
     if reason is not None:
@@ -87,7 +171,6 @@ def _is_accepted(pattern: str, at: Place, problems: Problems) -> bool:
 
 def _refuse_doubled(pattern: str, at: Place, problems: Problems) -> None:
     meant = _guess(pattern)
-    problems.withdraw("doubled-backslash", at)  # a rule that a contract names was read before without it
     problems.error(
         code="doubled-backslash",
         message=f"{quote(pattern)} looks for a backslash in the text: its backslashes were probably doubled by mistake",
@@ -160,22 +243,6 @@ def _why_refused(pattern: str) -> str | None:
     except re2.error as error:
         return _reason(error)
     return None
-
-
-def _warn_doubled(pattern: str, at: Place, problems: Problems) -> None:
-    found = _DOUBLED.search(pattern)
-    if not found:
-        return
-    problems.warn(
-        code="doubled-backslash",
-        message=f"{quote(found[0])} matches a backslash and then {quote(found[0][2:])}",
-        at=at,
-        help=f"write {quote(_DOUBLED.sub(_single, pattern))}; if a backslash is meant, write `[\\\\]` to say so",
-    )
-
-
-def _single(doubled: re.Match[str]) -> str:
-    return doubled[0][1:]
 
 
 def _reason(error: Exception) -> str:

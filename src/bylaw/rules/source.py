@@ -117,8 +117,6 @@ class Problems:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.refuses_doubled_backslashes = False
-        """whether a pattern such as `\\\\d` is an error: where nobody would see that its rule can never fail"""
         self._found: dict[tuple[str, str, Span], Diagnostic] = {}
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0}
         self._included: list[Problems] = []
@@ -133,13 +131,6 @@ class Problems:
 
     def warn(self, *, code: str, message: str, at: Place, help: str | None = None) -> None:
         self._add(self._diagnostic("warning", code, message, at, help, ()))
-
-    def withdraw(self, code: str, at: Place) -> None:
-        """Drop the warnings with this code at this place: an error says more."""
-        for key, one in list(self._found.items()):
-            if one.code == code and one.span == at.head and one.severity == "warning":
-                del self._found[key]
-                self._counts["warning"] -= 1
 
     def defer(self, *, code: str, message: str, at: Node, help: str | None = None) -> None:
         """An error unless the node turns out to be in a part that nobody reads."""

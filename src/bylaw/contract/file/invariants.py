@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from bylaw.contract import model
 from bylaw.contract.file.types import (
+    LOOKED_FOR,
+    LOOKED_FOR_ANY,
     PATTERN,
     PATTERNS,
     POSITIVE,
@@ -25,10 +27,9 @@ from bylaw.contract.file.types import (
 )
 from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
 from bylaw.model.rule import Rule
-from bylaw.model.source import Span
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.located import MapNode, Node, ScalarNode
 from bylaw.rules.messages import near, quote
 from bylaw.rules.params import (
     FLAG,
@@ -88,12 +89,12 @@ CHECKS: Mapping[str, CheckType] = {
     "contains": CheckType(
         "the answer contains the text, in any case",
         lambda v: model.Contains((v["value"],)),
-        (Param("value", TEXT, "the text", required=True),),
+        (Param("value", LOOKED_FOR, "the text", required=True),),
     ),
     "contains_any": CheckType(
         "the answer contains one of the texts, in any case",
         lambda v: model.Contains(v["values"]),
-        (Param("values", NAMES, "the texts", required=True),),
+        (Param("values", LOOKED_FOR_ANY, "the texts", required=True),),
     ),
     "regex": CheckType(
         "the pattern is found in the answer; its dot matches newlines",
@@ -258,29 +259,12 @@ class FileRules(Struct, frozen=True):
     usable: Mapping[str, Rule]
     ids: Ids
     """of all rules, the unusable ones included"""
-    nodes: Mapping[str, MapNode] = {}
-    """where each is written"""
 
 
-def file_rules(rules: Iterable[Rule], ids: Ids, file: str, documents: Sequence[Node]) -> FileRules:
+def file_rules(rules: Iterable[Rule], ids: Ids, file: str) -> FileRules:
     """`ids` may hold those of other files too; they do not count."""
     here = {id: place for id, place in ids.items() if place.span.file == file}
-    by_place = {place.span: id for id, place in here.items()}
-    nodes = {by_place[head]: node for node in _mappings(documents) if (head := _id_head(node)) in by_place}
-    return FileRules({rule.id: rule for rule in rules}, here, nodes)
-
-
-def _mappings(nodes: Iterable[Node]) -> Iterator[MapNode]:
-    for node in nodes:
-        if isinstance(node, MapNode):
-            yield node
-            yield from _mappings(entry.value for entry in node.entries.values())
-        elif isinstance(node, ListNode):
-            yield from _mappings(node.items)
-
-
-def _id_head(node: MapNode) -> Span | None:
-    return node.entries["id"].value.head if "id" in node.entries else None
+    return FileRules({rule.id: rule for rule in rules}, here)
 
 
 def read_invariants(node: Node, rules: FileRules, context: Context) -> list[Invariant]:
@@ -339,8 +323,8 @@ def _read_rule_check(node: Node, invariant: MapNode, rules: FileRules, context: 
     if isinstance(node, MapNode):
         entries = dict(node.entries)
         entries.setdefault("id", invariant.entries["id"])
-        written = _read_strictly(MapNode(node.source, node.start, node.end, entries), context)
-        return None if written is None else KeepsRule(written)
+        item = read_rule(MapNode(node.source, node.start, node.end, entries), context, {})
+        return None if item is None or item.rule is None else KeepsRule(item.rule)
     id = read_text(node, "rule", context.problems)
     if id is None:
         return None
@@ -349,20 +333,7 @@ def _read_rule_check(node: Node, invariant: MapNode, rules: FileRules, context: 
         match = near(id, rules.usable)
         help = f"did you mean `{match}`?" if match else "put the rule under `rules:`, or write it out under `rule:`"
         context.problems.error(code="unknown-rule", message=f"the file has no rule {quote(id)}", at=node, help=help)
-    if rule is None or (id in rules.nodes and _read_strictly(rules.nodes[id], context) is None):
-        return None
-    return KeepsRule(rule)
-
-
-def _read_strictly(node: MapNode, context: Context) -> Rule | None:
-    """A rule in a contract. A pattern that can match nothing its author meant is an error: the rule could never fail,
-    and the contract would pass."""
-    context.problems.refuses_doubled_backslashes = True
-    try:
-        item = read_rule(node, context, {})
-    finally:
-        context.problems.refuses_doubled_backslashes = False
-    return None if item is None else item.rule
+    return None if rule is None else KeepsRule(rule)
 
 
 def _with_system_prompt(read: Variant, context: Context) -> Values:

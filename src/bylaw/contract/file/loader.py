@@ -107,7 +107,7 @@ def parse_contract(
             ids: Ids = {}
             context = read_file_keys(documents, context)
             rules = read_policy(documents, context, ids)
-            contract = _read_contract(documents[0], file_rules(rules, ids, file, documents), context)
+            contract = _read_contract(documents[0], file_rules(rules, ids, file), context)
             if not holds_contract(documents) and not _has_errors(context):
                 if isinstance(documents[0], MapNode):
                     _require(documents[0], CONTRACT, _missing_contract_help(documents[0], context), context)
@@ -119,7 +119,7 @@ def parse_contract(
 def check_contract(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
     """Report what is wrong with the contract beside the rules, if there is one."""
     file = context.problems.source.file
-    _read_contract(documents[0], file_rules(rules, ids, file, documents), context)
+    _read_contract(documents[0], file_rules(rules, ids, file), context)
 
 
 def _has_errors(context: Context) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 
 from bylaw.rules.located import Entry, ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import did_you_mean, listing, quote, synonyms
+from bylaw.rules.params import PATTERN as TEXT_OR_PATTERN
+from bylaw.rules.params import PATTERNS as TEXTS_OR_PATTERNS
 from bylaw.rules.params import TEXT_SCHEMA, TEXTS_SCHEMA, Context, Param, ParamType, Values, take_params
 from bylaw.rules.readers import (
     Fields,
@@ -186,6 +188,8 @@ def _read_expanded_map(node: Node, name: str, context: Context) -> dict[str, str
 
 
 TEXT = ParamType(lambda node, name, c: read_text(node, name, c.problems), TEXT_SCHEMA)
+LOOKED_FOR, LOOKED_FOR_ANY = TEXT_OR_PATTERN, TEXTS_OR_PATTERNS
+"""texts, since no parameter beside them says `regex`"""
 EXPANDED = ParamType(read_expanded, TEXT_SCHEMA)
 EXPANDED_MAP = ParamType(_read_expanded_map, {"type": "object", "additionalProperties": TEXT_SCHEMA})
 PATTERN = ParamType(_read_pattern, TEXT_SCHEMA)

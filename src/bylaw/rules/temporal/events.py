@@ -145,7 +145,12 @@ def _event(sort: str, values: Values, written: Any) -> Event:
 def _write_text(text: str, values: Values) -> str:
     if not values["regex"] and not values["ignore_case"]:
         return json.dumps(text, ensure_ascii=False)
-    return write_pattern(text if values["regex"] else re.escape(text)) + ("i" if values["ignore_case"] else "")
+    return write_pattern(text if values["regex"] else _escape(text)) + ("i" if values["ignore_case"] else "")
+
+
+def _escape(text: str) -> str:
+    """The text as a pattern. Backslashes and line breaks are written so that they are not taken for mistakes."""
+    return re.escape(text).replace("\\\\", "[\\\\]").replace("\\\n", "\\n")
 
 
 def write_pattern(pattern: str) -> str:

@@ -53,7 +53,7 @@ def take_pattern(scanner: Scanner, report: Report) -> TextHas | None:
     pattern = re.sub(r"\\/", "/", inside)
     if not pattern:
         report.stop(token, message="the pattern is empty")
-    if not check_pattern(pattern, report.place(token), report.problems):
+    if not check_pattern(pattern, report.place(token), report.problems, in_slashes=True):
         report.failed = True
     return TextHas(pattern, regex=True, ignore_case=flags == "i")
 

@@ -18,7 +18,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, MessageSkim, RecordSummary, carries_history
+from bylaw.traces.assembly.continuations import MessageSkim
+from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, RecordSummary, carries_history
 from bylaw.traces.records.jsontext import REFUSED, decode_deferred
 from bylaw.traces.records.problems import Place, Problems
 
@@ -224,8 +225,8 @@ def summarize(line: bytes) -> RecordSummary:
     kind, meta, payload = record.kind, record.meta, record.payload
     if meta is not None and meta.session_id is not None:
         return RecordSummary(session=str(meta.session_id))
-    is_request = kind == "chat_request" and payload is not None
-    has_history = is_request and bool(carries_history(payload.messages, line, messages_in))
+    messages = payload.messages if kind == "chat_request" and payload is not None else None
+    has_history = carries_history(messages, line, messages_in) is True
     if meta is not None and meta.session_tag is not None:
         return RecordSummary(tag=str(meta.session_tag), is_marker=kind == "metadata", carries_history=has_history)
     return _HISTORY if has_history else _MARKER if kind == "metadata" else NOTHING_SEEN
