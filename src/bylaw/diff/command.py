@@ -70,9 +70,9 @@ def command(
 ) -> ExitCode:
     """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
 
-    BASELINE and CANDIDATE are each a trace, a folder or a glob. A change gates if chance does not explain it: sessions
-    are compared within their task, whole, with one recording on each side too. If the baseline holds several recordings
-    of a task, distances are judged as well, against the variation between these recordings.
+    BASELINE and CANDIDATE are each a trace, a folder or a glob. A change makes the command fail only if chance does not
+    explain it. With one recording on each side, only figures that rise or fall are judged, such as calls, tokens and
+    broken rules. Record the baseline twice to judge also how far the versions are apart, or pass --deterministic.
 
     Ten axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
     judge, conformance and score (as recorded).

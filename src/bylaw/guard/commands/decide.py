@@ -57,7 +57,7 @@ def decide(
     """Read one attempt as JSON from standard input and print one Decision as JSON.
 
     The attempt is {"tool", "arguments", "agent"?, "run"?, "session"?, "ts"?}; with --store it needs a session. Exit 0:
-    allow. 1: block, pause or terminate_session. 2: bad input. 3: allow, because nothing here decides calls.
+    allow. 1: block, pause or terminate_session. 2: bad input. 3: allow, but the policy has no rule that decides calls.
     """
     from bylaw.guard.decide.records import decision_json
 

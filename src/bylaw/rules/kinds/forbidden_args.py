@@ -2,8 +2,9 @@
 
 `args` maps paths into the arguments to what is forbidden there: a value, a list of values, or `{operator: value}` with
 the operators of `when` (`==`, `!=`, `>`, `>=`, `<`, `<=`, `in`, `not_in`, `contains`, `not_contains`, `matches`,
-`starts_with`, `ends_with`, `exists: true`, `missing: true`). Each argument is forbidden by itself; several operators
-for one argument must all hold. To forbid a combination of arguments use `no_call` with `where`.
+`starts_with`, `ends_with`, `exists: true`, `missing: true`). A call breaks the rule if any of these paths holds what is
+forbidden there; several operators for one path must all hold. To forbid a combination of arguments, use `no_call` with
+`where`.
 
 Vacuous when no turn matches `when`. One finding for each such call. Inconclusive when the arguments of a call were not
 recorded or cannot be compared. With `when`, only calls on matching turns count.

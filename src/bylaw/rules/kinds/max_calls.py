@@ -1,10 +1,10 @@
 """The tool is called at most `limit` times.
 
 Vacuous when no turn matches `when`. One finding for each call after the last that is allowed. With `when`, only calls
-on matching turns count; with `where`, only calls whose arguments fit. Inconclusive when the arguments of calls were not
-recorded, or cannot be compared, and these calls could be the ones too many.
+on matching turns count; with `where`, only calls whose arguments fit it. Inconclusive when `where` cannot be decided
+for some calls (arguments not recorded, or of another type), and counting them could exceed the limit.
 
-A guard stops the call that would be one too many before it runs.
+A guard stops the call that would exceed the limit before it runs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The responses cost at most `limit` US dollars: all together, or each of them with `per: turn`.
+"""The responses in scope cost at most `limit` US dollars together; with `per: turn`, each of them.
 
-The cost of a response is its tokens times the price of its model, by the price list that `bylaw diff` uses too. Sums
-are exact to the last digit of a price.
+The cost of a response is its tokens times the price of its model, from the price list that comes with Bylaw. A list of
+your own (`bylaw diff --prices`) is not used here. Sums are exact to the last digit of a price.
 
 Vacuous when no turn matches `when`. Inconclusive when a turn has no recorded tokens, or its model is not on the price
-list, unless the others are too expensive by themselves. Exactly `limit` still holds. One finding, at the turn that
+list, unless the other turns exceed the limit by themselves. Exactly `limit` still holds. One finding, at the turn that
 crosses the limit; with `per: turn`, one for each turn above it. With `when`, only matching turns count.
 
-A guard cannot prevent it: a response is paid for when its calls are attempted.
+A guard cannot prevent this: when a call is attempted, the response that contains it is already paid for.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Each response takes at most `limit` milliseconds; with `per: scope`, all of them together.
+"""Each response takes at most `limit` milliseconds; with `per: scope`, all responses in scope together.
 
-Vacuous when no turn matches `when`. Inconclusive when the latency of a turn was not recorded, unless the others are too
-slow by themselves. Exactly `limit` still holds. One finding for each turn above the limit; with `per: scope`, one at
-the turn that crosses it. With `when`, only matching turns count.
+The latency is that of the model's response, as recorded. The time that tools take does not count.
 
-A guard cannot prevent it: the time has passed when the calls of a response are attempted.
+Vacuous when no turn matches `when`. Inconclusive when the latency of a turn was not recorded, unless the other turns
+exceed the limit by themselves. Exactly `limit` still holds. One finding for each turn above the limit; with `per:
+scope`, one at the turn that crosses it. With `when`, only matching turns count.
+
+A guard cannot prevent this: when a call is attempted, the time has already passed.
 """
 
 from __future__ import annotations

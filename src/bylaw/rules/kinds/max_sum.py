@@ -1,11 +1,13 @@
 """The numbers at `path` in the arguments of all calls of the tool add up to at most `limit`.
 
-Sums are exact: `0.1` and `0.2` make `0.3`. Numeric text counts as its number, a negative number adds nothing (it makes
-no room for more), and with `*` in the path every element counts. A call without the argument adds nothing.
+Sums are exact: `0.1` and `0.2` make `0.3`. Text such as `"20"` counts as its number. A negative number adds nothing, so
+that it makes no room for more. With `*` in the path, as in `items.*.price`, every element counts. A call without the
+argument adds nothing.
 
-Vacuous when no call has the argument. Inconclusive when a value is no number or was not recorded, unless the others are
-too much by themselves. One finding for each call that adds something and leaves the sum over the limit; exactly `limit`
-still holds. With `when`, only calls on matching turns count; with `where`, only calls whose arguments fit.
+Vacuous when no call has the argument. Inconclusive when a value is no number or was not recorded, unless the other
+values exceed the limit by themselves. One finding for each call that adds something and leaves the sum over the limit;
+exactly `limit` still holds. With `when`, only calls on matching turns count; with `where`, only calls whose arguments
+fit.
 
 A guard stops the call that would exceed the limit before it runs, and one whose value cannot be read.
 """

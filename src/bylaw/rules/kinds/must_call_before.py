@@ -1,17 +1,19 @@
 """Every call of `second` has an earlier call of `first`.
 
-A call of `second` with no call of `first` before it breaks the rule, also where `first` is never called at all.
+A call of `second` with no call of `first` before it breaks the rule, even if `first` is never called at all.
 Calls count in the order in which they were issued, within one turn too.
 
 `first` and `second` may be written `{tool: …, where: […]}`: then only calls whose arguments fit are meant. With `same:
-[order_id]`, the earlier call has the same values at these paths of its arguments. A call of `second` that lacks one of
-them has no such earlier call. Values are compared as JSON: `5` and `"5"` differ.
+[order_id]`, the earlier call must have the same values at these paths of its arguments. A call of `second` that lacks
+one of them breaks the rule. Values are compared as JSON: `5` and `"5"` differ.
 
-With `only_if_both: true` the rule means "whenever both are called": it judges only scopes in which both are, so that an
-agent which drops `first` altogether breaks nothing.
+With `only_if_both: true`, the rule judges only scopes in which both tools are called. An agent that never calls `first`
+then breaks nothing.
 
 Vacuous when `second` is never called. One finding per call of `second` that came too early.
 With `when`, only calls of `second` on matching turns are judged; `first` counts from anywhere earlier in scope.
+
+A guard stops a call of `second` that comes too early before it runs. With `only_if_both` it cannot.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Each of the texts appears in at least one response.
 
-The texts may appear in one response or in several, in any order. They are looked for as `must_include_text` does:
-across blocks, and in composed form (Unicode NFC).
+The texts may appear in one response or in several, in any order. The search is that of `must_include_text`: across the
+text blocks of a response, in composed form (Unicode NFC).
 
-Vacuous when no turn matches `when`. One finding at the end for each text that is missing. With `when`, only responses
-of matching turns are searched.
+Vacuous when no turn matches `when`. Inconclusive when a text is missing and the content of a response was not recorded.
+One finding at the end for each text that is missing. With `when`, only responses of matching turns are searched.
 """
 
 from __future__ import annotations

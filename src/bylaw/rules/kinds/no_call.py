@@ -3,7 +3,9 @@
 Vacuous when no turn matches `when`. One finding per call. With `when`, calls on other turns are allowed; with `where`,
 calls with other arguments are: `{tool: pay, where: [{path: amount, op: ">", value: 500}]}` forbids large payments.
 Inconclusive when the arguments that `where` asks for were not recorded or cannot be compared. A missing argument does
-not fit, except under `!=`, `not_in`, `not_contains` and `missing`.
+not fit `where`, except under `!=`, `not_in`, `not_contains` and `missing`.
+
+A guard stops such a call before it runs.
 """
 
 from __future__ import annotations
