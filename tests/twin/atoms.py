@@ -300,7 +300,7 @@ def _root(test: Test, told: ToolCall | ToolResult) -> Any:
     assert isinstance(told, ToolResult), "a call has no result yet"
     if test.root == "error":
         return UNREADABLE if told.is_error is None else told.is_error
-    return _content(told.content)
+    return UNREADABLE if told.content is None else _content(told.content)
 
 
 def _arguments(call: ToolCall) -> Any:

@@ -45,14 +45,15 @@ def _judge_rule(rule: Rule, events: list[Event], complete: bool) -> Answer:
     worst = max((outcome for outcome, _ in answers), key=lambda outcome: outcome.badness, default=Outcome.VACUOUS)
     if not rule.scope_given and worst in (Outcome.OK, Outcome.VACUOUS):
         alone = [_judge_part(rule, part)[0] for part in _parts(Scope.SESSION, events, complete)]
-        if len(alone) > 1 and Outcome.VIOLATED in alone:
+        if len(alone) > 1 and {Outcome.VIOLATED, Outcome.INCONCLUSIVE} & {*alone}:
             return Outcome.INCONCLUSIVE, []
     return worst, [turn for _, breaches in answers for turn in breaches]
 
 
 def _parts(scope: Scope, events: list[Event], complete: bool) -> list[Part]:
     if scope is Scope.TRACE:
-        return [Part(events, complete)]
+        ends = [event.complete for event in events if isinstance(event, SessionEnd)]
+        return [Part(events, complete and all(ends))]
     open_parts: dict[str, list[Event]] = {}
     closed: list[Part] = []
     for event in events:
@@ -176,8 +177,9 @@ def judge_must_match_json_schema(params: dict[str, Any], part: Part, matching: l
     recorded = [turn for turn in matching if turn.text is not None]
     judged = [turn for turn in recorded if not turn.tool_calls or (turn.text or "").strip()]
     formats = params.get("check_formats", False)
-    bad = [turn.turn for turn in judged if not _fits(turn.text or "", params["schema"], formats)]
-    return settled(part, len(matching) - len(recorded), bool(judged)), bad
+    fits = [_fits(turn.text or "", params["schema"], formats) for turn in judged]
+    bad = [turn.turn for turn, fit in zip(judged, fits, strict=True) if fit is False]
+    return settled(part, len(matching) - len(recorded) + fits.count(None), bool(judged)), bad
 
 
 def judge_must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:
@@ -282,7 +284,9 @@ def _has(text: str, params: dict[str, Any]) -> bool:
     return wanted in text
 
 
-def _fits(text: str, schema: Any, formats: bool) -> bool:
+def _fits(text: str, schema: Any, formats: bool) -> bool | None:
+    """None: nested too deeply for the decoder or the validator."""
+
     def refuse(constant: str) -> Any:
         raise ValueError(constant)
 
@@ -293,10 +297,14 @@ def _fits(text: str, schema: Any, formats: bool) -> bool:
             parse_float=lambda digits: max(-1e308, min(1e308, float(digits))),
             parse_int=lambda digits: int(digits[:1000]),
         )
-        validator = jsonschema_rs.validator_for(schema, offline=True, validate_formats=formats)
-        return bool(validator.is_valid(value))
-    except (ValueError, RecursionError):  # nested too deeply for the decoder or the validator
+    except ValueError:
         return False
+    except RecursionError:
+        return None
+    try:
+        return bool(jsonschema_rs.validator_for(schema, offline=True, validate_formats=formats).is_valid(value))
+    except ValueError:
+        return None
 
 
 def _with_calls(part: Part, i: int) -> Response:

@@ -101,7 +101,7 @@ def _decimal(text: str) -> Any:
     try:
         return Decimal(text)
     except ArithmeticError:
-        return float(text)
+        return float(text) or None
 
 
 def _contains(found: Any, wanted: Any) -> Truth:
@@ -256,22 +256,19 @@ def values_at(path: str, turn: Response) -> list[Any]:
         others = turn.request.others or {}
         found = [others[field]] if field in others else []
     else:
-        value = _field(root, field, turn)
-        found = [] if value is None else [value]
+        found = [_field(root, field, turn)]
     for key in rest:
-        found = [inner for one in found for inner in (_below(one, [key]) if one is not None else [])]
+        found = [inner for one in found for inner in _below(one, [key])]
     return found
 
 
-_REQUEST = {"messages": UNKNOWN, "model": UNKNOWN, "metadata": None, "params": None, "tools": None}
-"""what it means if a request was recorded without the field"""
+_REQUEST = ("messages", "model", "metadata", "params", "tools")
 
 
 def _field(root: str, field: str, turn: Response) -> Any:
-    """None: there is none, though the request was recorded."""
     if root == "request":
         value = getattr(turn.request, field)
-        return _REQUEST[field] if value is None else value
+        return UNKNOWN if value is None else value
     if field == "tool_calls":
         return [
             {"id": call.call_id, "name": call.name, "arguments": UNKNOWN if given is None else given}

@@ -16,6 +16,7 @@ from bylaw.model.events import Origin, Request, Response, ToolCall
 from bylaw.model.temporal import Not, ToolIs
 from bylaw.rules import parse_rules
 from tests.twin.comparison import compare as twin_compare
+from tests.twin.comparison import holds_for_call, holds_in_turn
 
 _PAGE = Path(__file__).parents[2] / "docs/reference/semantics.md"
 _TRUTHS = {"true": True, "false": False, "?": None}
@@ -60,7 +61,7 @@ def _rule(**fields: Any) -> Any:
 
 def _condition(path: str, test: str) -> dict[str, Any]:
     op, wanted = _parse(test)
-    return {"path": path, "op": op} | ({} if op == "exists" else {"value": wanted})
+    return {"path": path, "op": op} | ({} if op in ("exists", "missing") else {"value": wanted})
 
 
 @pytest.mark.parametrize(("recorded", "test", "truth"), _rows())
@@ -88,6 +89,29 @@ def test_one_table_serves_all(recorded: Any, test: str, truth: bool | None) -> N
     assert AtomReader([atom]).at(call) == (truth,)
 
     assert twin_compare(recorded, op, wanted) is truth
+
+
+@pytest.mark.parametrize("test", ["== 1", "!= 1", "> 1", "in [1]", 'contains "a"', 'matches "a"', "exists", "missing"])
+@pytest.mark.parametrize("path", ["x.y", "x.*", "x.y.z", "x.0"])
+def test_nothing_is_known_below_null(path: str, test: str) -> None:
+    """docs/reference/semantics.md, Missing paths: whoever looks, at whatever."""
+    op, wanted = _parse(test)
+    call = _call(None)
+    response = Response(origin=Origin("1"), request=Request(origin=Origin("1"), params={"x": None}), tool_calls=(call,))
+    for root in ("request.params", "response.tool_calls.*.arguments"):
+        condition = _condition(f"{root}.{path}", test)
+        (rule,) = _rule(kind="no_call", params={"tool": "t"}, when=[condition]).rules
+        assert compile_conditions(rule.when)(response)[0] is None
+        assert holds_in_turn(condition, response) is None
+
+    (rule,) = _rule(when=_condition(path, test), then="block").rules
+    assert compile_where(rule.demand.when)(call) is None
+    assert holds_for_call(_condition(path, test), call) is None
+
+    shown = "/a/" if op == "matches" else json.dumps(wanted) if wanted is not None else ""
+    formula = f"G !tool(t, args.{path} {_FORMULA.get(op, op)} {shown})"
+    demand = _rule(kind="temporal", params={"formula": formula}).rules[0].demand
+    assert AtomReader(_atoms(demand.formula)).at(call) == (None,)
 
 
 def _argument(op: str, wanted: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A path is compiled to a function from the response, which knows its request, to a value. It may lead to nothing:
 `ABSENT` where what was recorded has no such key, which never matches, and `UNRECORDED` where nobody recorded what it
-looks at, which is unknown. A recorded null is a value; nothing stands below it.
+looks at, which is unknown. A recorded null is a value that no path leads below.
 
 Values are compared as everywhere, in `values.py`. What cannot be compared is unknown too, also under a negation.
 """
@@ -48,7 +48,7 @@ def compile_path(path: Path) -> Read:
         for key, index in steps:
             if value in _NOTHING:
                 return value
-            value = value.get(key, ABSENT) if type(value) is dict else _enter(value, key, index)
+            value = value.get(key, ABSENT) if type(value) is dict else enter(value, key, index)
         return value
 
     return read
@@ -81,17 +81,13 @@ def _spread(values: list[Any], steps: tuple[Step | None, ...]) -> list[Any]:
             if value in _NOTHING:
                 spread.append(value)
             elif step is not None:
-                spread.append(_enter(value, *step))
+                spread.append(enter(value, *step))
             elif isinstance(value, (list, dict)):
                 spread += value.values() if isinstance(value, dict) else value
-            elif value is not None:
+            else:
                 spread.append(UNREADABLE)
         values = spread
     return values
-
-
-def _enter(value: Any, key: str, index: int | None) -> Any:
-    return ABSENT if value is None else enter(value, key, index)
 
 
 # -- the fields of a turn ---------------------------------------------------------------------------------------------
@@ -148,9 +144,12 @@ def _call_as_json(call: ToolCall) -> dict[str, Any]:
 
 
 _FIELDS: dict[tuple[str, str], Read] = {
-    # every request has messages and a model; parameters, tools and the rest are given or not
-    **{("request", name): _request_field(name, UNRECORDED) for name in ("messages", "model")},
-    **{("request", name): _request_field(name, ABSENT) for name in ("metadata", "params", "tools", OTHER)},
+    # a request that was recorded without one of these may have had it; other keys were given or not
+    **{
+        ("request", name): _request_field(name, UNRECORDED)
+        for name in ("messages", "metadata", "model", "params", "tools")
+    },
+    ("request", OTHER): _request_field(OTHER, ABSENT),
     **{("response", name): _response_field(name) for name in ("content", "latency_ms", "model", "stop_reason", "text")},
     ("response", "usage"): _usage,
     ("response", "tool_calls"): _tool_calls,

@@ -47,6 +47,8 @@ class Evaluation:
         self._session_count = 0
         self._first_ended: tuple[str, bool] | None = None
         """the first session and whether it was complete, if it ended before a second one began"""
+        self._stopped_early = False
+        """whether the recording of a session did: then that of the trace did too"""
         self._peeked: tuple[Event, States] | None = None
         """the last event that was peeked at and the states it leads to, if it decided nothing"""
         self._written: dict[int, tuple[Any, Raw]] = {}
@@ -83,6 +85,7 @@ class Evaluation:
         if type(event) is SessionEnd:
             self._snapshot = None
             del self._sessions[event.origin.session]
+            self._stopped_early = self._stopped_early or not event.complete
             decided = self._advance(self._program.on_other, event, session)
             return [*decided, *self._close(session, event.complete)]
         route = self._program.route(event)
@@ -123,6 +126,7 @@ class Evaluation:
         for session in self._sessions.values():
             verdicts += self._close(session, complete)
         self._sessions = {}
+        complete = complete and not self._stopped_early
         verdicts += self._outcomes.close(self._trace, complete=complete, sessions=self._session_count)
         return verdicts + self._outcomes.end(self._session_count)
 
@@ -304,6 +308,7 @@ class Evaluation:
                     empty_sessions=outcomes.empty_sessions,
                     alone=outcomes.alone,
                     first_ended=self._first_ended,
+                    stopped_early=self._stopped_early,
                 )
             )
         return self._snapshot
@@ -369,6 +374,7 @@ class Evaluation:
         evaluation._outcomes = Outcomes(program, saved.tested, saved.empty_sessions, saved.alone)
         evaluation._session_count = saved.session_count
         evaluation._first_ended = saved.first_ended
+        evaluation._stopped_early = saved.stopped_early
         return evaluation
 
 
@@ -393,6 +399,7 @@ class _Snapshot(Struct, omit_defaults=True):
     empty_sessions: int = 0
     alone: dict[int, Alone] = {}
     first_ended: tuple[str, bool] | None = None
+    stopped_early: bool = False
 
 
 def _revive(program: Program, scope: ScopeState) -> ScopeState:

@@ -184,9 +184,6 @@ def judge_stop_reason(probe: StopReasonIn) -> Judge:
     return judge
 
 
-_TOO_DEEP = Breach("response is JSON that is nested too deeply for any schema")
-
-
 def judge_schema(probe: FitsSchema) -> Judge:
     validator = compile_schema(probe.schema, formats=probe.formats)
 
@@ -203,11 +200,11 @@ def judge_schema(probe: FitsSchema) -> Judge:
         except (ValueError, UnicodeEncodeError) as problem:
             return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
         except RecursionError:
-            return _TOO_DEEP
+            return LOST
         try:
             return HOLDS if validator.is_valid(value) else _first_error(validator, value)
         except ValueError:  # the validator reads 255 levels, the decoder more
-            return _TOO_DEEP
+            return LOST
 
     return judge
 

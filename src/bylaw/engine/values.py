@@ -56,8 +56,8 @@ def number(value: Any) -> Number | None:
         near = float(value)
         try:
             exact = Decimal(value)
-        except ArithmeticError:  # an exponent of twenty digits
-            return near
+        except ArithmeticError:  # an exponent of twenty digits: beyond every number, or too near to zero to tell
+            return near or None
         return near if exact == Decimal(repr(near)) else exact
     return None
 
@@ -197,6 +197,7 @@ def walk(value: Any, steps: tuple[Step | None, ...]) -> Any:
 
 
 def enter(value: Any, key: str, index: int | None) -> Any:
+    """Text, numbers and null cannot be entered: a text may be an encoded list, and null a value that was withheld."""
     if isinstance(value, dict):
         return value.get(key, ABSENT)
     if isinstance(value, list | tuple) and index is not None:

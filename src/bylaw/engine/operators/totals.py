@@ -6,7 +6,7 @@ Sums are decimal and exact: `0.1 + 0.2` is `0.3`. The digits of a sum are bounde
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Context, Decimal
+from decimal import ROUND_UP, Context, Decimal
 from typing import Any
 
 from msgspec import Struct
@@ -34,8 +34,8 @@ from bylaw.model.demand import Cost, Latency, Tally, Values
 from bylaw.model.events import Event, Response, ToolCall
 from bylaw.model.verdict import Outcome
 
-_EXACT = Context(prec=1_000)
-"""a double has at most 309 digits before the point and 341 after it"""
+_EXACT = Context(prec=1_000, rounding=ROUND_UP)
+"""a double has at most 309 digits before the point and 341 after it; a text may have more, and still counts"""
 _HIGHEST = Decimal("1e309")
 """a number beyond every double counts as this one: it is over any limit"""
 _ZERO = Decimal(0)
@@ -97,7 +97,8 @@ class TallyValues(Monitor):
         return add_up(spread(call.arguments, self._steps))
 
     def _found(self, event: ToolCall, total: Decimal) -> Found:
-        message = f"{self._what} adds up to {show_amount(total)}, at most {show_amount(self._limit)} allowed"
+        shown, limit = show_amount(total), show_amount(self._limit)
+        message = f"{self._what} adds up to {'more than ' * (shown == limit)}{shown}, at most {limit} allowed"
         return Found(message, event.origin.session, event.turn, (ref(event),))
 
     def end(self, state: Sum, ended: Ended) -> Conclusion:

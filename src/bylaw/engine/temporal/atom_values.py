@@ -145,7 +145,7 @@ def _call(atom: ToolIs) -> Read:
 def _result(atom: ResultOf) -> Read:
     roots: dict[str, Callable[[Any], Any]] = {
         "args": lambda result: UNREADABLE if result.call is None else arguments(result.call),
-        "result": lambda result: content_of(result.content),
+        "result": lambda result: UNREADABLE if result.content is None else content_of(result.content),
         "error": lambda result: UNREADABLE if result.is_error is None else result.is_error,
     }
     return _tested(atom.tests, roots)

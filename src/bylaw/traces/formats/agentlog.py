@@ -127,9 +127,10 @@ class AgentlogReader(AssemblingReader):
             source=Locator(self._file, place) if type(place) is int else locator(self._file, place),
             model=payload.model,
             held_messages=None if messages is None else Deferred(messages_in, line),
-            params=payload.params,
-            held_tools=Deferred(decode_list, tools) if tools else None,
-            metadata=payload.metadata,
+            # the payload is the request itself: what it does not have, the request had not
+            params=payload.params or {},
+            held_tools=Deferred(decode_list, tools) if tools else [],
+            metadata=payload.metadata or {},
             held_others=Deferred(others_in, line),
         )
         assembler.request(buffer, record_id, request)
