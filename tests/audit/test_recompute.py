@@ -14,13 +14,15 @@ from msgspec.structs import replace
 
 from bylaw.guard.audit import sessions as replayed
 from bylaw.guard.audit.report import AuditReport
+from bylaw.guard.audit.tables import twin_digest
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import MemoryStore, SqliteStore
 from bylaw.guard.stores.chain import link
+from bylaw.guard.stores.commitments import EVENTS
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import GuardStore
-from bylaw.guard.stores.records import AuditHead, AuditRow
+from bylaw.guard.stores.records import AuditHead, AuditRow, Digest
 from bylaw.model.events import Message, Origin, Request, Response
 from tests.audit.support import RULES, kinds, verified
 from tests.guard.strategies import Rules, arguments, mixed_rules, tools
@@ -357,15 +359,16 @@ def test_text_that_looks_redacted_is_not_taken_for_it() -> None:
 
 
 class Forged(MemoryStore):
-    """The rows of a store, one changed, and a chain that fits them."""
+    """The rows of a store, one changed, and a chain and events that fit them."""
 
     def __init__(self, store: MemoryStore, change: Callable[[Any], Any], at: int = 0) -> None:
         super().__init__()
+        self._original = store
         previous, self._rows = store.audit_head().chain, list[AuditRow]()
         for i, row in enumerate(store.audit()):
             if i == at:
                 change(row.data)
-            hash = link(row.seq, row.at, encode(row.data), previous)
+            hash = link(row.seq, row.at, encode(row.data), previous, row.stored.encode())
             self._rows.append(replace(row, previous=previous, hash=hash))
             previous = hash
 
@@ -374,6 +377,19 @@ class Forged(MemoryStore):
 
     def audit_head(self) -> AuditHead:
         return AuditHead("0" * 64, len(self._rows), self._rows[-1].hash)
+
+    def digests(self, table: str, *, after: int = 0, limit: int = 1000) -> list[Digest]:
+        found = self._original.digests(table, after=after, limit=limit)
+        if table != EVENTS:
+            return found
+        twins = [row for row in self._rows if row.data["kind"] not in ("rules", "stored")]
+        return [one._replace(digest=twin_digest(twins[one.number - 1])) for one in found]
+
+    def rules(self) -> dict[str, str]:
+        return self._original.rules()
+
+    def last_event(self) -> int:
+        return self._original.last_event()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,18 @@ def test_there_is_a_bound_to_what_is_remembered_of_the_forgotten(monkeypatch: py
     assert allowed[-1].decided_by == "on_store_unavailable" and "end_session" in allowed[-1].reason
     guard.end_session("s14")
     assert guard.decide(bylaw.Attempt(tool="pay", session="new")).allowed
+
+
+def test_threads_that_begin_sessions_beyond_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them meets an error, and no session is forgotten while it is in use."""
+    monkeypatch.setattr(sessions, "MOST_LIVE", 10)
+    guard = make()
+
+    def use(thread: int) -> list[str]:
+        attempts = [bylaw.Attempt(tool="pay", session=f"{thread}-{i // 2}") for i in range(400)]
+        return [guard.decide(one).decided_by for one in attempts]
+
+    with ThreadPoolExecutor(8) as pool:
+        decided = [one for found in pool.map(use, range(8)) for one in found]
+    assert set(decided) <= {None, "default", "cap", "session"}, Counter(decided)
+    assert all(second in ("cap", "session") for second in decided[1::2]), "each session has one call"

@@ -56,6 +56,10 @@ def test_a_sub_agent_does_not_escape_a_rule_of_its_parent_by_another_name(allowe
     guard = bylaw.Guard(manifest(*versions, services=[TRANSFER], root="hitl", sub="sub_agent"))
     names = ("K1", "transfer", "Bank.transfer")
     assert actions(guard, *names, agent="sub", above=("root",)) == ["block"] * 3
+    assert actions(guard, *names, agent="sub") == ["block"] * 3  # nobody has started it
+    guard = bylaw.Guard(manifest(*versions, services=[TRANSFER], root="hitl", sub="hitl"))
+    assert actions(guard, *names, agent="sub", above=("root",)) == ["block"] * 3
+    guard = bylaw.Guard(manifest(*versions, services=[TRANSFER], root="hitl", sub="hitl"))
     assert actions(guard, *names, agent="sub") == ["allow", "block", "block"]
 
 

@@ -191,6 +191,8 @@ def test_a_session_of_another_version_is_refused(state: bytes) -> None:
     assert re.search("session `default` was written by another version", decision.reason)
     with pytest.raises(StoreUnavailable):
         guarding.record("call", session="default")
+    other = guarding.decide(attempt({"tool": "look", "session": "another"}))
+    assert other.decided_by != "on_store_unavailable", "nothing waits in the way of other sessions"
 
 
 @pytest.mark.parametrize("field", ["tool", "agent", "run", "call_id"])

@@ -44,7 +44,7 @@ class TableCheck:
             self._is_anchored = True
         if kind not in _ALONE:
             self._twins += 1
-            twin = (self._twins, _twin_digest(row), row.seq, _bytes(str(row.data.get("session", ""))))
+            twin = (self._twins, twin_digest(row), row.seq, _bytes(str(row.data.get("session", ""))))
             self._file.execute("INSERT INTO twins VALUES (?, ?, ?, ?)", twin)
         if row.stored:
             self._hold(row)
@@ -146,7 +146,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _twin_digest(row: AuditRow) -> str:
+def twin_digest(row: AuditRow) -> str:
     """The digest of the event that was written with the row."""
     data = {key: value for key, value in row.data.items() if key != "session"}
     kind = str(data.get("kind", ""))

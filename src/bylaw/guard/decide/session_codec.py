@@ -14,7 +14,7 @@ from bylaw.engine.scope import Undo, dumped_undo, revived_undo
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import Logged, PolicyState, SessionState
 from bylaw.guard.decide.state_names import agent_of
-from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.guard.stores.ports import SessionUnreadable
 from bylaw.model.events import Event, Message, Origin, ToolCall, ToolResult
 from bylaw.text.redaction.redactor import Redactor
 
@@ -188,7 +188,7 @@ def _dump_logged(logged: Logged, session: SessionState) -> Raw:
 
 
 def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionState:
-    """Raises StoreUnavailable for a state that another version of bylaw has written."""
+    """Raises SessionUnreadable for a state that another version of bylaw has written."""
     state = SessionState(key)
     if not data:
         return state
@@ -223,7 +223,7 @@ def _read(key: str, data: bytes) -> _Data:
             return earlier
     except msgspec.ValidationError:
         pass
-    raise StoreUnavailable(f"the session `{key}` was written by another version of bylaw")
+    raise SessionUnreadable(f"the session `{key}` was written by another version of bylaw")
 
 
 def _load_policy(policy: CompiledPolicy, saved: dict[str, PolicyData], session: SessionState) -> None:

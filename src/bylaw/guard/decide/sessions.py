@@ -16,7 +16,7 @@ from bylaw.guard.decide.records import REDACT, LateDecision, write_late_decision
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.stores import forks
-from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
+from bylaw.guard.stores.ports import GuardStore, SessionUnreadable, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import SessionRecord
 from bylaw.text.redaction.redactor import Redaction, Redactor
 
@@ -48,6 +48,9 @@ class _Torn:
 
     def __exit__(self, *_: object) -> None: ...
 
+    def acquire(self, *_: object, **__: object) -> bool:
+        return False
+
 
 class Sessions:
     fork_rank = 1
@@ -64,6 +67,8 @@ class Sessions:
         """without a store: sessions that were last used under other rules"""
         self._locks = [threading.RLock() for _ in range(LOCKS)]
         self._held_by_fork: list[int] = []
+        self._beginning, self._applying = threading.Lock(), threading.Lock()
+        """held while sessions without a store begin or are forgotten, and while late changes are written"""
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
         self._forgotten: set[int] = set()
@@ -95,7 +100,7 @@ class Sessions:
             with self.change(key) as session:
                 return change(*session)
         except StoreUnavailable as problem:
-            if not self.durable:
+            if not self.durable or isinstance(problem, SessionUnreadable):
                 raise
             _log.warning("what happened in the session `%s` waits until the store can be written: %s", key, problem)
             self._late_changes.append((key, change))
@@ -103,22 +108,23 @@ class Sessions:
 
     def _apply_late(self) -> None:
         """In the order in which they happened, each in a transaction of its own session."""
-        while self._late_changes:
-            try:
-                key, change = self._late_changes.popleft()
-            except IndexError:  # another thread has taken it
-                return
-            try:
-                with self._store.transaction(key) as transaction:
-                    record, state = self.read(transaction, key)
-                    change(transaction, record, state)
-                    self.write(transaction, record, state)
-                self.cache(record, state)
-            except StoreUnavailable:
-                self._late_changes.appendleft((key, change))
-                raise
-            except Exception as problem:  # one that cannot be written must not make every later transaction fail
-                _log.error("what happened in the session `%s` could not be written: %s", key, problem)
+        late = self._late_changes
+        with self._applying:  # nothing else is decided before they are written
+            while late:
+                first = key, change = late[0]
+                try:
+                    with self._store.transaction(key) as transaction:
+                        record, state = self.read(transaction, key)
+                        change(transaction, record, state)
+                        self.write(transaction, record, state)
+                    self.cache(record, state)
+                except Exception as problem:
+                    if isinstance(problem, StoreUnavailable) and not isinstance(problem, SessionUnreadable):
+                        raise
+                    # one that can never be written must not make every later transaction fail
+                    _log.error("what happened in the session `%s` could not be written: %s", key, problem)
+                if late[0] is first:  # else it was dropped, since too many wait
+                    late.popleft()
 
     def read(self, transaction: Transaction, key: str) -> tuple[SessionRecord, SessionState]:
         record = transaction.session(key)
@@ -145,7 +151,8 @@ class Sessions:
         """To be called after the commit: only committed states may be used again."""
         self._live[record.session] = (record, state)
         while len(self._live) > MOST_CACHED:
-            self._live.pop(next(iter(self._live)), None)
+            with suppress(RuntimeError, StopIteration):  # other threads change it too
+                self._live.pop(next(iter(self._live)), None)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -191,8 +198,9 @@ class Sessions:
         """Without a store: the next attempt starts a new session, unless this one was terminated."""
         found = self._live.get(key)
         if not self.durable and found is not None and (found[0].terminated in (None, _FORGOTTEN)):
-            del self._live[key]
-            self._forgotten.discard(hash(key))
+            with self._beginning:
+                del self._live[key]
+                self._forgotten.discard(hash(key))
 
     def transaction(self, key: str) -> AbstractContextManager[Transaction]:
         """A transaction that also writes late decisions. What has happened meanwhile is written before it."""
@@ -253,30 +261,46 @@ class Sessions:
             return
         self._late.clear()
         self._late_changes.clear()
+        self._beginning, self._applying = threading.Lock(), threading.Lock()
         if not self.durable:
             self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
             for i in held:
                 self._locks[i] = threading.RLock()
 
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
-        while len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
-            self._forget_oldest()
-        terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
-        carried = self._carried_over(key) if self._earlier else None
-        pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
-        return pair
+        with self._beginning:
+            if len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
+                self._forget_one()
+            terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
+            carried = self._carried_over(key) if self._earlier else None
+            pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
+            return pair
 
-    def _forget_oldest(self) -> None:
+    def _forget_one(self) -> None:
+        """The oldest session that was not used since the last search, and is not in use: a change of it would get
+        lost."""
+        for _ in range(2 * len(self._live)):
+            oldest = next(iter(self._live))
+            pair = self._live.pop(oldest)
+            lock = self.lock_of(oldest)
+            if not pair[1].touched and lock.acquire(blocking=False):
+                try:
+                    self._keep_what_matters(oldest, *pair)
+                except StoreUnavailable:
+                    self._live[oldest] = pair
+                    raise
+                finally:
+                    lock.release()
+                return
+            pair[1].touched = False
+            self._live[oldest] = pair  # at the end of the queue
+        raise StoreUnavailable(_TOO_MANY)
+
+    def _keep_what_matters(self, key: str, record: SessionRecord, state: SessionState) -> None:
         """What is forgotten must not be allowed again, so the session ends if its state matters."""
-        oldest = next(iter(self._live))
-        record, state = pair = self._live.pop(oldest)
-        if state.touched:  # used since the last search: it goes to the end of the queue
-            state.touched = False
-            self._live[oldest] = pair
-        elif record.terminated not in (None, _FORGOTTEN):
-            self._terminated[oldest] = record.terminated
+        if record.terminated not in (None, _FORGOTTEN):
+            self._terminated[key] = record.terminated
         elif record.terminated is None and not state.is_blank:
             if len(self._forgotten) + len(self._terminated) >= MOST_FORGOTTEN:
-                self._live[oldest] = pair
                 raise StoreUnavailable(_TOO_MANY)
-            self._forgotten.add(hash(oldest))
+            self._forgotten.add(hash(key))

@@ -35,6 +35,10 @@ class StoreUnavailable(Exception):
     committed, and the next one may succeed."""
 
 
+class SessionUnreadable(StoreUnavailable):
+    """The state of a session was written by another version of bylaw: waiting does not help."""
+
+
 class StoreConflict(Exception):
     """The record was changed by somebody else since it was read."""
 
