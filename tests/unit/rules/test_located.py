@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -147,11 +148,19 @@ def test_json_refuses_what_the_standard_library_refuses(text: str) -> None:
 
 
 def _refused_by_json(text: str) -> bool:
+    """Numbers that not every JSON tool reads alike are refused too: whole ones beyond 64 bits, and infinite ones."""
+
     def refuse(_: str) -> None:
         raise ValueError
 
+    def whole(digits: str) -> int:
+        return int(digits) if -(2**63) <= int(digits) < 2**64 else refuse(digits)  # type: ignore[return-value]
+
+    def fraction(digits: str) -> float:
+        return float(digits) if math.isfinite(float(digits)) else refuse(digits)  # type: ignore[return-value]
+
     try:
-        json.loads(text, parse_constant=refuse)
+        json.loads(text, parse_constant=refuse, parse_int=whole, parse_float=fraction)
     except ValueError:
         return True
     return False
