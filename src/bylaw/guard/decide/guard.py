@@ -165,8 +165,8 @@ class BaseGuard:
             failed = decision = self._fallback("on_store_unavailable", str(problem))
         except Exception as problem:  # an error of the guard must not let a call through
             failed = decision = self._fallback("on_error", f"{type(problem).__name__}: {problem}")
-        session = attempt.session
-        decision.call_id, decision.session = call_id, session if type(session) is str else _session_text(session)
+        session, decision.call_id = attempt.session, call_id
+        decision.session = session if type(session) is str else "" if session is None else records.text_of(session)
         decision.latency_us = (_now() - started) * 1e6
         if decision.action is _ALLOW:
             decision.call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
@@ -432,10 +432,6 @@ def _check_type(name: str, value: Any, *types: type) -> None:
     if not isinstance(value, types):
         expected = " or ".join("None" if one is type(None) else one.__name__ for one in types)
         raise ValueError(f"{name}={value!r}: expected {expected}")
-
-
-def _session_text(session: Any) -> str:
-    return "" if session is None else records.text_of(session)
 
 
 def _no_attempt(value: Any) -> Attempt:

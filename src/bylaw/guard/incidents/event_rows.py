@@ -135,7 +135,7 @@ def _observation(kind: Any, content: dict[str, Any], origin: Origin, at: float) 
                 ToolCall(origin=origin, name=str(call["name"]), call_id=str(call["call_id"]))
                 for call in content.get("tool_calls") or ()
             )
-            texts = {name: content.get(name) for name in ("text", "stop_reason", "model")}
+            texts: dict[str, Any] = {name: content.get(name) for name in ("text", "stop_reason", "model")}
             blocks = [{"type": "text", "text": text} for text in content.get("blocks") or ()]
             return Response(origin=origin, at=at, tool_calls=calls, content=blocks or None, **texts)
         case "message":
