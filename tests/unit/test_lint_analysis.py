@@ -233,7 +233,7 @@ def test_predicates_that_can_never_be_true_or_always_are(when: str, code: str | 
         ("kind: max_turns, params: {n: 1}, when: [{path: response.tool_calls, op: contains, value: x}]", None),
         (
             "kind: must_followup, params: {trigger: [{path: response.tool_calls.*.name, op: ==, value: pay}, "
-            "{path: response.tool_calls.*.arguments.amount, op: '>', value: 5}], must: {kind: tool_call, tool_name: x}}",
+            "{path: response.tool_calls.*.arguments.to, op: '==', value: 5}], must: {kind: tool_call, tool_name: x}}",
             "separate-calls",
         ),
         ('kind: max_turns, params: {n: 1}, when: [{path: response.latency_ms, op: ">", value: 5}]', None),

@@ -7,11 +7,13 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 import bylaw
 from bylaw.model.trace import Trace
 from bylaw.rules.messages import near_name
+from bylaw.rules.schema_words import FORMATS
 from bylaw.traces import load_trace
 from tests.support.command import run_bylaw
 
@@ -226,3 +228,12 @@ def test_a_guard_reports_a_near_name_once(caplog: pytest.LogCaptureFixture) -> N
     assert [record.getMessage() for record in caplog.records] == [
         "`payout` is called, and the rule `r` names `pay_out`: is one misspelt?"
     ]
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "postcode"])
+def test_formats_that_are_said_to_be_checked_are(format: str) -> None:
+    drafts = [f"http://json-schema.org/{draft}/schema#" for draft in ("draft-04", "draft-06", "draft-07")]
+    for place, draft in enumerate([*drafts, "https://json-schema.org/draft/2020-12/schema"]):
+        check = jsonschema_rs.validator_for({"$schema": draft, "format": format}, validate_formats=True)
+        is_checked = not all(check.is_valid(text) for text in ("%zz ^[((", "{", "::::", "\x00 \\", "/~a"))
+        assert is_checked == (FORMATS.get(format, 9) <= place)

@@ -82,7 +82,7 @@ def _guard() -> dict[str, Any]:
         "tools": {
             "type": "array",
             "items": {"anyOf": [TEXT_SCHEMA, tool]},
-            "description": "the tools that may be called; every tool where it is left out",
+            "description": "the tools that may be called, by name and not by pattern; every tool where it is left out",
         },
         "rules": {"type": "array", "items": {"$ref": "#/$defs/rule", "required": ["then"]}},
     }
@@ -223,7 +223,10 @@ def _file(rules: dict[str, Any]) -> dict[str, Any]:
         **closed_object({"scope": _scope(), "severity": {"$ref": "#/$defs/severity"}}, required=[]),
         "description": "what rules mean that do not say it themselves",
     }
-    plain["tools"] = {**TEXTS_SCHEMA, "description": "the tools that exist; rules that name others are warned about"}
+    plain["tools"] = {
+        **TEXTS_SCHEMA,
+        "description": "the tools that exist, by name and not by pattern; rules that name others are warned about",
+    }
     plain["strict"] = {
         "type": "boolean",
         "default": False,
