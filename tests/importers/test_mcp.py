@@ -136,3 +136,9 @@ def test_only_a_batch_says_that_calls_were_issued_together() -> None:
         ("d", 1, None),
     ]
     assert [call.group for call in calls(read([call(1, "a"), ask(2, "ping")]))] == [None]
+
+
+@pytest.mark.parametrize("more", [{}, {"arguments": None}, {"arguments": {}}])
+def test_arguments_may_be_left_out(more: dict[str, Any]) -> None:
+    (called,) = calls(read(ask(1, "initialize"), ask(2, "tools/call", name="find", **more), answer(2)))
+    assert called.arguments == {}

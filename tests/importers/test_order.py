@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -251,3 +252,22 @@ def test_an_unknown_order_survives_a_conversion(tmp_path: Path) -> None:
         again = load_trace(tmp_path / f"{to}.jsonl")
         assert story(again) == story(trace)
         assert [call.unordered for call in calls(again)] == [(), ("a",)]
+
+
+@pytest.mark.parametrize("issued", [False, True])
+@pytest.mark.parametrize("tools", ["a", "b", "ab", "mab"])
+@pytest.mark.parametrize("lost", ["startTimeUnixNano", "endTimeUnixNano", "both", "zero"])
+def test_a_span_without_a_time_has_no_order_whatever_the_answer_holds(tools: str, lost: str, issued: bool) -> None:
+    told = json.loads(as_spans([*INSIDE, ("result", "b", False)], issued=issued))
+    times = ["startTimeUnixNano", "endTimeUnixNano"]
+    for one in told["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for key in times if lost in ("both", "zero") else [lost]:
+            if one["spanId"] in tools and lost == "zero":
+                one[key] = "0"
+            elif one["spanId"] in tools:
+                del one[key]
+    trace = read(told)
+    loose = ("a" in tools and lost != "startTimeUnixNano") or ("b" in tools and lost != "endTimeUnixNano")
+    if loose:
+        assert [problem.code for problem in trace.problems] == ["unknown-order"]
+        assert _undecided(bylaw.check(trace, load_rules(RULES))) == {"stop", "wait"}

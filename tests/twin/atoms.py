@@ -11,6 +11,7 @@ import json
 import operator
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 from unicodedata import normalize
 
@@ -317,7 +318,17 @@ def _content(content: Any) -> Any:
         value = json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return content
+    if repeats_a_key(content):
+        return UNREADABLE
     return value if isinstance(value, dict | list) else content
+
+
+def repeats_a_key(text: str) -> bool:
+    """Whether an object in this JSON has a key twice."""
+    counts: list[tuple[int, int]] = []
+    with suppress(ValueError, RecursionError):
+        json.loads(text, object_pairs_hook=lambda pairs: counts.append((len(pairs), len(dict(pairs)))))
+    return any(members > keys for members, keys in counts)
 
 
 def _refuse(constant: str) -> Any:

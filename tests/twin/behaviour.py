@@ -27,11 +27,15 @@ from bylaw.rules.conditions import plain_conditions
 from bylaw.text.prices import cost_of
 from bylaw.text.stop_words import STOP_WORDS
 from tests.twin import calls
+from tests.twin.atoms import repeats_a_key
 from tests.twin.comparison import holds_in_turn, lacks_part, values_at
 from tests.twin.guard import is_untimed
 from tests.twin.guard import matches as guard_matches
 from tests.twin.part import Answer, Breaches, Judge, Part, settled
 from tests.twin.temporal import judge_temporal
+
+_MEASURED = ("max_turns", "required_stop_reason", "max_total_tokens", "max_cost", "max_latency")
+"""kinds that look at neither calls nor text, so that a block which could not be read decides nothing"""
 
 
 def reference_check(rules: Iterable[Rule], events: Iterable[Event], *, complete: bool = True) -> dict[str, Answer]:
@@ -66,6 +70,10 @@ def _parts(scope: Scope, events: list[Event], complete: bool) -> list[Part]:
 def _judge_part(rule: Rule, part: Part) -> Answer:
     if not part.turns:
         return Outcome.VACUOUS, []
+    if any("*" in turn.unread for turn in part.turns) and (rule.when or rule.kind not in _MEASURED):
+        read = [replace(event, unread=()) if isinstance(event, Response) else event for event in part.events]
+        answer = _judge_part(rule, Part(read, False))
+        return answer if answer[0] is Outcome.VIOLATED else (Outcome.INCONCLUSIVE, answer[1])
     if rule.agents:
         return _judge_agent(rule, part)
     when = plain_conditions(rule.when)
@@ -177,9 +185,11 @@ def judge_must_match_json_schema(params: dict[str, Any], part: Part, matching: l
     recorded = [turn for turn in matching if turn.text is not None]
     judged = [turn for turn in recorded if not turn.tool_calls or (turn.text or "").strip()]
     formats = params.get("check_formats", False)
-    fits = [_fits(turn.text or "", params["schema"], formats) for turn in judged]
-    bad = [turn.turn for turn, fit in zip(judged, fits, strict=True) if fit is False]
-    return settled(part, len(matching) - len(recorded) + fits.count(None), bool(judged)), bad
+    known = [turn for turn in judged if not repeats_a_key(turn.text or "")]
+    fits = [_fits(turn.text or "", params["schema"], formats) for turn in known]
+    bad = [turn.turn for turn, fit in zip(known, fits, strict=True) if fit is False]
+    unjudged = len(matching) - len(recorded) + len(judged) - len(known) + fits.count(None)
+    return settled(part, unjudged, bool(judged)), bad
 
 
 def judge_must_remain_consistent(params: dict[str, Any], part: Part, matching: list[Response]) -> Answer:

@@ -220,8 +220,9 @@ def _lower_always(
         case demands.StopReasonIn():
             return Always(judge_stop_reason(probe), needs="stop reason not recorded in {}")
         case demands.FitsSchema():
+            twice = "the JSON of {} has a key twice in one object"
             deep = "the JSON of {} is nested too deeply to be judged"
-            return Always(judge_schema(probe), needs="content not recorded in {}", lost=deep)
+            return Always(judge_schema(probe), needs="content not recorded in {}", unread=twice, lost=deep)
         case demands.Grounded():
             looked_for = ", ".join(f"`{key}`" for key in CHUNK_KEYS)
             unread = f"no text in the chunks at `{probe.path.text}` in {{}}; looked for {looked_for}"

@@ -28,6 +28,7 @@ from bylaw.engine.scope import (
     take_back,
     violation,
 )
+from bylaw.engine.unread import rules_blind_to
 from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.model.rule import Scope
 from bylaw.model.verdict import Outcome, Verdict
@@ -79,6 +80,10 @@ class Evaluation:
             self._snapshot = None
             self._trace.turns += 1
             session.turns += 1
+            if event.unread:
+                blind = rules_blind_to(self._program, event.unread)
+                self._trace.blind |= blind
+                session.blind |= blind
             return self._advance(self._program.on_response, event, session)
         if type(event) is ToolCall:
             return self._advance(self._program.calls[event.name], event, session)
@@ -321,7 +326,7 @@ class Evaluation:
             if known is None or known[0] is not state:
                 known = written[index] = state, Raw(_encode(self._program.dump(index, state)))
             states[index] = known[1]
-        return ScopeState(scope.session, scope.turns, states, scope.violated, scope.failed)
+        return ScopeState(scope.session, scope.turns, states, scope.violated, scope.failed, scope.blind)
 
     def carry(self, session: str, names: Sequence[str]) -> bytes:
         """An open session as JSON, each state under the name of its rule instead of its index, so that other rules can

@@ -27,6 +27,7 @@ from bylaw.engine.values import UNRECORDED
 from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn, TextHas
 from bylaw.model.events import Response
 from bylaw.text.prices import cost_of
+from bylaw.text.repeated_keys import repeated_key
 from bylaw.text.stop_words import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -201,6 +202,8 @@ def judge_schema(probe: FitsSchema) -> Judge:
             return SKIP if _says_nothing(response) else Breach(f"response is not JSON: {_reason(problem)}")
         except RecursionError:
             return LOST
+        if repeated_key(text, value) is not None:
+            return UNREAD  # readers of it differ in which of two values they take
         try:
             return HOLDS if validator.is_valid(value) else _first_error(validator, value)
         except ValueError:  # the validator reads 255 levels, the decoder more

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.compile import Program
-from bylaw.engine.monitor import Conclusion, Ended, Found
+from bylaw.engine.monitor import STOPPED_EARLY, Conclusion, Ended, Found
+from bylaw.engine.unread import UNREAD
 from bylaw.model.rule import Rule
 from bylaw.model.rule import Scope as RuleScope
 from bylaw.model.verdict import Outcome, Verdict
@@ -24,6 +25,8 @@ class ScopeState(Struct, omit_defaults=True):
     violated: set[int] = set()
     failed: dict[int, str] = {}
     """rules that could not be evaluated here, and why"""
+    blind: set[int] = set()
+    """rules that something decides which was recorded and could not be read"""
 
 
 class Undo(Struct, array_like=True):
@@ -92,6 +95,7 @@ def copy_unscoped(program: Program, trace: ScopeState, session: ScopeState) -> N
     """Give a session the states that the rules without a scope have in the trace."""
     session.states |= {index: state for index, state in trace.states.items() if index in program.unscoped}
     session.violated |= trace.violated & program.unscoped
+    session.blind |= trace.blind & program.unscoped
     session.failed |= {index: reason for index, reason in trace.failed.items() if index in program.unscoped}
 
 
@@ -187,7 +191,8 @@ class Outcomes:
     def close_alone(self, session: ScopeState, *, complete: bool) -> None:
         """One of several sessions, for the rules without a scope: only what each came to there is counted."""
         program = self._program
-        touched = session.states.keys() | session.violated | session.failed.keys() | program.unscoped_owing
+        touched = session.states.keys() | session.violated | session.failed.keys() | session.blind
+        touched |= program.unscoped_owing
         for index in touched & program.unscoped if complete else program.unscoped:
             if index in session.violated:
                 self.alone.setdefault(index, Alone()).violated += 1
@@ -225,7 +230,7 @@ class Outcomes:
             return [i for i, rule in enumerate(program.rules) if rule.scope is wanted]
         if not program.has_session_rules:
             return []
-        touched = scope.states.keys() | scope.violated | scope.failed.keys()
+        touched = scope.states.keys() | scope.violated | scope.failed.keys() | scope.blind
         return sorted(touched - program.unscoped | program.owing)
 
     def _close_rule(self, index: int, scope: ScopeState, complete: bool, sessions: int) -> list[Verdict]:
@@ -273,7 +278,13 @@ class Outcomes:
         monitor = self._program.monitors[index]
         if scope.turns == 0:
             return Conclusion(Outcome.VACUOUS)
-        return monitor.end(scope.states.get(index, monitor.initial), Ended(scope.turns, complete))
+        state = scope.states.get(index, monitor.initial)
+        if index not in scope.blind:
+            return monitor.end(state, Ended(scope.turns, complete))
+        conclusion = monitor.end(state, Ended(scope.turns, complete=False))  # what is missing may be what was not read
+        if conclusion.outcome is Outcome.VIOLATED or (conclusion.reason and conclusion.reason != STOPPED_EARLY.reason):
+            return conclusion
+        return Conclusion(Outcome.INCONCLUSIVE, reason=UNREAD, notes=conclusion.notes)
 
     def _fold_untouched(self, sessions: int) -> None:
         """Sessions in which nothing concerned a rule: it holds or is vacuous there, counted for all of them at once."""

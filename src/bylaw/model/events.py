@@ -196,6 +196,8 @@ class Response(Event, frozen=True, kw_only=True):
     tool_calls: tuple[ToolCall, ...] = ()
     calls_follow: bool = False
     """a guard was told of the response alone: nobody knows yet which calls it issued"""
+    unread: tuple[str, ...] = ()
+    """tools of which it may hold calls that could not be read; `*`: calls of any tool, or text"""
     stop_reason: str | None = None
     latency_ms: float | None = None
     usage: Usage | None = None

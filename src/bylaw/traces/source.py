@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from bylaw.errors import ArgumentError, InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event, ToolCall
+from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
 from bylaw.traces.find import find_traces
 from bylaw.traces.formats.bylaw.reader import header_of
@@ -21,9 +21,9 @@ from bylaw.traces.formats.other_files import advise, describe_undecodable, descr
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
-from bylaw.traces.records.jsontext import repeated_key, shorten
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
 from bylaw.traces.records.problems import Problems, problem_at
+from bylaw.traces.records.repeats import keep_repeats, warn_of_repeats
 
 Traces: TypeAlias = str | PathLike[str] | TraceSource | Sequence[str | PathLike[str] | TraceSource]
 """what a caller may pass as traces: paths, folders, globs, loaded traces, or a list of those"""
@@ -107,13 +107,13 @@ class TraceStream:
         reader = CATALOGUE[self._reads_as].open(opened)
         has_events = False
         for block in records.blocks():
-            events = reader.read(block)
+            events = reader.read(keep_repeats(block, problems) if problems.checks_keys else block)
             if not problems.failed:  # else the file is read on only to find more bad records
                 has_events = has_events or bool(events)
-                _warn_of_repeated_keys(events, problems)
+                warn_of_repeats(events, problems)
                 yield from events
         events = reader.finish()
-        _warn_of_repeated_keys(events, problems)
+        warn_of_repeats(events, problems)
         problems.settle()
         if self._is_forced and not has_events and not events and not problems.skipped:
             _refuse_other_format(self._source, self._layout, self._reads_as)
@@ -128,22 +128,6 @@ class TraceStream:
     def _opened(self, problems: Problems) -> Opened:
         records = Records(self._source, self._layout, problems)
         return Opened(self._source, self._layout, records, problems, self._verify_ids)
-
-
-def _warn_of_repeated_keys(events: Sequence[Event], problems: Problems) -> None:
-    """Arguments that were recorded as text in which a key stands twice: rules cannot tell what the tool was given."""
-    for call in [event for event in events if type(event) is ToolCall and event.arguments is None]:
-        text = call.raw_arguments
-        if text and (key := repeated_key(text, None)) is not None:
-            problems.report_at(
-                (call.source and call.source.line) or 1,
-                text,
-                0,
-                code="duplicate-key",
-                message=f"the arguments of this call of `{shorten(call.name)}` have the key `{shorten(key)}` twice",
-                severity="warning",
-                help="programs differ in which of the two they use, so rules on the arguments cannot judge this call",
-            )
 
 
 def _format_of(source: Input, layout: Layout) -> str | None:

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from bylaw import check, load_rules
 from bylaw.model.verdict import Outcome
+from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces import load_trace
-from bylaw.traces.records.jsontext import repeated_key
 from bylaw.traces.source import SMALL
+from tests.twin.behaviour import reference_check
 from tests.unit.readers.shapes import lines
 
 USER = {"role": "user", "content": "hi"}
@@ -93,3 +94,49 @@ def test_a_key_that_stands_twice_is_found(value: dict[str, Any], last: Any) -> N
     key = next(iter(value))
     text = f"{json.dumps(value)[:-1]}, {json.dumps(key)}: {json.dumps(last)}}}"
     assert repeated_key(text, json.loads(text)) == key
+
+
+TWICE = '{"amount": 900, "amount": 1}'
+NESTED = '{"of": [{"amount": 900, "amount": 1}]}'
+JUDGED: list[dict[str, Any]] = [
+    {
+        "id": "args",
+        "kind": "no_call",
+        "params": {"tool": "pay", "where": [{"path": "amount", "op": ">", "value": 500}]},
+    },
+    {"id": "result", "kind": "temporal", "params": {"formula": "G !result(pay, result.amount > 500)"}},
+    {"id": "text", "kind": "must_match_json_schema", "params": {"schema": {"properties": {"amount": {"maximum": 5}}}}},
+]
+BLOCK = '[{"type": "tool_use", "id": "1", "name": "pay", "input": %s}]'
+BYLAW = '{"bylaw": "trace/1"}\n{"kind": "response", "content": %s}\n'
+CALL = '{"kind": "tool_call", "name": "pay", "call_id": "1", "arguments": %s}\n'
+RESULT = '{"kind": "tool_result", "call_id": "1", "content": %s}\n'
+AGENTLOG = '{"kind": "chat_request", "payload": {}}\n{"kind": "chat_response", "payload": {"content": %s}}\n'
+
+
+def _outcomes(text: str) -> dict[str, str]:
+    trace = load_trace(text.encode())
+    assert [problem.code for problem in trace.problems] == ["duplicate-key"]
+    rules = load_rules(JUDGED)
+    report = check(trace, rules)
+    answers = {rule.id: report.worst(rule.id).value for rule in rules}
+    twin = reference_check(rules, trace.events)
+    assert {rule: outcome.value for rule, (outcome, _) in twin.items()} == answers
+    return answers
+
+
+@pytest.mark.parametrize("twice", [TWICE, NESTED])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_neither_of_two_values_is_judged(twice: str, as_text: bool) -> None:
+    shown = json.dumps(twice) if as_text else twice
+    block = BLOCK.replace("%s", shown)
+    assert _outcomes(BYLAW % '"{}"' + CALL % shown)["args"] == "inconclusive"
+    assert _outcomes(BYLAW % block)["args"] == "inconclusive"
+    assert _outcomes(AGENTLOG % block)["args"] == "inconclusive"
+    if twice == TWICE:
+        assert _outcomes(BYLAW % '"{}"' + CALL % "{}" + RESULT % shown)["result"] == "inconclusive"
+
+
+@pytest.mark.parametrize("text", [TWICE, NESTED])
+def test_a_response_that_is_json_with_a_key_twice_fits_no_schema_for_certain(text: str) -> None:
+    assert _outcomes(BYLAW % json.dumps(text))["text"] == "inconclusive"

@@ -24,15 +24,24 @@ def headline(report: CheckReport) -> str:
         return f"NOT SHOWN: {_why_not_shown(report)}"
     if report.nothing_checked:
         return "PASSED: nothing was checked, as allowed"
-    passed = "PASSED" if not report.unchecked else f"PASSED, but {_unchecked(report, report.unchecked)}"
+    missed = [_unchecked(report, report.unchecked)] if report.unchecked else []
+    missed += [_skipped(report)] if _skipped(report) else []
+    passed = f"PASSED, but {'; '.join(missed)}" if missed else "PASSED"
     if report.outcomes.violated or report.outcomes.error:
         return f"{passed}{': ' if passed == 'PASSED' else '; '}{_tolerated(report)}"
     return "PASSED: no rule broken" if passed == "PASSED" else passed
 
 
 def is_whole(report: CheckReport) -> bool:
-    """Whether a pass means that every rule was checked."""
-    return report.exit_code == 0 and not report.unchecked and not report.nothing_checked
+    """Whether a pass means that every rule was checked, on everything that was recorded."""
+    return report.exit_code == 0 and not report.unchecked and not report.nothing_checked and not _skipped(report)
+
+
+def _skipped(report: CheckReport) -> str:
+    """What `--skip-bad` passed over: a rule may be broken there."""
+    records, files = sum(trace.skipped for trace in report.traces), len(report.unread)
+    parts = [count(number, noun) for number, noun in ((records, "record"), (files, "file")) if number]
+    return f"{' and '.join(parts)} {'was' if records + files == 1 else 'were'} skipped" if parts else ""
 
 
 def _tolerated(report: CheckReport) -> str:

@@ -20,6 +20,7 @@ from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, compile_test,
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays, Variable
+from bylaw.text.repeated_keys import repeated_key
 
 LONGEST_JSON = 1 << 20
 """result text that is read as JSON; longer text is only text"""
@@ -180,13 +181,14 @@ def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:
 
 
 def content_of(content: Any) -> Any:
-    """What a tool returned: decoded if it is JSON text."""
+    """What a tool returned: decoded if it is JSON text, and UNREADABLE if an object in that has a key twice."""
     if isinstance(content, list) and content and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
         content = text_of(content)
     if not isinstance(content, str) or len(content) > LONGEST_JSON or content.lstrip()[:1] not in ("{", "["):
         return content
     try:
-        return msgspec.json.decode(content)
+        value = msgspec.json.decode(content)
+        return UNREADABLE if repeated_key(content, value) is not None else value
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
         return content
 

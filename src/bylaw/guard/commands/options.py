@@ -114,7 +114,7 @@ def parse_time(option: str, text: str | None) -> float | None:
 def parse_json(text: str, where: str) -> Any:
     if len(text) > MOST_BYTES:
         raise BadInput(f"{where}: longer than {MOST_BYTES:,} characters")
-    from bylaw.traces.records.jsontext import RepeatedKey, loads_strictly
+    from bylaw.text.repeated_keys import RepeatedKey, loads_strictly
 
     try:
         return loads_strictly(text)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
+from bylaw.traces.assembly.content import EVERYTHING, unread_kinds
 from bylaw.traces.assembly.session_buffer import MOST_SESSIONS, SHARED_ID, KnownCall, SessionBuffer, same_call
 from bylaw.traces.records.problems import Problems
 
@@ -146,6 +147,8 @@ class Assembler:
         events = self._events
         if response.request is not None:
             events.append(response.request)
+        if response.content and unread_kinds(response.content):
+            response = replace(response, unread=EVERYTHING)
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns
         buffer.has_results = False
@@ -233,7 +236,22 @@ class Assembler:
             self._place(buffer, known)
         if not same_call(known.call, call):
             message = f"call `{call.call_id}` is recorded twice, with a different name or different arguments"
-            self._warn(call, "disagreeing-call", message, f"the call in the response is used: `{known.call.name}`")
+            help = f"the call in the response is used, `{known.call.name}`, and rules about either are inconclusive"
+            self._warn(call, "disagreeing-call", message, help)
+            self._doubt(buffer, known.call, call)
+
+    def _doubt(self, buffer: SessionBuffer, known: ToolCall, call: ToolCall) -> None:
+        """Nobody knows which of two records of one call is right: its response tells, or the second is a call too."""
+        if known.turn != buffer.turn or not self._grows(buffer):
+            own = f"{call.call_id}.again{len(buffer.calls)}"
+            self._events.append(replace(call, turn=known.turn, call_id=own))
+            return
+        assert buffer.held is not None
+        at = buffer.held - self._taken
+        response = self._events[at]
+        assert isinstance(response, Response)
+        names = response.unread if "*" in response.unread else {*response.unread, known.name, call.name}
+        self._events[at] = replace(response, unread=tuple(sorted(names)))
 
     def _turn_of(self, buffer: SessionBuffer, record_id: str | None) -> int | None:
         """The turn of a recent response, by the id of its record."""

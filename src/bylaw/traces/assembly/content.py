@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from bylaw.model.events import Origin, ToolCall
 from bylaw.model.source import Locator
+from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.assembly.session_buffer import same_call
-from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, repeated_key
+from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly
 
 CALL_BLOCKS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 """a call that the model issued, no matter who ran it"""
@@ -20,6 +21,15 @@ KNOWN_BLOCKS = frozenset(
 )  # fmt: skip
 """block types whose meaning is known; the result of a tool that the provider ran ends in `tool_result`"""
 UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
+EVERYTHING = ("*",)
+"""what a response with such a block may hold: calls of any tool, and text"""
+_FOREIGN_CALLS = frozenset(("function_call", "tool_call", "tool-call", "toolUse", "functionCall"))
+"""calls in the words of other APIs: the type of the block, or the only key of a block without a type"""
+_KNOWN_KEYS = frozenset(
+    ("toolResult", "functionResponse", "function_response", "reasoningContent", "image", "document", "video",
+     "inlineData", "inline_data", "fileData", "file_data", "cachePoint")
+)  # fmt: skip
+"""the key of a block without a type that is neither text nor a call"""
 _TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
 """blocks that are text under another name, by their type; a block without a type that has text is text"""
 _PLAIN_FIELDS = 4
@@ -53,17 +63,47 @@ def read_content(content: list[Any] | str | None) -> Content:
             uses.append(block)
         elif (kind is None or type(kind) is str) and type(text := block.get(_TEXT_KEYS.get(kind, ""))) is str:
             texts.append(text)
+        elif (call := foreign_call(block)) is not None:
+            uses = uses or []
+            uses.append(call)
+            content = [call if one is block else one for one in content]
     return content, texts[0] if len(texts) == 1 else "\n".join(texts), uses
+
+
+def foreign_call(block: dict[str, Any]) -> dict[str, Any] | None:
+    """A call in the words of another API as a `tool_use` block, if it is surely one: it names its tool."""
+    kind, call = block.get("type"), block
+    if kind is None:
+        keys = [key for key in block if key in _FOREIGN_CALLS]
+        inner = block[keys[0]] if len(keys) == 1 else None
+        if type(inner) is not dict:
+            return None
+        call = inner
+    elif type(kind) is not str or kind not in _FOREIGN_CALLS:
+        return None
+    names = [call[key] for key in ("name", "toolName") if key in call]
+    inputs = [call[key] for key in ("input", "arguments", "args") if key in call]
+    if len(names) != 1 or type(names[0]) is not str or len(inputs) > 1:
+        return None
+    call_id = next((call[key] for key in ("call_id", "toolCallId", "toolUseId", "id") if call.get(key)), None)
+    return {"type": "tool_use", "id": call_id, "name": names[0], "input": inputs[0] if inputs else None}
 
 
 def unread_kinds(content: list[Any] | None) -> list[str]:
     """Types of blocks that are not known: they may hold text or calls that rules cannot see."""
     kinds: set[str] = set()
     for block in content or ():
-        kind = block.get("type") if type(block) is dict else None
-        if kind is not None and (type(kind) is not str or kind not in KNOWN_BLOCKS):
+        if type(block) is not dict:
+            if type(block) is not str:
+                kinds.add(type(block).__name__)
+            continue
+        kind = block.get("type")
+        if kind is None:
+            if type(block.get("text")) is not str and _KNOWN_KEYS.isdisjoint(block):
+                kinds.add(next(iter(block), "{}"))
+        elif type(kind) is not str or (kind not in KNOWN_BLOCKS and not kind.endswith("tool_result")):
             kinds.add(str(kind))
-    return sorted(kind for kind in kinds - KNOWN_BLOCKS if not kind.endswith("tool_result")) if kinds else []
+    return sorted(kinds)
 
 
 def read_arguments(recorded: Any) -> tuple[Any, str | None]:

@@ -43,7 +43,7 @@ from bylaw.traces.records.jsontext import decode_list
 
 _COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
     Request: (RequestLine, ("model", "params", "metadata", "others")),
-    Response: (ResponseLine, ("model", "content", "stop_reason", "latency_ms")),
+    Response: (ResponseLine, ("model", "content", "unread", "stop_reason", "latency_ms")),
     ToolCall: (ToolCallLine, ("name", "namespace", "call_id", "arguments", "raw_arguments", "group", "unordered")),
     ToolResult: (ToolResultLine, ("call_id", "name", "content", "is_error", "latency_ms")),
     Message: (MessageLine, ("role", "content")),

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
 from bylaw.model.values import json_type
+from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
@@ -66,16 +67,17 @@ class ChatReader(ConversationReader):
         self.read_list(record, messages, ("messages",), name, settings, rest or None, system)
 
     def read_item(self, conversation: Conversation, record: Record, message: Any, path: Path) -> None:
-        source = record.locator(item_of(path))
+        source, others = record.locator(item_of(path)), False
         try:
             if type(message) is dict and "choices" in message:
                 choices = message["choices"]
                 if type(choices) is list and len(choices) > 1:
+                    others = True
                     unread = f"only the first of {len(choices)} choices is read"
                     record.warn("unread-content", unread, (*path, "choices"))
                 message = unwrap(message)
             if role_of(message) == ASSISTANT:
-                self._read_answer(conversation, record, message, path, source)
+                self._read_answer(conversation, record, message, path, source, EVERYTHING if others else ())
                 return
         except MalformedRecord as error:
             record.malformed(error, path)
@@ -84,11 +86,17 @@ class ChatReader(ConversationReader):
         self._read_results(conversation, message, source)
 
     def _read_answer(
-        self, conversation: Conversation, record: Record, message: dict[str, Any], path: Path, source: Locator
+        self,
+        conversation: Conversation,
+        record: Record,
+        message: dict[str, Any],
+        path: Path,
+        source: Locator,
+        unread: tuple[str, ...],
     ) -> None:
         answer = read_assistant(message)
-        if message.keys() <= _PLAIN:
-            add_answer(conversation, record, answer, source, path=path, warn_unread=True)
+        if message.keys() <= _PLAIN and not unread:
+            add_answer(conversation, record, answer, source, path=path)
         else:
             latency = message.get("latency_ms")
             add_answer(
@@ -97,7 +105,7 @@ class ChatReader(ConversationReader):
                 answer,
                 source,
                 path=path,
-                warn_unread=True,
+                unread=unread,
                 at=time_of(message),
                 model=text_field(message, "model"),
                 stop_reason=text_field(message, "stop_reason", "finish_reason"),

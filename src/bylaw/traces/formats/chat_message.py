@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, read_arguments
+from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign_call, read_arguments
 from bylaw.traces.formats.record import MalformedRecord, Path, suggest, text_field, type_name
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -96,6 +96,10 @@ def _add_blocks(found: AssistantContent, blocks: list[Any], content: list[Any]) 
                 input = block.get("input")
                 found.uses.append(block)
                 found.arguments.append((input, None) if type(input) is dict else read_arguments(input))
+            elif (call := foreign_call(block)) is not None:
+                block = call
+                found.uses.append(call)
+                found.arguments.append(read_arguments(call["input"]))
         blocks.append(block)
 
 

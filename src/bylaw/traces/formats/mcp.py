@@ -149,7 +149,8 @@ class McpReader(AssemblingReader):
         if not isinstance(name, str):
             record.bad("wrong-type", "this call has no `name`", ("params",))
             return False
-        arguments, raw = read_arguments(params.get("arguments"))
+        recorded = params.get("arguments")
+        arguments, raw = read_arguments({} if recorded is None else recorded)  # the protocol lets them be left out
         again = self._repeated_call(params, name, arguments, opened.session)
         if again is not None:
             opened.call, opened.when = again.call, again.when

@@ -191,7 +191,7 @@ def add_answer(
     *,
     path: Path = (),
     places: list[Locator] | None = None,
-    warn_unread: bool = False,
+    unread: tuple[str, ...] = (),
     at: str | float | None = None,
     model: str | None = None,
     stop_reason: str | None = None,
@@ -206,13 +206,14 @@ def add_answer(
     for call_id in shared:
         record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
     content, text, _ = read_content(answer.blocks)
-    for kind in unread_kinds(content) if warn_unread else ():
+    for kind in unread_kinds(content):
         record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
     conversation.add_answer(
         source,
         content,
         text,
         calls,
+        unread=unread,
         at=at,
         model=model,
         stop_reason=stop_reason,

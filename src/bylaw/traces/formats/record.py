@@ -23,8 +23,6 @@ from bylaw.traces.records.jsontext import (
     decode_quickly,
     decode_sparsely,
     decode_text,
-    repeated_key,
-    shorten,
 )
 from bylaw.traces.records.layout import Records, sniff
 from bylaw.traces.records.lines import Block
@@ -114,18 +112,7 @@ def records_of(
             value = decode(place, raw, problems, constants=constants)
             if value is UNREAD:
                 continue
-        if problems.checks_keys and undecoded is None:
-            warn_of_repeated_key(raw, value, place, problems)
         yield Record(value, raw, place, problems)
-
-
-def warn_of_repeated_key(raw: bytes, value: Any, place: int | Place, problems: Problems) -> None:
-    """Report a record in which an object has a key twice; the last one counts."""
-    key = repeated_key(raw, value)
-    if key is not None:
-        message = f"the key `{shorten(key)}` is given twice in one object, and the last one is read"
-        help = "other programs may have used the first one"
-        problems.report(place, raw, code="duplicate-key", message=message, severity="warning", help=help)
 
 
 def decode(place: int | Place, raw: bytes, problems: Problems, *, constants: bool = False) -> Any:

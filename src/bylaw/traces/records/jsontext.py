@@ -65,46 +65,6 @@ class _RefusedToken(ValueError):
     pass
 
 
-def repeated_key(text: str | bytes, value: Any) -> str | None:
-    """A key that an object in the text has twice, given the decoded value, in which the last one counts.
-
-    Counting colons is enough nearly always: each member has one, and a member that was lost takes its colon along.
-    Only text with escapes, in which a colon can be written otherwise, or with fewer colons is read again.
-    """
-    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    colons = data.count(b":")
-    if type(value) is dict and len(value) == colons:
-        return None
-    if msgspec.json.encode(value).count(b":") == colons and b"\\u" not in data:
-        return None
-    try:
-        json.loads(data, object_pairs_hook=_unrepeated)
-    except RepeatedKey as error:
-        return error.key
-    except (ValueError, RecursionError):
-        pass
-    return None
-
-
-class RepeatedKey(ValueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the key `{shorten(key)}` is given twice")
-        self.key = key
-
-
-def loads_strictly(text: str) -> Any:
-    """JSON in which no object has a key twice. Raises RepeatedKey, ValueError or RecursionError."""
-    return json.loads(text, object_pairs_hook=_unrepeated)
-
-
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        raise RepeatedKey(next(key for key, _ in pairs if key in seen or seen.add(key)))  # type: ignore[func-returns-value]
-    return found
-
-
 def _refuse(token: str) -> NoReturn:
     raise _RefusedToken(token)
 

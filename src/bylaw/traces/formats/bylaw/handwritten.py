@@ -10,7 +10,14 @@ from msgspec import UNSET
 from bylaw.model.events import Deferred, Event, Origin, Request, Response, ToolCall
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import NamelessCall, calls_in, read_arguments, read_content
+from bylaw.traces.assembly.content import (
+    UNREAD_BLOCK,
+    NamelessCall,
+    calls_in,
+    read_arguments,
+    read_content,
+    unread_kinds,
+)
 from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
 from bylaw.traces.assembly.sessions import UNCLEAR, UNCLEAR_HELP, Survey, sessions_of
 from bylaw.traces.assembly.usage import read_usage
@@ -31,8 +38,7 @@ from bylaw.traces.formats.bylaw.lines import (
     result_of,
 )
 from bylaw.traces.formats.reader import unanswered_notes
-from bylaw.traces.formats.record import warn_of_repeated_key
-from bylaw.traces.records.jsontext import REFUSED, decode_deferred, decode_list
+from bylaw.traces.records.jsontext import REFUSED, decode_list
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
 
@@ -53,8 +59,6 @@ class HandwrittenReader(LineReader):
                 if again is None:
                     continue
                 line, raw = again
-            if self._problems.checks_keys:
-                warn_of_repeated_key(raw, decode_deferred(raw), place, self._problems)
             self._read_line(line, raw, place)
         return self._assembler.take()
 
@@ -148,6 +152,8 @@ class HandwrittenReader(LineReader):
                 return
             for call_id in shared:
                 self._warn(raw, place, ("content",), "duplicate-call-id", SHARED_ID.format(call_id))
+        for kind in unread_kinds(content):
+            self._warn(raw, place, ("content",), "unread-content", UNREAD_BLOCK.format(kind))
         usage, unread = read_usage(line.usage, line.model)
         for message in unread:
             self._warn(raw, place, ("usage",), "bad-usage", message)
@@ -161,6 +167,7 @@ class HandwrittenReader(LineReader):
             content=content,
             text=text if line.text is UNSET else line.text,
             tool_calls=calls,
+            unread=line.unread,
             stop_reason=line.stop_reason,
             latency_ms=line.latency_ms,
             usage=usage,

@@ -113,6 +113,8 @@ class ResponseLine(Line, tag="response", gc=False):
     """left out where the text blocks say it"""
     calls: list[str | ToolCallLine] | UnsetType = UNSET
     """ids of the calls on the lines that follow, or whole calls"""
+    unread: tuple[str, ...] = ()
+    """tools of which the response may hold calls that could not be read; `*`: of any tool, or text"""
     stop_reason: str | None = None
     latency_ms: float | None = None
     usage: Usage | None = None
@@ -177,6 +179,7 @@ class HandwrittenResponseLine(Line, tag="response", gc=False):
     content: list[Any] | str | None = None
     text: str | UnsetType | None = UNSET
     calls: list[Any] | UnsetType = UNSET
+    unread: tuple[str, ...] = ()
     stop_reason: str | None = None
     latency_ms: float | None = None
     usage: Any = None
@@ -296,6 +299,7 @@ def response_of(
         content=line.content,
         text=read_content(line.content)[1] if text is UNSET else text,
         tool_calls=calls,
+        unread=line.unread,
         stop_reason=line.stop_reason,
         latency_ms=line.latency_ms,
         usage=line.usage,

@@ -122,7 +122,6 @@ class AgentConversation:
             record,
             pending.answer or read_assistant(message),
             pending.source,
-            warn_unread=True,
             at=pending.at,
             model=text_field(message, "model"),
             stop_reason=text_field(message, "stop_reason"),

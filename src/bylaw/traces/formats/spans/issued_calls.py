@@ -20,6 +20,8 @@ class Turn(Struct, eq=False):
     call: ModelCall
     answer: AssistantContent | None
     origin: Origin
+    unread: frozenset[str] = frozenset()
+    """tools of calls that were recorded twice, differently"""
 
 
 class Run(Struct, eq=False):
@@ -74,7 +76,7 @@ class IssuedCalls:
                     self._by_id.setdefault(use["id"], []).append(call)
 
     def claim(self, run: Run) -> bool:
-        """Find the turn of a run, and let both fill in what the other lacks. False if their arguments disagree."""
+        """Find the turn of a run, and let both fill in what the other lacks. False if they disagree."""
         call = self._find(run)
         if call is None:
             return True
@@ -88,10 +90,12 @@ class IssuedCalls:
         arguments, raw = answer.arguments[number]
         if arguments is None and raw is None:
             answer.arguments[number] = (tool.arguments, tool.raw_arguments)
-            use["input"] = tool.arguments
-            return True
+            use["input"] = arguments = tool.arguments
         both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
-        return not both or same_value(arguments, tool.arguments)
+        if use["name"] == tool.name and (not both or same_value(arguments, tool.arguments)):
+            return True
+        call.turn.unread |= {use["name"], tool.name}
+        return False
 
     def _find(self, run: Run) -> IssuedCall | None:
         tool = run.tool
@@ -135,12 +139,8 @@ def _compare_runs(runs: list[Run]) -> list[Run]:
     for run in over:
         ends.setdefault(run.ended, []).append(run)
     for run in runs:
-        if run.span.start is not None:
-            others = [*ends.get(run.when, ()), *loose]
-        elif run.turn is None:
-            others = over
-        else:
-            continue  # only the answer says when it was issued
+        # Without a start nothing is known: an answer that holds the call says when it was issued, not when it ran.
+        others = over if run.span.start is None else [*ends.get(run.when, ()), *loose]
         names = {other.tool.name for other in others if other is not run}
         if names:
             run.unordered = tuple(sorted(names))

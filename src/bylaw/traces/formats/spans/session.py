@@ -83,8 +83,9 @@ class SessionSpans:
         by_id = [run for run in self._runs if run.tool.call_id is not None]
         for run in (*by_id, *(run for run in self._runs if run.tool.call_id is None)):
             if issued is not None and not issued.claim(run):
-                message = f"call `{run.tool.call_id}` is recorded twice, with different arguments"
-                self._warn(run.span, "disagreeing-call", message, help="those of the model's answer are used")
+                message = f"call `{run.tool.call_id}` is recorded twice, with a different name or different arguments"
+                help = "the call in the model's answer is used, and rules about either are inconclusive"
+                self._warn(run.span, "disagreeing-call", message, help)
         for run in self._runs:
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
@@ -157,6 +158,7 @@ class SessionSpans:
             content=content,
             text=text,
             tool_calls=calls,
+            unread=tuple(sorted(turn.unread)),
             stop_reason=turn.call.stop_reason,
             latency_ms=span.latency_ms,
             usage=turn.call.usage,

@@ -1,0 +1,165 @@
+"""What was recorded and could not be read for certain is never green: a warning, and rules that it may decide are
+inconclusive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.engine.compile import compile_rules
+from bylaw.engine.evaluation import Evaluation
+from bylaw.model.trace import Trace
+from bylaw.traces import load_trace
+from bylaw.traces.export import export_trace
+from tests.importers.support import export, lines, span
+from tests.twin.behaviour import reference_check
+
+RULES: list[dict[str, Any]] = [
+    {"id": "wipe", "kind": "no_call", "scope": "session", "params": {"tool": "wipe"}},
+    {"id": "text", "kind": "forbidden_text", "scope": "session", "params": {"text": "pw"}},
+    {"id": "must", "kind": "must_call_once", "scope": "session", "params": {"tool": "save"}},
+    {"id": "turns", "kind": "max_turns", "scope": "session", "params": {"n": 9}},
+]
+CALLS: list[dict[str, Any]] = [
+    {"type": "function_call", "name": "wipe", "id": "x", "call_id": "1", "arguments": '{"a": 1}'},
+    {"type": "tool_call", "id": "1", "name": "wipe", "arguments": {"a": 1}},
+    {"type": "tool-call", "toolName": "wipe", "toolCallId": "1", "args": {"a": 1}},
+    {"type": "toolUse", "name": "wipe", "id": "1", "input": {"a": 1}},
+    {"toolUse": {"name": "wipe", "toolUseId": "1", "input": {"a": 1}}},
+    {"functionCall": {"name": "wipe", "id": "1", "args": {"a": 1}}},
+]
+UNREAD: list[Any] = [
+    {"type": "zzz", "text": "pw"},
+    {"type": "Text", "text": "pw"},
+    {"type": "function_call", "arguments": "{}"},
+    {"type": "tool_call", "name": "look", "toolName": "wipe"},
+    {"toolUse": {"input": {}}},
+    {"toolUse": {"name": "look"}, "functionCall": {"name": "wipe"}},
+    {"speech": "pw"},
+    {},
+    {"type": 5},
+    7,
+]
+
+
+def as_bylaw(block: Any) -> bytes:
+    return lines({"bylaw": "trace/1"}, {"kind": "request"}, {"kind": "response", "content": ["hi", block]})
+
+
+def as_messages(block: Any) -> bytes:
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "hi"}, block]}
+    return json.dumps([{"role": "user", "content": "q"}, answer]).encode()
+
+
+def as_agentlog(block: Any) -> bytes:
+    asked = {"kind": "chat_request", "payload": {"messages": [{"role": "user", "content": "q"}]}}
+    return lines(asked, {"kind": "chat_response", "payload": {"content": [{"type": "text", "text": "hi"}, block]}})
+
+
+FORMATS = pytest.mark.parametrize("write", [as_bylaw, as_messages, as_agentlog])
+
+
+def outcomes(trace: Trace, rules: list[dict[str, Any]] = RULES) -> dict[str, str]:
+    loaded = bylaw.load_rules(rules)
+    report = bylaw.check(trace, loaded)
+    found = {rule.id: report.worst(rule.id).value for rule in loaded}
+    whole = Evaluation(compile_rules(list(loaded)))
+    for event in trace.events:
+        whole.step(event)
+        whole = Evaluation.restore(whole._program, whole.snapshot())
+    whole.end(complete=trace.complete)
+    assert {rule: outcome.value for rule, outcome in whole.outcomes().items()} == found
+    return found
+
+
+def written(trace: Trace, folder: Path) -> Trace:
+    export_trace(trace, folder / "again.jsonl", to="bylaw")
+    return load_trace(folder / "again.jsonl")
+
+
+def codes(trace: Trace) -> list[str]:
+    return [problem.code for problem in trace.problems]
+
+
+@FORMATS
+@pytest.mark.parametrize("block", CALLS)
+def test_a_call_in_the_words_of_another_api_is_a_call(write: Any, block: Any) -> None:
+    trace = load_trace(write(block))
+    (call,) = trace.turns[0].tool_calls
+    assert (call.name, call.call_id, call.arguments) == ("wipe", "1", {"a": 1})
+    assert (codes(trace), trace.turns[0].response.unread, trace.turns[0].response.text) == ([], (), "hi")
+    assert outcomes(trace) == {"wipe": "violated", "text": "ok", "must": "violated", "turns": "ok"}
+
+
+@FORMATS
+@pytest.mark.parametrize("block", UNREAD)
+def test_a_block_that_is_not_understood_leaves_rules_inconclusive(write: Any, block: Any, tmp_path: Path) -> None:
+    trace = load_trace(write(block))
+    assert codes(trace) == ["unread-content"]
+    want = {"wipe": "inconclusive", "text": "inconclusive", "must": "inconclusive", "turns": "ok"}
+    assert outcomes(trace) == want
+    twin = reference_check(bylaw.load_rules(RULES), trace.events)
+    assert {rule: outcome.value for rule, (outcome, _) in twin.items()} == want
+    again = written(trace, tmp_path)
+    assert (outcomes(again), again.turns[0].response.unread) == (want, ("*",))
+
+
+@FORMATS
+@pytest.mark.parametrize("block", [{"text": "x"}, {"reasoningContent": {}}, {"type": "image"}, "plain"])
+def test_known_blocks_are_not_warned_about(write: Any, block: Any) -> None:
+    trace = load_trace(write(block))
+    assert (codes(trace), trace.turns[0].response.unread) == ([], ())
+
+
+def test_a_violation_beside_it_stays_one() -> None:
+    trace = load_trace(as_bylaw({"type": "zzz"}) + lines({"kind": "tool_call", "name": "wipe"}))
+    assert outcomes(trace)["wipe"] == "violated"
+
+
+def test_only_the_session_with_it_is_in_doubt_and_a_trace_is_as_its_worst_part() -> None:
+    told = [{"bylaw": "trace/1"}, {"kind": "response", "session": "a", "content": [{"type": "zzz"}]}]
+    told += [{"kind": "response", "session": "b", "content": "fine"}]
+    loaded = bylaw.load_rules(RULES[:2])
+    report = bylaw.check(load_trace(lines(*told)), loaded)
+    assert {(f.verdict.rule.id, f.verdict.session) for f in report.findings} == {("wipe", "a"), ("text", "a")}
+
+
+def test_other_choices_may_hold_anything() -> None:
+    choice = {"message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    trace = load_trace(json.dumps([{"role": "user", "content": "q"}, {"choices": [choice, choice]}]).encode())
+    assert (codes(trace), outcomes(trace)["wipe"]) == (["unread-content"], "inconclusive")
+
+
+# Two records of one call
+
+PAY: list[dict[str, Any]] = [
+    {"id": "pay", "kind": "no_call", "scope": "session", "params": {"tool": "pay"}},
+    {"id": "look", "kind": "must_call_once", "scope": "session", "params": {"tool": "look"}},
+    {"id": "other", "kind": "no_call", "scope": "session", "params": {"tool": "send"}},
+    {"id": "when", "kind": "temporal", "scope": "session", "params": {"before": "pay", "require": "send"}},
+]
+
+
+def test_a_call_that_is_recorded_twice_differently_decides_nothing(tmp_path: Path) -> None:
+    use = {"type": "tool_use", "id": "1", "name": "look", "input": {}}
+    told = [{"bylaw": "trace/1"}, {"kind": "response", "content": [use]}]
+    told += [{"kind": "tool_call", "call_id": "1", "name": "pay", "arguments": {"amount": 900}}]
+    trace = load_trace(lines(*told))
+    assert (codes(trace), trace.turns[0].response.unread) == (["disagreeing-call"], ("look", "pay"))
+    want = {"pay": "inconclusive", "look": "inconclusive", "other": "ok", "when": "inconclusive"}
+    assert outcomes(trace, PAY) == want
+    assert outcomes(written(trace, tmp_path), PAY) == want
+
+
+def test_a_span_that_names_another_tool_than_the_answer_decides_nothing() -> None:
+    parts = [{"type": "tool_call", "id": "1", "name": "look", "arguments": {}}]
+    answer = {"gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": parts}])}
+    chat = span("1", 1, 2, {"gen_ai.operation.name": "chat", **answer})
+    ran = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "pay", "gen_ai.tool.call.id": "1"}
+    trace = load_trace(lines(export(chat, span("2", 3, 4, ran))))
+    assert codes(trace) == ["disagreeing-call"]
+    assert outcomes(trace, PAY)["pay"] == "inconclusive"
