@@ -64,6 +64,8 @@ def command(
 
     TRACE is a file, a folder, a glob or - for standard input; `.gz` and `.zst` files are decompressed. Without
     --policy, the rules are read from ./bylaw.yaml.
+
+    Exit 0: passed. 1: a rule was broken or could not be evaluated. 2: bad input. 3: nothing was checked.
     """
     from bylaw.check.api import Check
     from bylaw.rules import load_rules

@@ -63,7 +63,7 @@ def command(
     strict: bool | None,
     targets: list[Target],
 ) -> ExitCode:
-    """Check, diff and contract, whichever are configured: one score, one exit code.
+    """Run those of check, diff and contract that are configured: one score, one exit code.
 
     The contract is configured by its section in FILE, check and diff by the section `ci` or by flags. Weights come from
     the section `scoring`; without it, every part weighs the same.

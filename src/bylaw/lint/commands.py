@@ -27,7 +27,7 @@ RENDERERS = Renderers(
 def lint(
     files: tuple[str, ...], version: str | dict[str, str] | None, inputs: dict[str, str], targets: list[Target]
 ) -> ExitCode:
-    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not count.
+    """Check rule files without running them: exit 0 if they can be used, 2 if not. Warnings do not change that.
 
     Rules that contradict each other, can never be kept or are never triggered are found where the kind of rule allows
     it. The report names the rules that could not be analysed.
