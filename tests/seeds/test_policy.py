@@ -428,7 +428,12 @@ def test_a_contradicted_claim_is_not_caught(tmp_path: Path) -> None:
 def test_a_judge_can_be_paired_with_the_rule(tmp_path: Path) -> None:
     turns = [_answer("refunds take five days", "refunds do not take five days")] * 6
     sides = _two(tmp_path, [_answer("refunds do not take five days", "refunds do not take five days")] * 6, turns)
-    report = bylaw.diff(*sides, load(GROUNDING, tmp_path), judge=lambda response: float("not" in (response.text or "")))
+    report = bylaw.diff(
+        *sides,
+        load(GROUNDING, tmp_path),
+        judge=lambda response: float("not" in (response.text or "")),
+        deterministic=True,
+    )
     [row] = [row for row in report.axes if row.axis == "judge"]
     assert report.policy.regressions == ()
     assert (row.baseline, row.candidate, row.severity.value) == (1.0, 0.0, "severe")
@@ -490,7 +495,11 @@ def _regression(folder: Path, severity: str) -> None:
     (folder / "shadow-policy.yaml").write_text(json.dumps({"rules": [rule]}), "utf-8")
 
 
-COMMAND = ("diff", "baseline.agentlog", "candidate.agentlog", "--policy", "shadow-policy.yaml", "--fail-on")
+COMMAND = (
+    *("diff", "baseline.agentlog", "candidate.agentlog", "--policy", "shadow-policy.yaml"),
+    *("--deterministic", "--fail-on"),
+)
+"""one recording of each version: `--deterministic` says that a single difference is no chance"""
 
 
 @pytest.mark.parametrize("severity", COUNTS_AS)
@@ -502,6 +511,7 @@ def test_a_violation_trips_the_gate_at_its_level(level: str, severity: str, tmp_
         tmp_path / "candidate.agentlog",
         tmp_path / "shadow-policy.yaml",
         fail_on=level,  # type: ignore[arg-type]
+        deterministic=True,
     )
     assert report.worst == COUNTS_AS[severity]
     trips = level != "none" and LEVELS.index(level) <= LEVELS.index(COUNTS_AS[severity])
@@ -537,13 +547,14 @@ def test_a_comment_on_a_blocked_merge_holds_the_explanation(tmp_path: Path) -> N
 def test_an_axis_trips_the_gate_without_a_policy(tmp_path: Path) -> None:
     turns: list[Turn] = [{"text": "a", "calls": ["look_up"]}] * 20
     sides = _two(tmp_path, turns, [{"text": "a", "calls": ["delete"]}] * 20)
-    assert run_bylaw(["diff", *sides, "--fail-on", "severe"]).returncode == 1
+    assert run_bylaw(["diff", *sides, "--deterministic", "--fail-on", "severe"]).returncode == 1
 
 
 def test_the_worst_of_axes_and_rules_decides(tmp_path: Path) -> None:
     turns: list[Turn] = [{"text": "a", "calls": ["look_up"]}] * 20
     sides = _two(tmp_path, turns, [{"text": "a", "calls": ["delete"]}] * 20)
-    report = bylaw.diff(*sides, load({**NO_DELETION, "severity": "info"}, tmp_path), fail_on="severe")
+    rules = load({**NO_DELETION, "severity": "info"}, tmp_path)
+    report = bylaw.diff(*sides, rules, fail_on="severe", deterministic=True)
     assert {change.value for name, change in report.changes if name == "rule r"} == {"minor"}
     assert (report.worst.value, report.exit_code) == ("severe", 1)
 
