@@ -105,11 +105,10 @@ def _request_line(call: ModelCall, messages: list[Any]) -> RequestLine:
     own = request.get("metadata")
     metadata = {"provider": call.wire.name, **(own if isinstance(own, dict) else {})}
     metadata |= {key: request[key] for key in _LINKS if request.get(key) is not None}
-    line = RequestLine(model=text_field(request, "model"), params=params or None, metadata=metadata)
+    line = RequestLine(model=text_field(request, "model"), params=params, metadata=metadata)
     line.at = _time(call.began)
     line.messages = Raw(json.encode(messages))
-    if isinstance(tools, list) and tools:
-        line.tools = Raw(json.encode(tools))
+    line.tools = Raw(json.encode(tools if isinstance(tools, list) else []))  # the request was seen whole
     return line
 
 

@@ -157,7 +157,7 @@ class _Assembly:
         )
 
     def _add_request(self, at: float | None, request: dict[str, Any], messages: list[Any]) -> None:
-        tools = request.get("tools")
+        tools, metadata = request.get("tools"), request.get("metadata")
         params = {key: request[key] for key in PARAMS if key in request}
         self._has_request = True
         self._assembler.request(
@@ -169,8 +169,9 @@ class _Assembly:
                 at=at,
                 model=text_field(request, "model"),
                 held_messages=messages,
-                params=params or None,
-                held_tools=tools if isinstance(tools, list) else None,
+                params=params,  # the request was seen whole: what it does not have is empty, not unknown
+                held_tools=tools if isinstance(tools, list) else [],
+                metadata=metadata if isinstance(metadata, dict) else {},
             ),
         )
 
