@@ -47,7 +47,7 @@ from bylaw.guard.stores.records import (
 )
 from bylaw.guard.stores.sqlite_digests import committed_keys, read_digests
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
-from bylaw.guard.stores.sqlite_transaction import SqliteTransaction, from_column, to_column
+from bylaw.guard.stores.sqlite_transaction import Known, SqliteTransaction, from_column, to_column
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -84,13 +84,14 @@ class SqliteStore:
         real = os.path.realpath(path)  # the working directory and links may change
         self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
         self._clock = clock
+        self._known: Known = {}
         with suppress(StoreUnavailable):  # raised again when it is used
             if self._read("SELECT 1 FROM to_commit", ()):
                 self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:
         """SQLite has one writer at a time, whichever session it writes."""
-        return SqliteTransaction(self._connections, self._clock)
+        return SqliteTransaction(self._connections, self._clock, self._known)
 
     def reviews(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -79,9 +79,17 @@ _INSERT_FOLLOWED = """INSERT INTO followed (session, status, is_open, at, record
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"""
 
 
+MOST_KNOWN = 1_000
+"""sessions whose digest is cached"""
+_Content: TypeAlias = tuple[int, bytes, str | None]
+"""version, state and reason of termination of a session"""
+Known: TypeAlias = dict[str, tuple[_Content, str]]
+"""sessions → what was last written of them, and its digest: it is not hashed again if it is read unchanged"""
+
+
 class SqliteTransaction:
-    def __init__(self, connections: Connections, clock: Callable[[], float]) -> None:
-        self._connections, self._clock = connections, clock
+    def __init__(self, connections: Connections, clock: Callable[[], float], known: Known) -> None:
+        self._connections, self._clock, self._known = connections, clock, known
         self._cursor: sqlite3.Cursor | None = None
         self._failure: StoreUnavailable | None = None
         self._head: tuple[int, str] | None = None
@@ -91,8 +99,8 @@ class SqliteTransaction:
         self._last: tuple[int, float, bytes, str] | None = None
         """the last link that was added, if it vouches for nothing yet"""
         self.commitments = Commitments()
-        self._read_as: dict[str, str] = {}
-        """sessions → the digest of what was read of them"""
+        self._read_as: dict[str, _Content] = {}
+        """sessions → what was read of them, or written since"""
         self._has_switches = True
 
     def __enter__(self) -> SqliteTransaction:
@@ -116,13 +124,13 @@ class SqliteTransaction:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
         if row is None:
             new = SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
-            self._read_as.setdefault(key, session_digest(new))
+            self._read_as.setdefault(key, (new.version, new.state, None))
             return new
         version, state, terminated, self._has_switches, head = row
         if not self._added and head is not None:
             self._head = decode_head(head)
         found = SessionRecord(key, version, state, None if terminated is None else from_column(terminated))
-        self._read_as.setdefault(key, session_digest(found))
+        self._read_as.setdefault(key, (version, state, found.terminated))
         return found
 
     def put_session(self, record: SessionRecord) -> None:
@@ -134,9 +142,17 @@ class SqliteTransaction:
             if record.version != self.session(record.session).version + 1:
                 raise StoreConflict(f"session `{record.session}` was changed since it was read")
             self.execute(_INSERT_SESSION, row)
-        written = session_digest(record)
-        self.commitments.put(SESSIONS, record.session, continued(self._read_as[record.session], written))
-        self._read_as[record.session] = written
+        key, written = record.session, session_digest(record)
+        self.commitments.put(SESSIONS, key, continued(self._digest_before(key), written))
+        content = self._read_as[key] = record.version, record.state, record.terminated
+        self._known[key] = content, written
+        if len(self._known) > MOST_KNOWN:
+            self._known.pop(next(iter(self._known)))
+
+    def _digest_before(self, key: str) -> str:
+        """Of what was read, and not of what should be there: somebody may have changed it past the store."""
+        before, known = self._read_as[key], self._known.pop(key, None)
+        return known[1] if known is not None and known[0] == before else session_digest(SessionRecord(key, *before))
 
     def append_event(self, row: EventRow) -> int:
         return self._add_event(row, encode(row.data))
