@@ -129,6 +129,8 @@ def _comparison(text: str) -> tuple[str, float, str] | None:
     number, rest = number_of(found["number"]), f"{text[: found.start()]} {text[found.end() :]}"
     if number is None or _UNIT_OF_SOMETHING_ELSE.match(unit) or _DENIAL.search(rest) or _DIGITS.search(rest):
         return None
+    if number_of(unit) is not None:  # `5 hundred`
+        return None
     return None if or_more and operator in "<>" else (operator, number, unit)
 
 

@@ -144,13 +144,13 @@ def _named_tools(phrase: str, sentence: Sentence) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found[position] for position in sorted(found)))
 
 
-def names_tool(sentence: Sentence) -> bool:
-    """Whether the sentence has the name of a tool, or an identifier that looks like one, in any language."""
+def names_tool(phrase: str, sentence: Sentence) -> bool:
+    """Whether a phrase has the name of a tool, or an identifier that looks like one, in any language."""
     specs, params = sentence.tools.specs, sentence.tools.params
-    words = {found[0] for found in _MENTION.finditer(sentence.masked)}
+    words = {found[0] for found in _MENTION.finditer(phrase)}
     if any(_SNAKE_NAME.fullmatch(word) and word not in params for word in words):
         return True
-    return any(_position_of(word, sentence.masked, sentence) is not None for word in words if word in specs)
+    return any(_position_of(word, phrase, sentence) is not None for word in words if word in specs)
 
 
 def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:

@@ -31,6 +31,7 @@ _ONLY_OFTEN = any_case(
     r"\b(?:only|just|more than)(?: be)?(?: \w+)?(?: \w+){0,3}? (?<!at )(?P<often>once|twice)\b|\b(?P<late>once"
     r"|twice)(?: only| at most)\b"
 )
+_EXCEEDS = any_case(r"more than|exceed")
 _TWICE = any_case(r"\b(?P<often>twice|a second time|again|repeatedly|more than once)\b")
 _TURN = any_case(
     r"\b(?:per|each|every|in (?:a|one|any|each|the same)|within (?:a|one)|at)(?: single| same| one)? (?:turn"
@@ -78,15 +79,17 @@ def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
     kinds: tuple[tuple[At, re.Pattern[str]], ...] = (("=", _EXACT), (">=", _LEAST), ("<=", _LIMIT))
     for at, pattern in kinds:
         found = pattern.search(text)
-        if found is None or (not is_forbidden and re.match(r"more than|exceed", found[0], re.IGNORECASE)):
+        if found is None:
             continue
+        if at == "<=" and is_forbidden != bool(_EXCEEDS.match(found[0])):
+            return None
         if found["often"]:
             return Count(at, _OFTEN[found["often"].lower()], per, entity)
         number, unit = number_of(found["number"]), (found["unit"] or "").lower()
         if number is None or number != int(number) or not unit or "$" in found["number"]:
             return None
         return Count(at, int(number), per, entity, "" if unit in _UNITS else unit)
-    if found := _ONLY_OFTEN.search(text):
+    if (found := _ONLY_OFTEN.search(text)) and is_forbidden == bool(_EXCEEDS.match(found[0])):
         return Count("<=", _OFTEN[(found["often"] or found["late"]).lower()], per, entity)
     if is_forbidden and _TWICE.search(text):
         return Count("<=", 1, per, entity)
@@ -95,7 +98,7 @@ def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
 
 def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Count, Bound] | None:
     """The count with its tools. `two emails` counts the calls of send_email, `five passengers` counts no calls."""
-    count = find_count(view.main, is_forbidden=is_forbidden)
+    count = find_count(view.bare if is_forbidden else view.main, is_forbidden=is_forbidden)
     tools = view.bind(view.main)
     if count is None or not tools:
         return None

@@ -44,6 +44,8 @@ _FORBIDS_AGENT = any_case(
     r"| never)|don't|mustn't|can't|shouldn't|never|avoid|refrain from)\b"
     r"(?! (?:have|need|know|forget|hesitate|fail|see)\b)"
 )
+_LONGEST_INTRODUCTION = 500
+"""characters of it that are looked at, once for each item"""
 _CONDITIONAL = any_case(
     r"\b(?:if|when|whenever|unless|until|before|after|without|except|only|once|more|twice|at most|together|both)\b"
 )
@@ -144,7 +146,7 @@ def _mark_lists(lines: list[_Line], tools: Collection[str]) -> None:
     introduction = ""
     for line, below in pairwise(lines):
         if line.role == "heading" or line.introduces:
-            introduction = line.text
+            introduction = line.text[-_LONGEST_INTRODUCTION:]
         elif line.role == "text":
             introduction = ""
         elif line.role == "item" and introduction and _begins_with_tool(line.text, tools):
@@ -162,7 +164,8 @@ def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
 
 def _states_rule(heading: _Line) -> bool:
     """`# Never call drop_table`."""
-    marker = find_marker(heading.text) if _IDENTIFIER.search(heading.text) and not heading.introduces else None
+    text = heading.text[:_LONGEST_INTRODUCTION]
+    marker = find_marker(text) if _IDENTIFIER.search(text) and not heading.introduces else None
     return marker is not None and marker.force in (Force.FORBID, Force.REQUIRE, Force.ONLY)
 
 

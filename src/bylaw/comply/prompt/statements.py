@@ -57,12 +57,12 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
     clauses = read_clauses(sentence)
     for clause in clauses:
         marker = _marker_of(clause, sentence)
+        place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
         if marker is not None:
             reading = _read_clause(View(clause, marker, sentence))
-            place = (0, len(statement.text)) if len(clauses) == 1 else (clause.start, clause.end)
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
-    if not rules and statement.tool is None and is_passed_over(sentence, clauses):
-        return [unread(statement)]
+        elif statement.tool is None and is_passed_over(clause, sentence):
+            rules.append(_placed(unread_reading(statement.text), statement, "medium", place))
     return rules
 
 
@@ -81,12 +81,9 @@ def _read_clause(view: View) -> Reading:
 def list_unread(statement: Statement, tools: Tools) -> list[PromptRule]:
     """A sentence in the section of a tool that gave no rule, if it names a tool and is not understood."""
     sentence = read_sentence(statement.text[:MAX_SENTENCE], tools, statement.tool)
-    passed_over = sentence is not None and is_passed_over(sentence, read_clauses(sentence))
-    return [unread(statement)] if passed_over else []
-
-
-def unread(statement: Statement) -> PromptRule:
-    return _placed(unread_reading(statement.text), statement, "medium")
+    if sentence is None or not any(is_passed_over(clause, sentence) for clause in read_clauses(sentence)):
+        return []
+    return [_placed(unread_reading(statement.text), statement, "medium")]
 
 
 def _leave_unread(statement: Statement) -> list[PromptRule]:

@@ -8,7 +8,6 @@ that the grammar does not know must not vanish.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from bylaw.comply.prompt.binding import Bound, bind, names_tool
 from bylaw.comply.prompt.clauses import Clause, Sentence
@@ -54,13 +53,13 @@ def read_label(sentence: Sentence) -> Reading | None:
     return None
 
 
-def is_passed_over(sentence: Sentence, clauses: Sequence[Clause]) -> bool:
-    """Whether a sentence that gave no rule names a tool in words that are not understood."""
-    if not names_tool(sentence) or only_describes(sentence.masked):
+def is_passed_over(clause: Clause, sentence: Sentence) -> bool:
+    """Whether a clause that gave no rule names a tool in words that are not understood."""
+    start = 0 if clause.start <= sentence.body else clause.start
+    text = sentence.masked[start : clause.end]
+    if not names_tool(text, sentence) or only_describes(text) or _TOOLS.match(text) or _DESCRIPTION.match(text):
         return False
-    if _TOOLS.match(sentence.masked) or _DESCRIPTION.match(sentence.masked):
-        return False
-    return not all(_is_understood(clause) for clause in clauses)
+    return not _is_understood(clause)
 
 
 def _is_understood(clause: Clause) -> bool:
