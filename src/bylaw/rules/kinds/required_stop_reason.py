@@ -16,6 +16,7 @@ SYNONYMS = "stop_reason"
 EXAMPLE = """\
 - id: no-cut-off-answers
   kind: required_stop_reason
+  scope: session
   params:
     allowed: [end_turn, tool_use]
 """

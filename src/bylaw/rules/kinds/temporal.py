@@ -79,6 +79,7 @@ SYNONYMS = "formula ltl ltl_formula mtl precedence response temporal_logic withi
 EXAMPLE = """\
 - id: verified-refunds
   kind: temporal
+  scope: session
   params:
     formula: >-
       G (tool(issue_refund, args.order_id = $o, args.amount = $a)
