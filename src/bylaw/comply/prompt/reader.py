@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
 
 from msgspec.structs import replace
 
@@ -116,7 +115,7 @@ def _unread(statements: Sequence[Statement]) -> PromptRule:
 
 def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
     """The rules in the order of the prompt, each with an id of its own; so are their items."""
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     for rule in sorted(rules, key=lambda rule: rule.start):
         rule_id = _free_id(rule.rule_id, taken)
         items = []
@@ -126,9 +125,13 @@ def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
         yield replace(rule, rule_id=rule_id, items=tuple(items))
 
 
-def _free_id(name: str, taken: set[str]) -> str:
-    free = next(one for number in count(1) if (one := name if number == 1 else f"{name}-{number}") not in taken)
-    taken.add(free)
+def _free_id(name: str, taken: dict[str, int]) -> str:
+    """The name, or the name with the next number; `taken` has the last number of each name."""
+    number = taken.get(name, 0) + 1
+    while (free := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    taken[name] = number
+    taken.setdefault(free, 1)
     return free
 
 
@@ -137,7 +140,7 @@ def _free_id(name: str, taken: set[str]) -> str:
 
 def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
     """INVARIANT: an item that the engine cannot run makes its rule undecided; the rule never disappears."""
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     rules = [replace(rule, items=tuple(_item(one, rule, taken) for one in rule.items)) for rule in rules]
     owners = {one.item["id"]: rule.rule_id for rule in rules for one in rule.items}
     items = [one.item for rule in rules for one in rule.items]
@@ -154,7 +157,7 @@ def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
     )
 
 
-def _item(one: EngineItem, rule: PromptRule, taken: set[str]) -> EngineItem:
+def _item(one: EngineItem, rule: PromptRule, taken: dict[str, int]) -> EngineItem:
     """The item with an id of its own. A prompt speaks about each conversation, so its rules have session scope."""
     item_id = _free_id(str(one.item.get("id", rule.rule_id)), taken)
     return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect)
