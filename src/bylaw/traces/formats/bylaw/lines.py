@@ -30,7 +30,8 @@ from bylaw.model.events import (
 )
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
-from bylaw.traces.assembly.sessions import Hints, MessageSkim, RecordSummary, carries_history
+from bylaw.traces.assembly.continuations import MessageSkim
+from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history
 from bylaw.traces.records.jsontext import decode_deferred, decode_list
 
 VERSION = "trace/1"
