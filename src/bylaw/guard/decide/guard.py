@@ -144,7 +144,7 @@ class BaseGuard:
             attempt = _no_attempt(attempt)
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         try:
-            session = attempt.session
+            session: Any = attempt.session  # a host may pass anything
             if type(session) is not str or not 0 < len(session) <= LONGEST_NAME or not session.isascii() or review:
                 attempt = self._with_session(attempt, review)
             if self._sole_agent is not None and attempt.agent is None:
