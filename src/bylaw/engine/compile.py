@@ -15,16 +15,13 @@ from typing import Any, TypeAlias, TypeVar, assert_never
 
 from msgspec import Struct
 
-from bylaw.engine.agents import OfAgents
 from bylaw.engine.gated import Gated
 from bylaw.engine.matching import compile_names
 from bylaw.engine.monitor import Ended, Monitor, Step
 from bylaw.engine.operators.constant import Constant
 from bylaw.engine.operators.quantifiers import Always, NeverCalls, NeverText, SometimeEach, SometimeText
-from bylaw.engine.operators.same import BeforeSame
 from bylaw.engine.operators.sequence import Before, Next
 from bylaw.engine.operators.tally import TallyCalls, TallyTokens, TallyTurns
-from bylaw.engine.operators.totals import TallyAmount, TallyValues
 from bylaw.engine.probes import (
     CHUNK_KEYS,
     MEASURES,
@@ -182,7 +179,11 @@ def compile_rules(rules: Sequence[Rule], *, index: bool = True, excerpts: bool =
 def _compile(rule: Rule) -> Monitor:
     monitor = _lower(rule.demand)
     gated = Gated(monitor, rule.when) if rule.when else monitor
-    return OfAgents(gated, rule.agents, below=rule.sub_agents) if rule.agents else gated
+    if not rule.agents:
+        return gated
+    from bylaw.engine.agents import OfAgents
+
+    return OfAgents(gated, rule.agents, below=rule.sub_agents)
 
 
 def _lower(demand: demands.Demand) -> Monitor:
@@ -194,7 +195,11 @@ def _lower(demand: demands.Demand) -> Monitor:
         case demands.Sometime(probes=probes):
             return SometimeText(probes[0]) if len(probes) == 1 else SometimeEach(probes)
         case demands.Before(same=same):
-            return BeforeSame(demand) if same else Before(demand)
+            if not same:
+                return Before(demand)
+            from bylaw.engine.operators.same import BeforeSame  # with a library of its own
+
+            return BeforeSame(demand)
         case demands.Tally():
             return _lower_tally(demand)
         case demands.Constant(path=path):
@@ -243,8 +248,12 @@ def _lower_tally(demand: demands.Tally) -> Monitor:
         case demands.Tokens():
             return TallyTokens(demand)
         case demands.Values() as values:
+            from bylaw.engine.operators.totals import TallyValues
+
             return TallyValues(demand, values)
         case demands.Cost() | demands.Latency() as amount:
+            from bylaw.engine.operators.totals import TallyAmount
+
             return TallyAmount(demand, amount)
         case _:
             assert_never(demand.measure)

@@ -26,7 +26,6 @@ from bylaw.engine.matching import compile_composed, compose
 from bylaw.engine.values import UNRECORDED
 from bylaw.model.demand import AtMost, Cost, FitsSchema, Grounded, Latency, StopReasonIn, TextHas
 from bylaw.model.events import Response
-from bylaw.text.prices import cost_of
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.text.stop_words import STOP_WORDS
 
@@ -264,6 +263,8 @@ def _first_error(validator: jsonschema_rs.Validator, value: Any) -> Breach:
 
 def measure_cost(response: Response) -> Decimal | None:
     """US dollars, without the noise of binary fractions: prices have few digits. None where it is not known."""
+    from bylaw.text.prices import cost_of  # the price list is read where a rule is about costs
+
     cost = cost_of(response)
     return Decimal(f"{cost:.14g}") if cost is not None and 0 <= cost < math.inf else None
 

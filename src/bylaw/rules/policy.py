@@ -6,12 +6,13 @@ The readers of guards are imported only for files that have some.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import GuardPolicy
 from bylaw.model.rule import Rule, Scope
 from bylaw.rules.behaviour import read_rule
@@ -21,7 +22,6 @@ from bylaw.rules.names import Existing, RulePlace, doubtful_names, warn_of_globs
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_flag, read_map, read_texts, report_wrong_type
 from bylaw.rules.rule_fields import Ids, Item, read_scope, read_severity
-from bylaw.rules.schema_words import doubtful_schemas
 from bylaw.rules.source import Problems
 
 if TYPE_CHECKING:
@@ -131,6 +131,14 @@ def _read_documents(documents: Sequence[Node], context: Context, ids: Ids) -> _C
     return contents
 
 
+def _doubtful_schemas(rules: Sequence[Rule]) -> Iterable[Diagnostic]:
+    if not any(rule.kind == "must_match_json_schema" for rule in rules):
+        return ()
+    from bylaw.rules.schema_words import doubtful_schemas
+
+    return doubtful_schemas(rules)
+
+
 def _warn_of_names(contents: _Contents, context: Context) -> None:
     """Warn of names of tools that are not among those that the file or the guard lists."""
     for guard in contents.guards:
@@ -140,7 +148,7 @@ def _warn_of_names(contents: _Contents, context: Context) -> None:
     for items, tools in listed:
         existing = Existing(context.tools if tools is None else tools, where="in `tools`", is_complete=True)
         rules = [item.rule for item in items]
-        for warning in (*doubtful_names(rules, existing), *doubtful_schemas(rules)):
+        for warning in (*doubtful_names(rules, existing), *_doubtful_schemas(rules)):
             if warning.span is not None:
                 at = RulePlace(warning.span)
                 context.problems.warn(code=warning.code, message=warning.message, at=at, help=warning.help)
