@@ -17,7 +17,6 @@ from bylaw.traces.find import find_traces
 from bylaw.traces.formats.bylaw.reader import header_of
 from bylaw.traces.formats.catalogue import CATALOGUE, FORMATS
 from bylaw.traces.formats.detect import detect
-from bylaw.traces.formats.other_files import advise, describe_undecodable, describe_values
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
@@ -144,6 +143,8 @@ def _format_of(source: Input, layout: Layout) -> str | None:
     text = head_of(source)[0].decode(errors="replace").strip()
     if not text:
         return None
+    from bylaw.traces.formats.other_files import describe_values  # what a file may be instead, where it is no trace
+
     containers = {Layout.TABLE: "a table", Layout.ARCHIVE: "a zip archive without JSON in it"}
     if noun := describe_values(values) if layout not in containers else containers[layout]:
         raise _not_a_trace(source.name, noun)
@@ -157,10 +158,14 @@ def _refuse_other_files(source: Input, layout: Layout) -> None:
     head = head_of(source)[0] if layout is Layout.LINES else b""
     start = head.lstrip()
     if start and not start.startswith((b"{", b"[", b"null")) and next(sample(source, layout), None) is None:
+        from bylaw.traces.formats.other_files import describe_undecodable
+
         raise _not_a_trace(source.name, describe_undecodable(head))
 
 
 def _not_a_trace(name: str, noun: str) -> InputError:
+    from bylaw.traces.formats.other_files import advise
+
     message = f"`{name}` is not a trace: it looks like {noun}"
     return InputError([Diagnostic(code="not-a-trace", message=message, file=name, help=advise(noun))])
 

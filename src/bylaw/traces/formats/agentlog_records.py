@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import NOTHING_SEEN, Hints, RecordSummary, carries_history
-from bylaw.traces.records.jsontext import REFUSED, decode_deferred
+from bylaw.traces.records.jsontext import REFUSED, decode_deferred, decoder_of
 from bylaw.traces.records.problems import Place, Problems
 
 
@@ -155,7 +155,7 @@ class _WholeRequest(Struct):
     payload: _WholePayload
 
 
-_decode_whole = msgspec.json.Decoder(_WholeRequest).decode
+_decode_whole = decoder_of(_WholeRequest)
 
 
 def messages_in(line: bytes) -> list[Any] | None:
@@ -172,7 +172,7 @@ class _Keyed(Struct, gc=False):
     payload: dict[str, Raw]
 
 
-_decode_keyed = msgspec.json.Decoder(_Keyed).decode
+_decode_keyed = decoder_of(_Keyed)
 
 
 def others_in(line: bytes) -> dict[str, Any] | None:
@@ -194,7 +194,7 @@ class _RawRequest(Struct, gc=False):
     payload: _RawPayload
 
 
-_decode_raw = msgspec.json.Decoder(_RawRequest).decode
+_decode_raw = decoder_of(_RawRequest)
 
 
 def raw_messages_in(line: bytes) -> bytes:
@@ -217,7 +217,7 @@ class _Skimmed(Struct, gc=False):
     payload: _SkimmedPayload | None = None
 
 
-_skim = msgspec.json.Decoder(_Skimmed).decode
+_skim = decoder_of(_Skimmed)
 
 
 def summarize(line: bytes) -> RecordSummary:
@@ -267,7 +267,7 @@ def _without_exponent(digits: str) -> str:
     return f"{sign}0.{'0' * (-int(exponent) - 1)}{whole}{fraction}"
 
 
-_envelope = msgspec.json.Decoder(_Hashed).decode
+_envelope = decoder_of(_Hashed)
 _payload = msgspec.json.Decoder(float_hook=_number).decode
 _encode = msgspec.json.Encoder(order="sorted").encode
 

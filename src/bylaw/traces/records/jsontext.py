@@ -11,10 +11,12 @@ import math
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Raw
+
+T = TypeVar("T")
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:\[\]{}"]+', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -30,6 +32,19 @@ class Fault(Exception):
     def __init__(self, code: str, message: str, offset: int, text: str) -> None:
         super().__init__(message)
         self.code, self.message, self.offset, self.text = code, message, offset, text
+
+
+def decoder_of(shape: type[T]) -> Callable[[bytes], T]:
+    """Decodes into this type. The decoder is made at its first use: making it takes longer than most imports."""
+    decode: Callable[[bytes], T] | None = None
+
+    def decode_bytes(raw: bytes) -> T:
+        nonlocal decode
+        if decode is None:
+            decode = msgspec.json.Decoder(shape).decode
+        return decode(raw)
+
+    return decode_bytes
 
 
 def decode_text(raw: bytes) -> str:

@@ -32,7 +32,7 @@ from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
 from bylaw.traces.assembly.continuations import MessageSkim
 from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history
-from bylaw.traces.records.jsontext import decode_deferred, decode_list
+from bylaw.traces.records.jsontext import decode_deferred, decode_list, decoder_of
 
 VERSION = "trace/1"
 
@@ -199,7 +199,7 @@ class _WholeRequest(Struct):
     messages: list[Any] | None = None
 
 
-_decode_whole = msgspec.json.Decoder(_WholeRequest).decode
+_decode_whole = decoder_of(_WholeRequest)
 
 
 def messages_in(line: bytes) -> list[Any] | None:
@@ -219,7 +219,7 @@ class _Skimmed(Struct, gc=False):
     messages: list[MessageSkim] | None = None
 
 
-_skim = msgspec.json.Decoder(_Skimmed).decode
+_skim = decoder_of(_Skimmed)
 
 
 def summarize(line: bytes) -> RecordSummary:
