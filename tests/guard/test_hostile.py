@@ -195,9 +195,7 @@ def test_a_fault_that_names_a_text_without_a_utf8_form(tmp_path: Path, monkeypat
     assert row.data["decision"]["decided_by"] == "on_error" and "hunter2" not in str(row.data)
 
 
-@pytest.mark.parametrize(
-    "session", [" ", "a/b", "'; DROP TABLE sessions; --", "\x00", "é" * 500, "🙂", "*", "\u2028"]
-)
+@pytest.mark.parametrize("session", [" ", "a/b", "'; DROP TABLE sessions; --", "\x00", "é" * 500, "🙂", "*", "\u2028"])
 def test_odd_sessions_are_sessions(session: str, store: Any) -> None:
     guarding = guard(RULES, store=store)
     assert guarding.decide(attempt({"tool": "close", "session": session})).allowed

@@ -203,9 +203,7 @@ class _Machine(RuleBasedStateMachine):
         assert verify_chain(self.store.audit()) == []
         rows = [(row.seq, row.at, row.data) for row in self.store.audit()]
         assert [row[1:] for row in rows if _is_own(row[2])] == [row[1:] for row in self.model.audit if _is_own(row[2])]
-        self.model.audit = (
-            rows  # with those that the store adds of its own: they are numbered and pruned too
-        )
+        self.model.audit = rows  # with those that the store adds of its own: they are numbered and pruned too
 
 
 def _is_own(data: Any) -> bool:
