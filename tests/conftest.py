@@ -1,4 +1,4 @@
-"""Profiles for Hypothesis: the same 50 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
+"""Profiles for Hypothesis: the same 35 examples for everyone in `make test`, 1,000 random ones in `make proof`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, settings
 # Threads of BLAS gain nothing on matrices this small, and wait for each other actively.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# A shell starts jobs in the background with interrupts ignored, and the commands under test would inherit that.
+# A shell starts jobs in the background with interrupts ignored, `nohup` without hang-ups, and the commands under test
+# would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-settings.register_profile("test", max_examples=50, deadline=None, derandomize=True, suppress_health_check=_CALM)
+settings.register_profile("test", max_examples=35, deadline=None, derandomize=True, suppress_health_check=_CALM)
 settings.register_profile("proof", max_examples=1_000, deadline=None, suppress_health_check=_CALM)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
