@@ -162,7 +162,8 @@ def test_a_known_head_that_was_rewritten(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", ["", "[]", "null", '{"kind": "decision"}', "{", '{"kind": "decision", "session": 5}', b"\xff"]
+    "data",
+    ["", "[]", "null", '{"kind": "decision"}', "{", '{"kind": "decision", "session": 5}', '{"kind": ["end"]}', b"\xff"],
 )
 def test_rows_of_no_known_form_are_found(path: Path, data: Any) -> None:
     Tampered(path)("UPDATE audit SET data = ? WHERE seq = 5", data)

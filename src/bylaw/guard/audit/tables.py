@@ -42,7 +42,7 @@ class TableCheck:
         kind = row.data.get("kind")
         if kind == "anchor":
             self._is_anchored = True
-        if kind not in _ALONE:
+        if not isinstance(kind, str) or kind not in _ALONE:  # an edited row may hold anything
             self._twins += 1
             twin = (self._twins, twin_digest(row), row.seq, _bytes(str(row.data.get("session", ""))))
             self._file.execute("INSERT INTO twins VALUES (?, ?, ?, ?)", twin)
