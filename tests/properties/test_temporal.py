@@ -69,7 +69,7 @@ _TIME = re.compile(r"\[<=[0-9]+(ms|s|m|h|d)\]")
 
 def _is_unreadable(turn: dict[str, Any]) -> bool:
     calls = [call for call in turn.get("calls", ()) if isinstance(call, dict)]
-    unreadable = any("raw" in call or not isinstance(call.get("args"), dict | None) for call in calls)
+    unreadable = any("raw" in call or not isinstance(call.get("args", {}), dict) for call in calls)
     return unreadable or turn.get("result", {}).get("of") == "?"
 
 
