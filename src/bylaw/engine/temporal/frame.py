@@ -69,11 +69,17 @@ class Frame(Struct):
         return None if self.position is None else self.position.place()
 
 
+def is_untimed(then: Clocks, window: Window) -> bool:
+    """Whether the window needs a time and none was recorded up to then."""
+    return window.unit == "seconds" and then.seconds == UNTIMED
+
+
 def elapsed(now: Clocks, then: Clocks, window: Window) -> float:
-    """Not a number where that is not known."""
+    """Not a number where that is not known: then it is neither in the window nor out of it."""
     if window.unit == "seconds":
-        known = then.seconds != UNTIMED or now.events == then.events
-        return (now.seconds - then.seconds if now.seconds != then.seconds else 0.0) if known else float("nan")
+        if then.seconds == UNTIMED:
+            return 0.0 if now.events == then.events else float("nan")
+        return now.seconds - then.seconds
     return now.turns - then.turns if window.unit == "turns" else now.events - then.events
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.temporal.atom_values import result_ids
-from bylaw.engine.temporal.frame import Clocks, Frame, Position, Tally, elapsed
+from bylaw.engine.temporal.frame import Clocks, Frame, Position, Tally, elapsed, is_untimed
 from bylaw.engine.temporal.truth import Key, Sigma
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
 from bylaw.model.events import Response
@@ -59,7 +59,7 @@ class Table(Struct, frozen=True, array_like=True):
     wild: tuple[tuple[tuple[Key, ...], Match], ...] = ()
     """positions with a value that could not be read: each may be about any value"""
     lost: Clocks | None = None
-    """the latest position that was evicted"""
+    """the latest position that was evicted, or one before the first recorded time"""
     evicted: int = 0
     dropped: int = 0
     """positions of one value that were one too many"""
@@ -77,6 +77,8 @@ def remember(table: Table, key: tuple[Key, ...], match: Match, trim: Trim, windo
     if UNKNOWN_KEY in key:
         return remember_wild(table, key, match)
     cell = table.cells.get(key)
+    if cell is not None and window is not None and is_untimed(cell.matches[0].clocks, window):
+        table = lose(table, cell.matches[0].clocks)  # no later match says how long ago it was
     stored, lossy = trim((*(cell.matches if cell else ()), match))
     if lossy:
         table = replace(table, dropped=table.dropped + 1)
@@ -206,7 +208,7 @@ def _candidates(
 def wild_matches(table: Table, key: tuple[Key, ...], frame: Frame, window: Window | None) -> Iterator[Match]:
     """Those in the window that may be about this value."""
     for other, match in table.wild:
-        if _may_be(other, key) and (window is None or elapsed(frame.clocks, match.clocks, window) <= window.bound):
+        if _may_be(other, key) and (window is None or not elapsed(frame.clocks, match.clocks, window) > window.bound):
             yield match
 
 
@@ -261,7 +263,7 @@ def _passes(match: Match, sigma: Sigma) -> bool | None:
 def has_lost(table: Table, frame: Frame, window: Window | None) -> bool:
     if table.lost is None:
         return False
-    return window is None or elapsed(frame.clocks, table.lost, window) <= window.bound
+    return window is None or not elapsed(frame.clocks, table.lost, window) > window.bound
 
 
 # -- what a cell keeps ------------------------------------------------------------------------------------------------
