@@ -176,6 +176,27 @@ def test_sessions_that_do_not_fit_into_memory_are_followed(rules: Rules, steps: 
         _all_recomputed(verified(_written(steps, rules), rules))
 
 
+@given(acting, acting, STEPS)
+def test_rules_that_change_are_followed_through_the_file(rules: Rules, others: Rules, steps: Any) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replayed, "MOST_SESSIONS", 1)
+        _all_recomputed(verified(_written(steps, rules, others), rules, others))
+
+
+@pytest.mark.parametrize("first", [("call", "b", "pay", None, None), ("message", "b")], ids=["denied", "message"])
+def test_a_session_whose_rules_remember_nothing_moves_to_the_file(first: Any) -> None:
+    """Its rules have seen it, so its end breaks one of them."""
+    rules = [
+        {"id": "never", "when": {"arg_missing": {"path": "n"}}, "then": "block"},
+        {"id": "once", "kind": "must_call_once", "scope": "session", "params": {"tool": "pay"}, "then": "block"},
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replayed, "MOST_SESSIONS", 1)
+        store = _written([first, ("call", "a", "pay", None, None), ("end", "b")], rules)
+        assert [one["rule"] for one in store.audit(after=0)[-1].data["found"]] == ["once"]
+        _all_recomputed(verified(store, rules))
+
+
 only_when = acting.map(lambda rules: [rule for rule in rules if "when" in rule])
 asking = st.lists(
     st.fixed_dictionaries(

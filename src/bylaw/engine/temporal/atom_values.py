@@ -22,6 +22,8 @@ from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
 from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays, Variable
 from bylaw.text.repeated_keys import repeated_key
 
+_SAID, _UNREAD = -1, -2
+"""in place of the number of a user atom: there was a message, or one whose text is not known any more"""
 LONGEST_JSON = 1 << 20
 """result text that is read as JSON; longer text is only text"""
 
@@ -81,11 +83,13 @@ class AtomReader:
         return tuple(None if i in growing and value is False else value for i, value in enumerate(atom_values))
 
     def after_message(self, message: Message, before: tuple[int, ...]) -> tuple[int, ...]:
-        """The user atoms that are true after this message."""
+        """The user atoms that are true after this message, with `_SAID`, and `_UNREAD` if it is not known."""
+        if message.content is UNREADABLE:
+            return tuple(sorted({*before, _UNREAD}))
         text = text_of(message.content)
         if text is None:
             return before
-        return tuple(sorted({*before, -1, *(i for i, find in self.user_atoms if find(text) is not None)}))
+        return tuple(sorted({*before, _SAID, *(i for i, find in self.user_atoms if find(text) is not None)}))
 
     def _route(self, tool: str) -> tuple[tuple[int, Read], ...]:
         route = self._routes.get(tool)
@@ -114,7 +118,7 @@ class AtomReader:
             for i, find in self.user_atoms:
                 if i in user or any(find(text) is not None for text in texts or ()):
                     found[i] = True
-                elif texts is None and not user:
+                elif (texts is None and not user) or _UNREAD in user:
                     found[i] = None
 
     def _read_agent(self, event: Event, found: list[AtomValue]) -> None:

@@ -26,6 +26,7 @@ from bylaw.guard.decide.redaction import (
     rules_on_event,
     rules_on_places,
     rules_on_result,
+    unread_places,
 )
 from bylaw.guard.model import Attempt, Decision, Options
 from bylaw.guard.reviews import action_hash
@@ -111,7 +112,8 @@ class Recompute:
         if session.lost is not None:
             self._leave_out(row, session.lost)
             return
-        step(row, session, self._guard(policy, data.get("options", {})))
+        guard = self._guard(policy, data.get("options", {}))
+        step(row, self._sessions.for_guard(data["session"], policy, guard.policies.all), guard)
 
     def _session(self, row: AuditRow) -> AuditSession:
         key = row.data["session"]
@@ -186,8 +188,9 @@ class Recompute:
             return attempt
         chain, places = self._chain(attempt, guard), redacted["arguments"]
         truths = recorded_truths(rules_on_places(chain, attempt.tool, places), data)
+        unread = unread_places(guard.policies.all, attempt.tool, places)
         for policy in chain.reserving:
-            rules = rules_on_arguments(policy, attempt.tool, places)
+            rules = rules_on_arguments(policy, attempt.tool, unread)
             session.unfollowed.update(f"{policy.hash}/{id}" for id in rules)
         if isinstance(attempt.arguments, dict):
             attempt = replace(attempt, arguments=RedactedArguments(attempt.arguments, truths))

@@ -37,6 +37,8 @@ class AuditSession(Struct):
     """why nothing more can be recomputed in it"""
     unfollowed: set[str] = field(default_factory=set)
     """rules whose state is unknown, as `policy hash/id`"""
+    stored: bytes | None = None
+    """its state as it was written to the file, if no guard has loaded it since"""
 
 
 class _Stored(Struct):
@@ -77,14 +79,19 @@ class AuditSessions:
         """The session as this guard would load it; states of other policies are stored, and not read."""
         session = self.get(key)
         if session.policy != policy:
-            if session.policy or session.state.others:
-                session.state = load(key, dump(session.state), policies)
+            # not from `state`, which leaves out policies that have seen calls and remember nothing
+            data, session.stored = session.stored, None
+            if data is None and session.policy:
+                data = dump(session.state)
+            if data is not None:
+                session.state = load(key, data, policies)
             session.policy = policy
         return session
 
     def _store(self, key: str) -> None:
         session = self._sessions.pop(key)
-        stored = _Stored(dump(session.state), session.record.terminated, session.lost, session.unfollowed)
+        state = dump(session.state) if session.stored is None else session.stored
+        stored = _Stored(state, session.record.terminated, session.lost, session.unfollowed)
         values = (key.encode("utf-8", "surrogatepass"), msgspec.msgpack.encode(stored))
         self._file.execute("REPLACE INTO sessions VALUES (?, ?)", values)
 
@@ -95,7 +102,9 @@ class AuditSessions:
             return None
         stored = msgspec.msgpack.decode(row[0], type=_Stored)
         record = SessionRecord(key, terminated=stored.terminated)
-        return AuditSession(record, load(key, stored.state, ()), lost=stored.lost, unfollowed=stored.unfollowed)
+        return AuditSession(
+            record, load(key, stored.state, ()), lost=stored.lost, unfollowed=stored.unfollowed, stored=stored.state
+        )
 
 
 class ReplayedSessions(Sessions):

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from bylaw.engine.matching import compile_names
 from bylaw.engine.predicates import compile_predicate
 from bylaw.engine.temporal.shape import atoms, walk
+from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.policy import Chain, CompiledPolicy
 from bylaw.model.canonical import short_digest
 from bylaw.model.demand import (
@@ -104,12 +105,44 @@ def _may_be(step: str | None, there: str | int) -> bool:
 def rules_on_arguments(policy: CompiledPolicy, tool: str, places: Sequence[Place]) -> Iterator[str]:
     """Rules about calls that look at one of these places in a call of the tool."""
     for rule in policy.calls.rules:
-        for atom in _atoms_about(rule, tool):
-            if any(test.root == "args" and overlaps(test.path, place) for test in atom.tests for place in places):
-                yield rule.id
-        for calls, path in looks_at_arguments(rule.demand):
-            if compile_names(calls)(tool) and any(overlaps(path, place) for place in places):
-                yield rule.id
+        if any(overlaps(path, place) for path in _paths(rule, tool) for place in places):
+            yield rule.id
+
+
+def _paths(rule: Rule, tool: str) -> Iterator[Sequence[str | None]]:
+    """Where the rule looks in the arguments of a call of the tool."""
+    for atom in _atoms_about(rule, tool):
+        yield from (test.path for test in atom.tests if test.root == "args")
+    yield from (path for calls, path in looks_at_arguments(rule.demand) if compile_names(calls)(tool))
+
+
+def unread_places(policies: Sequence[CompiledPolicy], tool: str, places: Sequence[Place]) -> list[Place]:
+    """What rules about calls cannot read where these places were redacted: a rule that compares a whole value cannot
+    read any of it."""
+    paths = [path for policy in policies for rule in policy.calls.rules for path in _paths(rule, tool)]
+    return [place[: min([len(place), *(len(path) for path in paths if overlaps(path, place))])] for place in places]
+
+
+class StoredArguments(dict[str, Any]):
+    """Arguments that were stored without secrets. A comparison with what was removed is neither true nor false."""
+
+    __slots__ = ("places", "written")
+
+    def __init__(self, written: dict[str, Any], places: list[Place], unread: Sequence[Place]) -> None:
+        super().__init__(written)
+        self.written, self.places = written, places
+        for place in unread:
+            self._hide(place)
+
+    def _hide(self, place: Place) -> None:
+        """Copies what is on the way: `written` stays as it is."""
+        inside: Any = self
+        for step in place[:-1]:
+            if inside[step] is UNREADABLE:
+                return
+            inside[step] = inside[step].copy()
+            inside = inside[step]
+        inside[place[-1]] = UNREADABLE
 
 
 def rules_on_result(policy: CompiledPolicy, tool: str | None) -> Iterator[str]:

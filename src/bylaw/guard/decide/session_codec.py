@@ -11,7 +11,9 @@ from msgspec import Raw, Struct
 from bylaw.engine.evaluation import Carried, Evaluation
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
 from bylaw.engine.scope import Undo, dumped_undo, revived_undo
+from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.decide.redaction import StoredArguments, redacted_paths, unread_places
 from bylaw.guard.decide.session import Logged, PolicyState, SessionState
 from bylaw.guard.decide.state_names import agent_of
 from bylaw.guard.stores.ports import SessionUnreadable
@@ -193,14 +195,14 @@ def load(key: str, data: bytes, policies: Sequence[CompiledPolicy]) -> SessionSt
     if not data:
         return state
     found = _read(key, data)
-    calls = [_revive(_decode_event(text), key) for text in found.open]
+    calls = [_revive(_decode_event(text), key, policies) for text in found.open]
     state.open = {call.call_id: call for call in calls if isinstance(call, ToolCall)}
     state.older = found.older
     for policy in policies:
         if policy.hash in state.older:
             older = state.older.pop(policy.hash)
-            state.policies[policy.hash] = _load_older(policy, older, state)
-        _load_policy(policy, found.policies, state)
+            state.policies[policy.hash] = _load_older(policy, older, state, policies)
+        _load_policy(policy, found.policies, state, policies)
     state.others = _without_own(found.policies, policies)
     for saved in state.older.values():
         saved.log = [(_whole(text, found.open, calls), settled) for text, settled in saved.log]
@@ -226,7 +228,9 @@ def _read(key: str, data: bytes) -> _Data:
     raise SessionUnreadable(f"the session `{key}` was written by another version of bylaw")
 
 
-def _load_policy(policy: CompiledPolicy, saved: dict[str, PolicyData], session: SessionState) -> None:
+def _load_policy(
+    policy: CompiledPolicy, saved: dict[str, PolicyData], session: SessionState, policies: Sequence[CompiledPolicy]
+) -> None:
     """What any policy of the agent remembers is continued by the rules that remember the same. The log is read only
     where it covers all rules: a call is taken back in all of them or in none."""
     names = policy.names
@@ -247,7 +251,7 @@ def _load_policy(policy: CompiledPolicy, saved: dict[str, PolicyData], session: 
     if own is None:
         session.afresh = session.afresh or not names.known() <= remembered
     elif own.log and policy.hash not in session.policies:
-        log = [_load_logged(text, settled, session) for text, settled in own.log]
+        log = [_load_logged(text, settled, session, policies) for text, settled in own.log]
         state.read_log(log, _load_undo(policy, own.undo[0]))
     session.policies[policy.hash] = state
 
@@ -296,16 +300,19 @@ def _without_own(saved: dict[str, PolicyData], policies: Sequence[CompiledPolicy
     return dict(list(others.items())[-MOST_OTHERS:])
 
 
-def _load_older(policy: CompiledPolicy, saved: OlderData, session: SessionState) -> PolicyState:
+def _load_older(
+    policy: CompiledPolicy, saved: OlderData, session: SessionState, policies: Sequence[CompiledPolicy]
+) -> PolicyState:
     state = PolicyState(policy)
     state.attempts = Evaluation.restore(policy.attempts, bytes(saved.attempts))
     state.calls = Evaluation.restore(policy.calls, bytes(saved.calls))
     if not saved.undo:
         for text, settled in saved.log:
             event, undo = _decode_logged(text)
-            state.log.append(Logged(_revive(event, session.key), revived_undo(policy.calls, undo), settled))
+            known = _revive(event, session.key, policies)
+            state.log.append(Logged(known, revived_undo(policy.calls, undo), settled))
     else:
-        log = [_load_logged(text, settled, session) for text, settled in saved.log]
+        log = [_load_logged(text, settled, session, policies) for text, settled in saved.log]
         state.read_log(log, revived_undo(policy.calls, _decode_undo(saved.undo[0])))
     return state
 
@@ -318,35 +325,48 @@ def _whole(text: Raw, opened: list[Raw], calls: list[Event]) -> Raw:
     return next(raw for raw, call in zip(opened, calls, strict=True) if getattr(call, "call_id", None) == call_id)
 
 
-def _load_logged(text: Raw, settled: bool, session: SessionState) -> Logged:
+def _load_logged(text: Raw, settled: bool, session: SessionState, policies: Sequence[CompiledPolicy]) -> Logged:
     entry = _decode_entry(text)
     if isinstance(entry, str):
         return Logged(session.open[entry], None, settled)
-    return Logged(_revive(entry, session.key), None, settled, text.copy())
+    return Logged(_revive(entry, session.key, policies), None, settled, text.copy())
 
 
 def _event(event: Event, redact: Redactor) -> list[Any]:
     origin = event.origin
     who = [origin.run, origin.parent_run, origin.agent]
     if isinstance(event, ToolCall):
-        return ["call", who, event.turn, event.at, event.name, event.call_id, redact(event.arguments)]
+        return ["call", who, event.turn, event.at, event.name, event.call_id, *_arguments(event.arguments, redact)]
+    assert isinstance(event, Message | ToolResult)
+    content = event.content
+    if content is UNREADABLE or redacted_paths(content, redact(content)):  # what is left must not decide anything
+        content = None
     if isinstance(event, Message):
-        return ["message", who, event.turn, event.at, event.role, None, redact(event.content)]
-    assert isinstance(event, ToolResult)
+        return ["message", who, event.turn, event.at, event.role, None, content]
     call = None if event.call is None else _event(event.call, redact)
-    content = redact(event.content)
     return ["result", who, event.turn, event.at, event.name, event.call_id, content, event.is_error, call]
 
 
-def _revive(data: list[Any], session: str) -> Event:
+def _arguments(arguments: Any, redact: Redactor) -> list[Any]:
+    """As they are stored, and which places differ from what they were."""
+    if type(arguments) is StoredArguments:
+        return [arguments.written, arguments.places]
+    written = redact(arguments)
+    return [written] if written == arguments else [written, redacted_paths(arguments, written)]
+
+
+def _revive(data: list[Any], session: str, policies: Sequence[CompiledPolicy]) -> Event:
     kind, (run, parent_run, agent), turn, at, name, call_id, content, *rest = data
     origin = Origin(session, run, parent_run, agent)
     if kind == "call":
+        if rest and rest[0]:
+            unread = unread_places(policies, name, rest[0])
+            content = StoredArguments(content, rest[0], unread) if all(unread) else None
         return ToolCall(origin=origin, turn=turn, at=at, name=name, call_id=call_id, arguments=content)
     if kind == "message":
-        return Message(origin=origin, turn=turn, at=at, role=name, content=content)
+        return Message(origin=origin, turn=turn, at=at, role=name, content=UNREADABLE if content is None else content)
     is_error, call = rest
-    made = None if call is None else _revive(call, session)
+    made = None if call is None else _revive(call, session, policies)
     return ToolResult(
         origin=origin,
         turn=turn,
