@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bylaw.guard.decide import session
 from bylaw.model.events import Origin, Response, ToolCall
 from tests.guard.support import attempt, guard
 
@@ -107,3 +108,29 @@ def test_when_on_calls_that_are_not_known_yet(when: Any, known: bool) -> None:
     decided = one.decide(attempt({"tool": "pay", "args": {"amount": 900}, "session": "s", "call_id": "1"}))
     assert not decided.allowed or decided.blind
     assert [match.certain for match in decided.matches] in ([known], [])
+
+
+# -- results of calls that are no longer open -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "O result(verify)",
+        "!O result(verify)",
+        "O result(verify, error = false)",
+        "!O result(verify, args.order = 1)",
+        "count(result(verify)) <= 0",
+        "count(result(verify)) >= 1",
+    ],
+)
+def test_a_result_that_is_no_longer_linked_to_its_call_stops_what_depends_on_it(
+    then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "MOST_OPEN", 2)
+    one = guard([{"id": "r", "kind": "temporal", "params": {"formula": f"G (tool(pay) -> {then})"}, "then": "block"}])
+    verified = one.decide(attempt({"tool": "verify", "args": {"order": 1}}))
+    for _ in range(2):
+        assert one.decide(attempt("other")).allowed
+    one.record(verified, "ok", is_error=False)
+    assert _stopped(one, 5) == (True, [False])
