@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import json
-import operator
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -35,6 +34,7 @@ from bylaw.model.temporal import (
 )
 from bylaw.model.values import json_equal, json_type
 from tests.twin.comparison import number
+from tests.twin.dates import computed, order
 
 if TYPE_CHECKING:
     from tests.twin.part import Part
@@ -261,6 +261,8 @@ def _passes(test: Test, found: list[Any], env: Env) -> Truth:
         return test.op in ("!=", "not in")
     strict = isinstance(test.value, Variable)
     wanted = env[test.value.name] if strict else test.value
+    if test.linear is not None:
+        wanted = computed(test.linear, wanted)
     return any_of(_compare(value, test.op, wanted, strict) for value in found)
 
 
@@ -280,11 +282,7 @@ def _compare(found: Any, op: str, wanted: Any, strict: bool) -> Truth:
             return wanted in found if isinstance(found, str) and isinstance(wanted, str) else None
         case "matches":
             return re2.search(wanted, found) is not None if isinstance(found, str) else None
-    left, right = number(found), number(wanted)
-    return None if left is None or right is None else bool(_ORDERS[op](left, right))
-
-
-_ORDERS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+    return order(op, found, wanted)
 
 
 def _equal(found: Any, wanted: Any) -> Truth:

@@ -93,8 +93,19 @@ ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def ordered(op: str, found: Any, wanted: Any) -> bool | None:
+    """Two numbers, or two texts that each say a date or a time."""
     left, right = number(found), number(wanted)
-    return None if left is None or right is None else compare_numbers(ORDERS[op], left, right)
+    if left is not None and right is not None:
+        return compare_numbers(ORDERS[op], left, right)
+    return compare_dates(ORDERS[op], found, wanted) if type(found) is type(wanted) is str else None
+
+
+def compare_dates(test: Callable[[Any, Any], bool], left: str, right: str) -> bool | None:
+    """Unknown if one of the texts is no date."""
+    from bylaw.text.dates import compare_moments, moment_of  # few rules compare dates
+
+    first, second = moment_of(left), moment_of(right)
+    return None if first is None or second is None else compare_moments(test, first, second)
 
 
 def one_of(found: Any, wanted: list[Any]) -> bool | None:

@@ -46,6 +46,16 @@ class Variable(Struct, frozen=True):
     name: str
 
 
+class Linear(Struct, frozen=True):
+    """What is computed from a variable before the comparison: `scale * $v / divisor + shift`."""
+
+    scale: float = 1
+    shift: float = 0
+    divisor: float = 1
+    in_time: bool = False
+    """`shift` is in seconds, and the variable is a date: `$today - 30d`"""
+
+
 TestOperator: TypeAlias = Literal[
     "=",
     "!=",
@@ -77,6 +87,8 @@ class Test(Struct, frozen=True):
     """a JSON value, or a Variable; None with `present` and `missing`"""
     text: str = ""
     """as written"""
+    linear: Linear | None = None
+    """computed from the variable, with an ordering operator"""
 
     def __hash__(self) -> int:
         return hash((self.root, self.path, self.op, self.text))  # the value may be a list

@@ -15,11 +15,11 @@ from bylaw.engine.matching import compile_names, compile_text
 from bylaw.engine.predicates import arguments
 from bylaw.engine.probes import compile_search
 from bylaw.engine.temporal.truth import Key, all_of, any_of
-from bylaw.engine.temporal.variables import NO_VALUE, UNKNOWN_KEY, AtomValue, AtomValues, Hit, key_of
+from bylaw.engine.temporal.variables import NO_VALUE, UNKNOWN_KEY, AtomValue, AtomValues, Hit, key_of, solve
 from bylaw.engine.values import ABSENT, UNREADABLE, compile_steps, compile_test, walk
 from bylaw.model.demand import Calls
 from bylaw.model.events import Event, Message, Response, ToolCall, ToolResult
-from bylaw.model.temporal import AgentIs, Atom, ResultOf, Says, StopsFor, Test, ToolIs, UserSays, Variable
+from bylaw.model.temporal import AgentIs, Atom, Linear, ResultOf, Says, StopsFor, Test, ToolIs, UserSays, Variable
 from bylaw.text.repeated_keys import repeated_key
 
 _SAID, _UNREAD = -1, -2
@@ -158,18 +158,18 @@ def _result(atom: ResultOf) -> Read:
 
 def _tested(tests: tuple[Test, ...], roots: dict[str, Callable[[Any], Any]]) -> Read:
     fixed = [(roots[t.root], compile_test(t.path, t.op, t.value)) for t in tests if not isinstance(t.value, Variable)]
-    free = [(roots[t.root], compile_steps(t.path)) for t in tests if isinstance(t.value, Variable)]
+    free = [(roots[t.root], compile_steps(t.path), t.linear) for t in tests if isinstance(t.value, Variable)]
     if not fixed and not free:
         return _named
     if not fixed and len(free) == 1:
-        only, path = free[0]
-        return lambda event: Hit(True, (_key_at(only(event), path),))
+        only, path, linear = free[0]
+        return lambda event: Hit(True, (_key_at(only(event), path, linear),))
 
     def read(event: Any) -> AtomValue:
         truth = all_of(test(root(event)) for root, test in fixed)
         if truth is False or not free:
             return truth
-        return Hit(truth is True, tuple(_key_at(root(event), steps) for root, steps in free))
+        return Hit(truth is True, tuple(_key_at(root(event), steps, linear) for root, steps, linear in free))
 
     return read
 
@@ -179,8 +179,10 @@ def _named(event: Any) -> AtomValue:
     return True
 
 
-def _key_at(root: Any, steps: tuple[Any, ...]) -> Key:
+def _key_at(root: Any, steps: tuple[Any, ...], linear: Linear | None) -> Key:
     found = walk(root, steps)
+    if linear is not None and found is not ABSENT and found is not UNREADABLE:
+        found = solve(linear, found)
     return NO_VALUE if found is ABSENT else UNKNOWN_KEY if found is UNREADABLE else key_of(found)
 
 

@@ -8,15 +8,17 @@ hostile trace must not fill the memory.
 from __future__ import annotations
 
 import hashlib
+import math
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.engine.evidence import as_json, shorten
 from bylaw.engine.temporal.truth import Key, Sigma, Truth
-from bylaw.engine.values import ORDERS, UNREADABLE, Number, compare_numbers, number
+from bylaw.engine.values import ORDERS, UNREADABLE, number, ordered
 from bylaw.model.canonical import canonical_json
-from bylaw.model.temporal import Atom, Variable
+from bylaw.model.temporal import Atom, Linear, Test, Variable
 
 NO_VALUE = ("absent",)
 """the key of a path that leads nowhere"""
@@ -44,10 +46,6 @@ def same(left: Key, right: Key) -> bool | None:
     if UNKNOWN_KEY in (left, right):
         return None
     return bool(left == right)
-
-
-def key_number(key: Key) -> Number | None:
-    return None if isinstance(key, tuple) else number(key)
 
 
 def show_key(key: Key) -> str:
@@ -98,8 +96,36 @@ class VariableTest(Struct, frozen=True):
 def variable_tests(atom: Atom, numbers: dict[str, int]) -> tuple[VariableTest, ...]:
     """Those that can fix a variable first, since another test of the same atom may use it."""
     tests = [test for test in getattr(atom, "tests", ()) if isinstance(test.value, Variable)]
-    found = [VariableTest(test.op, numbers[test.value.name], i) for i, test in enumerate(tests)]
+    found = [VariableTest(_operator(test), numbers[test.value.name], i) for i, test in enumerate(tests)]
     return tuple(sorted(found, key=lambda test: test.op != "="))
+
+
+_SWAPPED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+
+
+def _operator(test: Test) -> str:
+    return _SWAPPED[test.op] if test.linear is not None and test.linear.scale < 0 else test.op
+
+
+def solve(linear: Linear, value: Any) -> Any:
+    """The value that the variable itself is compared with: `x < 2 * $v + 3` asks whether `(x - 3) / 2 < $v`.
+
+    With a negative scale the comparison is turned around, see `_operator`.
+    """
+    if linear.in_time:
+        from bylaw.text.dates import moment_of, shift_moment  # few rules compare dates
+
+        moment = moment_of(value) if type(value) is str else None
+        shifted = None if moment is None else shift_moment(moment, -linear.shift)
+        return UNREADABLE if shifted is None else shifted.isoformat()
+    found = number(value)
+    if found is None or found in (math.inf, -math.inf):
+        return UNREADABLE
+    exact = found if isinstance(found, int | Decimal) else Decimal(repr(found))
+    solved = (
+        (Decimal(exact) - Decimal(repr(linear.shift))) * Decimal(repr(linear.divisor)) / Decimal(repr(linear.scale))
+    )
+    return int(solved) if solved == solved.to_integral_value() else str(solved)
 
 
 def compare(op: str, found: Key, wanted: Key) -> bool | None:
@@ -107,8 +133,7 @@ def compare(op: str, found: Key, wanted: Key) -> bool | None:
     if found == NO_VALUE:
         return op == "!="
     if op in ORDERS:
-        left, right = key_number(found), key_number(wanted)
-        return None if left is None or right is None else compare_numbers(ORDERS[op], left, right)
+        return None if isinstance(found, tuple) or isinstance(wanted, tuple) else ordered(op, found, wanted)
     equal = same(found, wanted)
     return equal if op == "=" or equal is None else not equal
 

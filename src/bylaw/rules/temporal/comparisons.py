@@ -18,6 +18,7 @@ from bylaw.rules.messages import did_you_mean, near, quote, synonyms
 from bylaw.rules.readers import unquoted_number_help
 from bylaw.rules.temporal.literals import Values, take_pattern
 from bylaw.rules.temporal.scanner import Nodes, Report, Scanner, Spot, Stop, Token
+from bylaw.text.dates import moment_of
 
 ORDERING = frozenset({">", ">=", "<", "<="})
 ROOTS = ("args", "result", "error")
@@ -68,14 +69,18 @@ class Tests:
         root, keys = self._split(path)
         op = self._operator(path)
         value_at = self.scanner.start()
-        value = self._value(op)
+        linear = None
+        if op.text in ORDERING and (computed := self.values.take_linear()):
+            value, linear = computed
+        else:
+            value = self._value(op)
         value_spot = self.scanner.since(value_at)
         self._check_value(op, value, value_spot)
         if root == "error":
             self._check_error(op, value, self.scanner.since(path.start))
         spot = self.scanner.since(path.start)
         operator = cast(TestOperator, op.text)
-        return self.nodes.keep(Test(root, keys, operator, value, self.scanner.written(spot)), spot)
+        return self.nodes.keep(Test(root, keys, operator, value, self.scanner.written(spot), linear), spot)
 
     # paths
 
@@ -140,11 +145,11 @@ class Tests:
         if isinstance(value, Variable):
             if op.text not in ("=", "!=", *ORDERING):
                 self._variable_operator(op, value, spot)
-        elif op.text in ORDERING and (isinstance(value, bool) or not isinstance(value, int | float)):
+        elif op.text in ORDERING and not _is_ordered(value):
             self.report.error(
                 spot,
                 code="wrong-type",
-                message=f"`{op.text}` takes a number or a variable, not {quote(self.scanner.written(spot))}",
+                message=f"`{op.text}` takes a number, a date or a variable, not {quote(self.scanner.written(spot))}",
                 help=unquoted_number_help(value),
             )
         elif op.text in ("in", "not in"):
@@ -175,6 +180,12 @@ class Tests:
                 message=f"`error` is true or false, so {quote(self.scanner.written(spot))} says nothing",
                 help="write `error = true` or `error = false`",
             )
+
+
+def _is_ordered(value: Any) -> bool:
+    if isinstance(value, str):
+        return moment_of(value) is not None
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _key(raw: str) -> str | None:

@@ -1,9 +1,11 @@
 """The smallest pieces of a formula: texts in quotes, patterns between slashes, values and windows.
 
-    value  = number | string | "true" | "false" | "null" | list | object | "$" name | word
+    value  = number | string | "true" | "false" | "null" | list | object | linear | word
+    linear = [ number sign ] [ number "*" ] "$" name [ "/" number ] [ sign number ]
     window = "[" "<=" number [ unit ] "]"
 
-Numbers are those of JSON; what only looks like one is refused rather than read as text.
+The number that is added to a variable may have a unit of time: `$today - 30d`. Numbers are those of
+JSON; what only looks like one is refused rather than read as text.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import math
 import re
 from typing import Any
 
-from bylaw.model.temporal import TextHas, Unit, Variable, Window
+from bylaw.model.temporal import Linear, TextHas, Unit, Variable, Window
 from bylaw.rules.located import OutOfRange, fraction, whole
 from bylaw.rules.messages import as_json, quote, synonyms
 from bylaw.rules.regexes import check_pattern
@@ -90,6 +92,13 @@ _CONSTANTS = {"true": True, "false": False, "null": None}
 _PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
 
 
+_AMOUNT = r"[0-9]+(?:\.[0-9]+)?"
+_LINEAR = re.compile(
+    rf"(?:(?P<first>-?{_AMOUNT})(?P<first_unit>[smhd])?\s*(?P<first_sign>[+-])\s*)?(?:(?P<scale>-?{_AMOUNT})\s*\*\s*)?"
+    rf"\$(?P<name>[^\W\d]\w*)(?:\s*/\s*(?P<divisor>{_AMOUNT}))?(?:\s*(?P<sign>[+-])\s*(?P<shift>{_AMOUNT})(?P<unit>[smhd])?)?"
+)
+
+
 class Values:
     def __init__(self, scanner: Scanner, nodes: Nodes, report: Report) -> None:
         self.scanner = scanner
@@ -101,6 +110,24 @@ class Values:
         if variable := self.scanner.take(_VARIABLE):
             return self._variable(variable)
         return self._json(after, 0)
+
+    def take_linear(self) -> tuple[Variable, Linear] | None:
+        """`2 * $income`, `$income / 0.2`, `18 - $credits`, `$today - 30d`; None if a plain value comes next."""
+        token = self.scanner.peek(_LINEAR)
+        found = None if token is None else _LINEAR.fullmatch(token.text)
+        if token is None or found is None or token.text == f"${found['name']}":
+            return None
+        self.scanner.take(_LINEAR)
+        units = [unit for unit in (found["first_unit"], found["unit"]) if unit]
+        numbers = sum(found[part] is not None for part in ("first", "shift"))
+        scale = float(found["scale"] or 1) * (-1 if found["first_sign"] == "-" else 1)
+        divisor = float(found["divisor"] or 1)
+        if (units and (len(units) < numbers or scale != 1 or divisor != 1)) or not scale or not divisor:
+            help = "write `2 * $total`, `$total / 0.2`, `18 - $credits`, or `$today - 30d`"
+            self.report.stop(token, message=f"{quote(token.text)} cannot be computed", help=help)
+        shift = float(found["first"] or 0) * SECONDS[found["first_unit"] or "s"]
+        shift += float(f"{found['sign'] or ''}{found['shift'] or 0}") * SECONDS[found["unit"] or "s"]
+        return self.nodes.keep(Variable(found["name"]), token), Linear(scale, shift, divisor, bool(units))
 
     def _json(self, after: Token, depth: int) -> Any:
         self.nodes.check_depth(depth, after)
