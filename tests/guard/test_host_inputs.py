@@ -206,3 +206,16 @@ def test_threads_that_begin_sessions_beyond_the_bound(monkeypatch: pytest.Monkey
         decided = [one for found in pool.map(use, range(8)) for one in found]
     assert set(decided) <= {None, "default", "cap", "session"}, Counter(decided)
     assert all(second in ("cap", "session") for second in decided[1::2]), "each session has one call"
+
+
+def test_rules_that_decide_nothing_are_named() -> None:
+    """They load, and each decision says which are empty and which act only afterwards."""
+    window = {"call_count_in_window_gt": {"tool": "pay", "value": 1, "windowSeconds": 60}}
+    rules = [{"id": "open", "when": {}, "then": "block"}, {"id": "burst", "when": window, "then": "block"}]
+    for chosen in (rules[:1], rules[1:], rules):
+        decision = bylaw.Guard(chosen).decide(bylaw.Attempt(tool="pay", session="s"))
+        assert decision.allowed
+        [note] = decision.notes
+        assert note.startswith("no rule decides calls here: ")
+        assert ("the `when` of `open` is empty, so it matches nothing" in note) == (rules[0] in chosen)
+        assert ("`burst` acts only afterwards, on the event log" in note) == (rules[1] in chosen)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bylaw.guard.decide import sessions
 from bylaw.guard.decide.guard import BaseGuard
 from bylaw.guard.stores import SqliteStore
 from bylaw.model.events import Message, Origin
@@ -82,3 +83,28 @@ def test_asking_on_a_locked_store_is_a_denial(tmp_path: Path) -> None:
     guarding.reviews.wait = wait  # type: ignore[method-assign,assignment]
     decision = guarding.ask(attempt("pay", session="s"), timeout=0.1)
     assert decision.action is Action.PAUSE and "is locked by another process" in decision.reason
+
+
+def test_what_is_dropped_is_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_LATE", 3)
+    path = tmp_path / "guard.db"
+    guarding = guard(CAP, store=SqliteStore(path, busy_timeout=0.001))
+    decision = guarding.decide(attempt("pay", session="s"))
+    with _locked(path), caplog.at_level(logging.ERROR, "bylaw"):
+        for _ in range(5):
+            assert not guarding.decide(attempt("pay", session="s")).allowed
+        for _ in range(4):
+            guarding.observe(Message(origin=Origin("s"), role="user", content="please"))
+        guarding.release(decision)
+    assert len(caplog.records) == 1 and "is being dropped" in caplog.text
+    guarding.decide(attempt("look", session="s"))
+    assert [row.kind for row in guarding.store.events()].count("decision") == 5
+    [row] = [row.data for row in guarding.store.audit() if row.data["kind"] == "dropped"]
+    assert row == {"kind": "dropped", "decisions": 2, "changes": 2}
+    report = verified(guarding.store, CAP)
+    assert (report.findings, report.exit_code) == ([], 3)
+    assert any("never written" in why and left.rows == 4 for why, left in report.unrecomputed.items())
+    guarding.decide(attempt("look", session="s"))
+    assert len([row for row in guarding.store.audit() if row.data["kind"] == "dropped"]) == 1

@@ -15,6 +15,7 @@ import pytest
 import bylaw
 from bylaw.errors import InputError
 from bylaw.guard import rule_source
+from bylaw.guard.decide import sessions
 from bylaw.guard.stores import audit_rows, verify_chain
 
 
@@ -140,6 +141,19 @@ def test_no_decision_mixes_old_and_new_rules(guard: bylaw.Guard, file: Path) -> 
     assert sum(decision.allowed for decision in seen) == 2
     assert {decision.policy for decision in seen} <= hashes
     assert {decision.decided_by for decision in seen if not decision} == {"limit"}
+
+
+def test_sessions_of_earlier_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reload sets aside the sessions so far. What is forgotten of them is not allowed again."""
+    monkeypatch.setattr(sessions, "MOST_LIVE", 10)
+    guard = bylaw.Guard(_rules(1))
+    for i in range(60):
+        assert guard.decide(bylaw.Attempt(tool="pay", session=f"s{i}")).allowed
+        guard.reload(_rules(1, reason=f"reason {i}"))
+        kept = guard._sessions
+        assert len(kept._live) + len(kept._earlier) <= 10
+    again = [guard.decide(bylaw.Attempt(tool="pay", session=f"s{i}")) for i in range(60)]
+    assert {one.decided_by for one in again} == {"limit", "session"}
 
 
 # -- watch ------------------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _STRANGE = "the row is not one that a guard writes"
 _OTHER_PREDICATES = "the recorded predicates on redacted arguments are not those of its rules"
 _UNWRITTEN = "the attempt could not be written down in full"  # a key of the JSON document
 _NO_SCHEMAS = "the tool's schema refused it, and the schema was not given or cannot be applied again"
+_DROPPED = "they were never written, since the store could not be written for too long"
 _DIFFERS = "an earlier verdict of its session differs"
 
 
@@ -88,6 +89,8 @@ class Recompute:
         try:
             if kind == "anchor":
                 self._pruned = True
+            elif kind == "dropped":
+                self._report.leave_out(row.seq, _DROPPED, row.data["decisions"] + row.data["changes"])
             elif kind == "switch":
                 self._switch(row.data)
             elif kind == "review":

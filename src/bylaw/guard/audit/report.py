@@ -87,9 +87,9 @@ class AuditReport(Struct, kw_only=True):
         else:
             self.more += 1
 
-    def leave_out(self, seq: int, reason: str) -> None:
+    def leave_out(self, seq: int, reason: str, rows: int = 1) -> None:
         found = self.unrecomputed.setdefault(reason, Unrecomputed())
-        found.rows += 1
+        found.rows += rows
         if len(found.seqs) < EXAMPLES:
             found.seqs.append(seq)
 
@@ -210,6 +210,8 @@ def _subject(data: dict[str, Any]) -> str:
     if "review" in data:
         who = f" by {data['by']}" if data.get("by") else ""
         return f"{data['review']} {data.get('what')}{who}" + (f"  {data['tool']}" if data.get("tool") else "")
+    if "changes" in data:
+        return f"{data.get('decisions')} decisions, {data['changes']} other changes of sessions"
     for names in (("result_of",), ("how", "why"), ("agent", "on"), ("call_id",), ("through",)):
         if names[0] in data:
             return " ".join(str(data[name]) for name in names if data.get(name) is not None)

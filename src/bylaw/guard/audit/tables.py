@@ -17,7 +17,7 @@ from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore
 from bylaw.guard.stores.records import AuditRow, Digest
 
-_ALONE = frozenset({"anchor", "prune", "rules", "stored"})
+_ALONE = frozenset({"anchor", "dropped", "prune", "rules", "stored"})
 """kinds of rows that have no event"""
 _OBSERVED = frozenset(
     {"request", "response", "message", "session_start", "session_end", "annotation", "tool_call", "tool_result"}

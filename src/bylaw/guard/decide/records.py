@@ -7,6 +7,7 @@ values could not be written at all (`unwritten`).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, TypeAlias
@@ -214,6 +215,12 @@ def write_late_decision(transaction: Transaction, row: LateDecision) -> None:
         transaction.append_to_both(EventRow(row.session, "decision", row.at, row.data))
     except (ValueError, TypeError) as problem:  # must not undo the transaction it is part of
         _log.error("a decision in the session `%s` could not be written down: %s", row.session, problem)
+
+
+def write_dropped(transaction: Transaction, dropped: Mapping[str, int]) -> None:
+    """How many `decisions` and other `changes` of sessions will never be written."""
+    counts = {name: dropped.get(name, 0) for name in ("decisions", "changes")}
+    transaction.append_audit(time.time(), {"kind": "dropped", **counts})
 
 
 def text_of(value: Any) -> str:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.policy import Policies
-from bylaw.guard.decide.records import REDACT, LateDecision, write_late_decision
+from bylaw.guard.decide.records import REDACT, LateDecision, write_dropped, write_late_decision
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.stores import forks
@@ -27,7 +27,7 @@ MOST_FORGOTTEN = 1_000_000
 MOST_CACHED = 10_000
 """sessions whose state is cached in decoded form"""
 MOST_LATE = 10_000
-"""decisions that wait until the store can be written again"""
+"""decisions that wait until the store can be written again; beyond that the oldest are dropped, and counted"""
 LOCKS = 1024
 _AS_IS = Redactor(Redaction(classes=()))
 """for states that stay in memory"""
@@ -67,15 +67,18 @@ class Sessions:
         """without a store: sessions that were last used under other rules"""
         self._locks = [threading.RLock() for _ in range(LOCKS)]
         self._held_by_fork: list[int] = []
-        self._beginning, self._applying = threading.Lock(), threading.Lock()
-        """held while sessions without a store begin or are forgotten, and while late changes are written"""
+        self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
+        """held while sessions without a store begin or are forgotten, while late changes are written, and while too many
+        of them are dropped"""
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
         self._forgotten: set[int] = set()
         """hashes of forgotten sessions without a store whose counters are lost; they end"""
-        self._late: deque[LateDecision] = deque(maxlen=MOST_LATE)
-        self._late_changes: deque[tuple[str, _Change[Any]]] = deque(maxlen=MOST_LATE)
+        self._late: deque[LateDecision] = deque()
+        self._late_changes: deque[tuple[str, _Change[Any]]] = deque()
         """sessions, and what has happened in them while the store could not be written"""
+        self._dropped: Counter[str] = Counter()
+        """how many of these were dropped, since too many waited; the audit does not say so yet"""
         self.announcement: Callable[[Transaction], None] | None = None
         """what the next transaction writes first"""
         forks.add(self)
@@ -104,6 +107,7 @@ class Sessions:
                 raise
             _log.warning("what happened in the session `%s` waits until the store can be written: %s", key, problem)
             self._late_changes.append((key, change))
+            self._drop_oldest()
             return later
 
     def _apply_late(self) -> None:
@@ -175,13 +179,14 @@ class Sessions:
 
     def _carried_over(self, key: str) -> tuple[SessionRecord, SessionState] | None:
         """Without a store: the session as the rules before have left it."""
-        found = self._earlier.pop(key, None)
+        found = self._earlier.get(key)
         if found is None:
             return None
         record, state = found
         state.redact = _AS_IS
         carried = load(key, dump(state), self._policies.all)
         carried.touched = state.touched
+        del self._earlier[key]
         return record, carried
 
     def lock_of(self, key: str) -> threading.RLock:
@@ -206,13 +211,15 @@ class Sessions:
         """A transaction that also writes late decisions. What has happened meanwhile is written before it."""
         if self._late_changes:
             self._apply_late()
-        if self._late or self.announcement is not None:
+        if self._late or self.announcement is not None or self._dropped:
             return self._transaction_with_late(key)
         return self._store.transaction(key)
 
     @contextmanager
     def _transaction_with_late(self, key: str) -> Iterator[Transaction]:
         announce, self.announcement = self.announcement, None
+        with self._dropping:
+            dropped, self._dropped = self._dropped, Counter()
         late: list[LateDecision] = []
         with suppress(IndexError):  # another thread may take some of them
             while True:
@@ -222,10 +229,15 @@ class Sessions:
                 if announce is not None:
                     announce(transaction)
                 yield transaction
+                if dropped:
+                    write_dropped(transaction, dropped)
                 for decision in late:
                     write_late_decision(transaction, decision)
         except BaseException:
+            with self._dropping:
+                self._dropped += dropped
             self._late.extendleft(reversed(late))
+            self._drop_oldest()
             self.announcement = announce or self.announcement
             raise
 
@@ -241,6 +253,17 @@ class Sessions:
     def write_later(self, decision: LateDecision) -> None:
         """Write it with the next transaction."""
         self._late.append(decision)
+        self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """Bounds the memory of a process whose store cannot be written for long."""
+        with self._dropping:
+            for name, late in (("decisions", self._late), ("changes", self._late_changes)):
+                while len(late) > MOST_LATE:
+                    late.popleft()
+                    if not self._dropped:
+                        _log.error("the store could not be written for too long: what waits for it is being dropped")
+                    self._dropped[name] += 1
 
     def before_fork(self) -> None:
         """No session is being changed during a fork, and what waits to be written is written if possible."""
@@ -261,7 +284,8 @@ class Sessions:
             return
         self._late.clear()
         self._late_changes.clear()
-        self._beginning, self._applying = threading.Lock(), threading.Lock()
+        self._dropped = Counter()
+        self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
         if not self.durable:
             self._locks = [_Torn()] * LOCKS  # type: ignore[list-item]
             for i in held:
@@ -269,31 +293,33 @@ class Sessions:
 
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         with self._beginning:
-            if len(self._live) >= MOST_LIVE:  # bounds the memory of a process that never ends its sessions
+            carried = self._carried_over(key) if self._earlier else None
+            # bounds the memory of a process that never ends its sessions
+            if carried is None and len(self._live) + len(self._earlier) >= MOST_LIVE:
                 self._forget_one()
             terminated = self._terminated.get(key) or (_FORGOTTEN if hash(key) in self._forgotten else None)
-            carried = self._carried_over(key) if self._earlier else None
             pair = self._live[key] = carried or (SessionRecord(key, terminated=terminated), SessionState(key))
             return pair
 
     def _forget_one(self) -> None:
         """The oldest session that was not used since the last search, and is not in use: a change of it would get
-        lost."""
-        for _ in range(2 * len(self._live)):
-            oldest = next(iter(self._live))
-            pair = self._live.pop(oldest)
-            lock = self.lock_of(oldest)
-            if not pair[1].touched and lock.acquire(blocking=False):
-                try:
-                    self._keep_what_matters(oldest, *pair)
-                except StoreUnavailable:
-                    self._live[oldest] = pair
-                    raise
-                finally:
-                    lock.release()
-                return
-            pair[1].touched = False
-            self._live[oldest] = pair  # at the end of the queue
+        lost. Those that were last used under other rules come first."""
+        for sessions in (self._earlier, self._live):
+            for _ in range(2 * len(sessions)):
+                oldest = next(iter(sessions))
+                pair = sessions.pop(oldest)
+                lock = self.lock_of(oldest)
+                if not pair[1].touched and lock.acquire(blocking=False):
+                    try:
+                        self._keep_what_matters(oldest, *pair)
+                    except StoreUnavailable:
+                        sessions[oldest] = pair
+                        raise
+                    finally:
+                        lock.release()
+                    return
+                pair[1].touched = False
+                sessions[oldest] = pair  # at the end of the queue
         raise StoreUnavailable(_TOO_MANY)
 
     def _keep_what_matters(self, key: str, record: SessionRecord, state: SessionState) -> None:
