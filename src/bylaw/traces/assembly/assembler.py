@@ -11,6 +11,7 @@ even where sessions interleave, and does not depend on how often `take` is calle
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,7 +19,15 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.source import Span
 from bylaw.traces.assembly.content import EVERYTHING, unread_kinds
-from bylaw.traces.assembly.session_buffer import MOST_SESSIONS, SHARED_ID, KnownCall, SessionBuffer, same_call
+from bylaw.traces.assembly.session_buffer import (
+    GUESSED,
+    GUESSED_HELP,
+    MOST_SESSIONS,
+    SHARED_ID,
+    KnownCall,
+    SessionBuffer,
+    same_call,
+)
 from bylaw.traces.records.problems import Problems
 
 MOST_HELD = 64
@@ -39,6 +48,8 @@ class Assembler:
         self.unanswered = 0
         self.has_unordered = False
         """whether the order of a call and a result was unknown anywhere"""
+        self.has_guess = False
+        """whether nothing said which of several calls a result answers"""
         self._problems = problems
         self._buffers: dict[str | Origin, SessionBuffer] = {}
         self._latest = _NO_BUFFER
@@ -187,10 +198,12 @@ class Assembler:
             buffer.pending.append(call)
             self._imply(buffer)
 
-    def result(self, buffer: SessionBuffer, result: ToolResult) -> None:
-        """Add a result. Its turn is that of its call."""
-        known = buffer.find_call(result.call_id, result.name)
+    def result(self, buffer: SessionBuffer, result: ToolResult, arguments: Any = None) -> None:
+        """Add a result. Its turn is that of its call. `arguments`: those of the call, in formats that repeat them."""
+        known = buffer.find_call(result.call_id, result.name, arguments)
         if known is not None:
+            if result.call_id != known.call.call_id and buffer.is_guess(known, result.name, arguments):
+                self._guess(buffer, known.call)
             call, known.answered = known.call, True
             if call.turn == buffer.turn:
                 buffer.has_results = True
@@ -252,6 +265,14 @@ class Assembler:
         assert isinstance(response, Response)
         names = response.unread if "*" in response.unread else {*response.unread, known.name, call.name}
         self._events[at] = replace(response, unread=tuple(sorted(names)))
+
+    def _guess(self, buffer: SessionBuffer, call: ToolCall) -> None:
+        """Several calls wait for a result that names none of them: its pairing is a guess."""
+        if not self.has_guess:  # once for the whole file
+            self.has_guess = True
+            self._warn(call, "guessed-call", GUESSED.format(call.name), GUESSED_HELP)
+        if call.turn == buffer.turn and self._grows(buffer):
+            self._doubt(buffer, call, call)
 
     def _turn_of(self, buffer: SessionBuffer, record_id: str | None) -> int | None:
         """The turn of a recent response, by the id of its record."""

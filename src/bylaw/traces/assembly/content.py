@@ -23,11 +23,19 @@ KNOWN_BLOCKS = frozenset(
 UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
 EVERYTHING = ("*",)
 """what a response with such a block may hold: calls of any tool, and text"""
-_FOREIGN_CALLS = frozenset(("function_call", "tool_call", "tool-call", "toolUse", "functionCall"))
+_FOREIGN_CALLS = frozenset(("function_call", "tool_call", "tool-call", "toolUse", "functionCall", "toolRequest"))
 """calls in the words of other APIs: the type of the block, or the only key of a block without a type"""
+_FOREIGN_RESULTS = frozenset(
+    ("function_call_output", "tool_call_response", "server_tool_call_response", "tool-result", "toolResult",
+     "functionResponse", "function_response", "toolResponse", "tool-return")
+)  # fmt: skip
+"""results in the words of other APIs, found the same way"""
+_RESULT_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
+_RESULT_CONTENTS = ("output", "response", "result", "content", "toolResult", "server_tool_call_response")
+_FAILED = frozenset(("error", "failed", "error-text", "error-json", "execution-denied"))
 _KNOWN_KEYS = frozenset(
-    ("toolResult", "functionResponse", "function_response", "reasoningContent", "image", "document", "video",
-     "inlineData", "inline_data", "fileData", "file_data", "cachePoint")
+    (*_FOREIGN_RESULTS, "reasoningContent", "image", "document", "video", "inlineData", "inline_data", "fileData",
+     "file_data", "cachePoint")
 )  # fmt: skip
 """the key of a block without a type that is neither text nor a call"""
 _TEXT_KEYS: dict[Any, str] = {"refusal": "refusal", "output_text": "text", None: "text"}
@@ -81,12 +89,60 @@ def foreign_call(block: dict[str, Any]) -> dict[str, Any] | None:
         call = inner
     elif type(kind) is not str or kind not in _FOREIGN_CALLS:
         return None
+    if type(wrapped := call.get("toolCall")) is dict and type(wrapped.get("value")) is dict:  # goose
+        call = {"id": call.get("id"), **wrapped["value"]}
     names = [call[key] for key in ("name", "toolName") if key in call]
     inputs = [call[key] for key in ("input", "arguments", "args") if key in call]
     if len(names) != 1 or type(names[0]) is not str or len(inputs) > 1:
         return None
     call_id = next((call[key] for key in ("call_id", "toolCallId", "toolUseId", "id") if call.get(key)), None)
     return {"type": "tool_use", "id": call_id, "name": names[0], "input": inputs[0] if inputs else None}
+
+
+class Result(Struct, frozen=True):
+    """What a tool returned, in any kind of message."""
+
+    call_id: str | None
+    name: str | None
+    content: Any
+    is_error: bool | None
+    arguments: Any = None
+    """the arguments of the call, in formats that repeat them with the result"""
+
+
+def foreign_result(block: dict[str, Any]) -> Result | None:
+    """A result in the words of any API, if the block is one."""
+    kind, result = block.get("type"), block
+    if kind is None:
+        keys = [key for key in block if key in _FOREIGN_RESULTS]
+        inner = block[keys[0]] if len(keys) == 1 else None
+        if type(inner) is not dict:
+            return None
+        result = inner
+    elif type(kind) is not str or not (kind in _FOREIGN_RESULTS or kind.endswith("tool_result")):
+        return None
+    ids = (result[key] for key in _RESULT_IDS if type(result.get(key)) is str and result[key])
+    names = (result[key] for key in ("name", "toolName", "tool_name") if type(result.get(key)) is str)
+    content = next((result[key] for key in _RESULT_CONTENTS if key in result), None)
+    flags = [result[key] for key in ("is_error", "isError") if type(result.get(key)) is bool]
+    failed = flags[0] if flags else _failed(result.get("status"))
+    if type(content) is dict and type(content.get("type")) is str and ("value" in content or "reason" in content):
+        failed = content["type"] in _FAILED  # Vercel
+        content = content["value"] if "value" in content else content["reason"]
+    elif type(content) is dict and content.keys() == {"status", "value"}:  # goose
+        failed, content = _failed(content["status"]), content["value"]
+    return Result(next(ids, None), next(names, None), _only_part(content), failed)
+
+
+def _failed(status: Any) -> bool | None:
+    return None if type(status) is not str else True if status in _FAILED else False if status == "success" else None
+
+
+def _only_part(content: Any) -> Any:
+    """What a list of one part without a type says, as Bedrock writes it."""
+    if type(content) is list and len(content) == 1 and type(part := content[0]) is dict and len(part) == 1:
+        return part.get("json", part.get("text", content))
+    return content
 
 
 def unread_kinds(content: list[Any] | None) -> list[str]:
@@ -103,7 +159,9 @@ def unread_kinds(content: list[Any] | None) -> list[str]:
         if kind is None:
             if type(block.get("text")) is not str and _KNOWN_KEYS.isdisjoint(block):
                 kinds.add(next(iter(block), "{}"))
-        elif type(kind) is not str or (kind not in KNOWN_BLOCKS and not kind.endswith("tool_result")):
+        elif type(kind) is not str or (
+            kind not in KNOWN_BLOCKS and kind not in _FOREIGN_RESULTS and not kind.endswith("tool_result")
+        ):
             kinds.add(str(kind))
     return sorted(kinds)
 

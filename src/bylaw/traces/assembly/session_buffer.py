@@ -12,6 +12,8 @@ from bylaw.model.events import Event, Origin, Request, SessionEnd, ToolCall, Too
 from bylaw.model.values import json_equal
 
 SHARED_ID = "two different calls of this response have the id `{}`"
+GUESSED = "nothing says which of several calls of `{}` this result answers: the first that waits is taken"
+GUESSED_HELP = "results are paired in the order of the calls, and rules about the tool are inconclusive"
 MOST_SESSIONS = 1 << 14
 """sessions that are buffered at once"""
 MOST_CALLS = 256
@@ -71,13 +73,29 @@ class SessionBuffer:
     def remember(self, call: ToolCall, *, claimed: bool = False) -> None:
         _insert(self.calls, call.call_id, KnownCall(call, claimed))
 
-    def find_call(self, call_id: str | None, name: str | None) -> KnownCall | None:
-        """The call that a result answers: by id, else the first unanswered one of that name (any, without a name)."""
+    def find_call(self, call_id: str | None, name: str | None, arguments: Any = None) -> KnownCall | None:
+        """The call that a result answers: by id, else an unanswered one of that name (any, without a name).
+
+        Of several, it is the first with the same arguments, if the result repeats them, else the first.
+        """
         known = None if call_id is None else self.calls.get(call_id)
         if known is not None or (call_id is not None and name is None):
             return known
-        waiting = (known for known in self.calls.values() if not known.answered)
-        return next((known for known in waiting if name is None or known.call.name == name), None)
+        waiting = self._waiting(name)
+        if arguments is not None:
+            same = (known for known in waiting if same_value(given_arguments(known.call), arguments))
+            return next(same, None) or next(iter(waiting), None)
+        return next(iter(waiting), None)
+
+    def is_guess(self, found: KnownCall, name: str | None, arguments: Any) -> bool:
+        """Whether the result could as well answer another call, with other arguments."""
+        if arguments is not None and same_value(given_arguments(found.call), arguments):
+            return False
+        return any(not same_call(found.call, other.call) for other in self._waiting(name) if other is not found)
+
+    def _waiting(self, name: str | None) -> list[KnownCall]:
+        calls = self.calls.values()
+        return [known for known in calls if not known.answered and (name is None or known.call.name == name)]
 
 
 class CallLinks:

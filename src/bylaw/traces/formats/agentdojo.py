@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.messages import chat_message
 from bylaw.traces.formats.record import Record
-from bylaw.traces.formats.spans.messages import chat_message
 
 _METADATA = (
     "suite_name",

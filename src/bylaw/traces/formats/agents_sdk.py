@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
 from bylaw.model.events import Usage
-from bylaw.traces.assembly.content import AssistantContent, read_arguments
 from bylaw.traces.assembly.usage import read_usage
+from bylaw.traces.formats.bodies import answer_of, answer_of_items
 from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.record import MalformedRecord, Record, records_of, text_field, type_name
-from bylaw.traces.formats.responses_items import add_output, is_output, kind_of, messages_of
+from bylaw.traces.formats.record import Record, records_of, text_field, type_name
+from bylaw.traces.formats.responses_items import messages_of
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
@@ -96,15 +94,14 @@ def _span(part: dict[str, Any], data: dict[str, Any], record: Record) -> Span:
 
 
 def _tool(data: dict[str, Any], span: Span) -> ToolRun:
-    arguments, raw = read_arguments(decode_whole(data.get("input")))
-    output, server = data.get("output"), data.get("mcp_data")
-    return ToolRun(
-        name=data["name"],
+    server = data.get("mcp_data")
+    return ToolRun.recorded(
+        data["name"],
+        decode_whole(data.get("input")),
+        data.get("output"),
         namespace=text_field(server, "server") if isinstance(server, dict) else None,
-        arguments=arguments,
-        raw_arguments=raw,
-        result=UNSET if output is None else parsed(output),
-        is_error=True if span.error is not None else None,
+        call_id=None,
+        failed=span.error is not None,
     )
 
 
@@ -115,7 +112,7 @@ def _generation(data: dict[str, Any]) -> ModelCall:
         messages=None if data.get("input") is None else RecordedInput(data["input"]),
         params=config if isinstance(config, dict) and config else None,
         tools=tools if isinstance(tools, list) else None,
-        answer=first_answer(chat_messages(data.get("output"), "assistant")),
+        answer=answer_of(data.get("output")),
         usage=_usage(data.get("usage")),
     )
 
@@ -129,7 +126,7 @@ def _response(data: dict[str, Any]) -> ModelCall:
     return ModelCall(
         model=text_field(response, "model") or text_field(data, "model"),
         messages=None if recorded is None else RecordedInput(recorded, read=messages_of),
-        answer=_answer(output) if isinstance(output, list) else None,
+        answer=answer_of_items(output) if isinstance(output, list) else None,
         stop_reason=text_field(response, "status"),
         usage=_usage(response.get("usage", data.get("usage"))),
     )
@@ -137,18 +134,6 @@ def _response(data: dict[str, Any]) -> ModelCall:
 
 def _all_but_type(data: dict[str, Any]) -> dict[str, Any]:
     return {key: decode_whole(value) for key, value in data.items() if key != "type"}
-
-
-def _answer(items: list[Any]) -> dict[str, Any]:
-    answer = AssistantContent()
-    for item in items:
-        try:
-            kind = kind_of(item)
-            if is_output(item, kind):
-                add_output(item, kind, answer)
-        except MalformedRecord:
-            continue
-    return {"role": "assistant", "content": answer.blocks}
 
 
 def _usage(usage: Any) -> Usage | None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
-
-from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign_call, read_arguments
+from bylaw.traces.assembly.content import (
+    CALL_BLOCKS,
+    AssistantContent,
+    Result,
+    foreign_call,
+    foreign_result,
+    read_arguments,
+)
 from bylaw.traces.formats.record import MalformedRecord, Path, suggest, text_field, type_name
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -121,25 +126,14 @@ def _add_calls(found: AssistantContent, message: dict[str, Any]) -> None:
 # Results, in any message
 
 
-class Result(Struct, frozen=True):
-    """What a tool returned, in any kind of message."""
-
-    call_id: str | None
-    name: str | None
-    content: Any
-    is_error: bool | None
-
-
 def results_in(message: dict[str, Any]) -> list[Result]:
     role, content = message.get("role"), message.get("content")
     if role in ("tool", "function"):
         return [Result(text_field(message, "tool_call_id"), text_field(message, "name"), content, _is_error(message))]
-    found: list[Result] = []
-    for block in content if isinstance(content, list) else ():
-        kind = block.get("type") if isinstance(block, dict) else None
-        if isinstance(kind, str) and kind.endswith("tool_result"):
-            found.append(Result(text_field(block, "tool_use_id"), None, block.get("content"), _is_error(block)))
-    return found
+    if type(content) is not list:
+        return []
+    found = (foreign_result(block) for block in content if type(block) is dict)
+    return [result for result in found if result is not None]
 
 
 def _is_error(message: dict[str, Any]) -> bool | None:

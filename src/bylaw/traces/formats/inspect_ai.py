@@ -17,10 +17,10 @@ from bylaw.model.source import Locator
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.inspect_sample import MOST, Chunks, Sample, error_text
+from bylaw.traces.formats.messages import first_answer
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import first_answer
 from bylaw.traces.formats.spans.reader import Tree
 from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun

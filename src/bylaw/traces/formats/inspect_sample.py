@@ -20,8 +20,9 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.model.source import Locator
+from bylaw.traces.formats.messages import chat_messages
 from bylaw.traces.formats.record import Record, type_name
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.records.problems import Place
 
 MOST = 256 << 20

@@ -14,19 +14,28 @@ from typing import Any
 from msgspec import UNSET
 
 from bylaw.model.events import Event, Usage
-from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import count_of, usage_from_counts
+from bylaw.traces.formats.bodies import answer_of, has_calls
 from bylaw.traces.formats.langfuse_tables import sidecar_of, sidecars_of
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import Record, is_file, records_of, sidecar_records, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_ATTRIBUTES = re.compile(r"gen_ai\.|openinference\.span\.kind|ai\.operationId|traceloop\.span\.kind|tool\.name")
+"""a sign of attributes that say what a span is about"""
+_MOVED = frozenset(("llm.input_messages", "gen_ai.input.messages", "input.value"))
+"""attributes that an observation repeats as its input"""
+_PLAIN = frozenset(("span", "event", "chain"))
+_VERB = re.compile(r"^(?:execute_tool|running tool:?|tools/call|tool:) +")
+"""what recorders put before the name of a tool"""
 _SCORE_FIELDS = ("name", "value", "string_value", "data_type", "comment", "source", "observation_id")
 
 
@@ -58,18 +67,45 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
         error=(text_field(row, "status_message") or "error") if failed else None,
         source=record.locator(),
     )
-    kind = row["type"].lower()
+    kind, origin = row["type"].lower(), _recorded_span(row, span)
     if kind == "generation":
-        span.about = _model(row)
-    elif kind == "tool":
-        span.about = _tool(row, span)
-    elif kind == "agent":
-        span.about = AgentRun(name=span.name or None)
+        span.about = _model(row, origin)
+    elif kind == "tool" or (kind in _PLAIN and _is_tool(row, origin)):
+        span.about = _tool(row, span, origin)
+    elif kind == "agent" or isinstance(origin, AgentRun):
+        span.about = AgentRun(name=(origin.name if isinstance(origin, AgentRun) else None) or span.name or None)
     elif kind in ("guardrail", "evaluator"):
         span.about = Mark(
             label=kind, data={"input": parsed(decode_elements(row.get("input"))), "output": parsed(row.get("output"))}
         )
     return span
+
+
+def _recorded_span(row: dict[str, Any], span: Span) -> ModelCall | ToolRun | AgentRun | Mark | None:
+    """What the span said that Langfuse got from another recorder: its attributes are stored in the metadata."""
+    metadata = row.get("metadata")
+    if isinstance(metadata, str) and _ATTRIBUTES.search(metadata) is None:
+        return None
+    metadata = parsed(metadata)
+    attributes = parsed(metadata.get("attributes")) if isinstance(metadata, dict) else None
+    if not isinstance(attributes, dict):
+        return None
+    attributes = {key: value for key, value in attributes.items() if key not in _MOVED}
+    found = Span(id=span.id, name=span.name, attributes=attributes, error=span.error, source=span.source)
+    interpret(found)
+    return found.about
+
+
+def _is_tool(row: dict[str, Any], origin: object) -> bool:
+    """Whether a plain span ran a tool: it says so, or returned a tool's message with the id of its call."""
+    if isinstance(origin, ToolRun):
+        return True
+    output = row.get("output")
+    if isinstance(output, str) and "tool_call_id" not in output:
+        return False
+    output = parsed(output)
+    is_message = isinstance(output, dict) and output.get("type", output.get("role")) in ("tool", "ToolMessage")
+    return is_message and isinstance(output.get("tool_call_id"), str)
 
 
 def score_of(row: dict[str, Any], record: Record) -> Span:
@@ -95,7 +131,7 @@ def _seconds(value: Any) -> float | None:
     return found if 0 <= found < 1e9 else None
 
 
-def _model(row: dict[str, Any]) -> ModelCall:
+def _model(row: dict[str, Any], origin: object) -> ModelCall:
     recorded, output = row.get("input"), parsed(row.get("output"))
     if not isinstance(recorded, str) or recorded.lstrip()[:1] != "[":  # a list stays JSON until it is looked at
         recorded = parsed(recorded)
@@ -103,12 +139,16 @@ def _model(row: dict[str, Any]) -> ModelCall:
     tools = recorded.get("tools") if isinstance(recorded, dict) else None
     if isinstance(output, dict) and "role" not in output and "completion" in output:
         output = output["completion"]
+    answer = answer_of(output)
+    if isinstance(origin, ModelCall) and origin.answer is not None and not _says_more(answer, origin.answer):
+        answer = origin.answer
     return ModelCall(
         model=text_field(row, "model", "provided_model_name", "model_id"),
         messages=None if recorded is None else RecordedInput(recorded),
         params=params if isinstance(params, dict) and params else None,
         tools=tools if isinstance(tools, list) else None,
-        answer=first_answer(chat_messages(output, "assistant")),
+        answer=answer,
+        stop_reason=text_field(answer or {}, "finish_reason", "stop_reason"),
         usage=_usage(parsed(row.get("usage_details")) or parsed(row.get("usage")), parsed(row.get("cost_details"))),
     )
 
@@ -136,17 +176,34 @@ def _first(counts: dict[str, int], *keys: str) -> int | None:
     return next((counts[key] for key in keys if key in counts), None)
 
 
-def _tool(row: dict[str, Any], span: Span) -> ToolRun:
-    arguments, raw = read_arguments(decode_elements(row.get("input")))
-    output, metadata = row.get("output"), parsed(row.get("metadata"))
-    return ToolRun(
-        name=span.name,
-        call_id=text_field(metadata, "tool_call_id", "toolCallId") if isinstance(metadata, dict) else None,
-        arguments=arguments,
-        raw_arguments=raw,
-        result=UNSET if output is None else parsed(output),
-        is_error=True if span.error is not None else None,
+def _says_more(answer: dict[str, Any] | None, other: dict[str, Any]) -> bool:
+    """Whether the answer that Langfuse shows says no less than the one of the span that it got."""
+    if answer is None:
+        return False
+    return has_calls(answer) or (bool(answer.get("content")) and not has_calls(other))
+
+
+def _tool(row: dict[str, Any], span: Span, origin: object) -> ToolRun:
+    known = origin if isinstance(origin, ToolRun) else ToolRun(name=_bare_name(span.name))
+    metadata = parsed(row.get("metadata"))
+    call_id = text_field(metadata, "tool_call_id", "toolCallId") if isinstance(metadata, dict) else None
+    tool = ToolRun.recorded(
+        known.name,
+        decode_elements(row.get("input")),
+        row.get("output"),
+        namespace=known.namespace,
+        call_id=known.call_id or call_id,
+        failed=span.error is not None,
     )
+    if tool.result in (UNSET, {}, "") and known.result is not UNSET:
+        tool.result = known.result
+    if tool.given in (None, {}) and known.given is not None:
+        tool.arguments, tool.raw_arguments = known.arguments, known.raw_arguments
+    return tool
+
+
+def _bare_name(name: str) -> str:
+    return _VERB.sub("", name) or name
 
 
 _TYPES = frozenset(

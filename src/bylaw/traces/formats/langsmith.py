@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
-from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.record import Record, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.reader import SpanReader
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 from bylaw.traces.records.lines import Block
@@ -183,16 +181,6 @@ def _whole(inputs: dict[str, Any]) -> dict[str, Any]:
 
 def _tool(run: dict[str, Any], inputs: dict[str, Any], outputs: dict[str, Any], span: Span) -> ToolRun:
     only = inputs["input"] if inputs.keys() == {"input"} else _whole(inputs)
-    arguments, raw = read_arguments(only)
-    result = outputs.get("output", outputs or None)
-    message = next(iter(chat_messages(result) or ()), {}) if isinstance(result, dict) else {}
-    is_message = message.get("role") == "tool"
-    failed = span.error is not None or (is_message and message.get("is_error") is True)
-    return ToolRun(
-        name=span.name,
-        call_id=text_field(message, "tool_call_id") if is_message else None,
-        arguments=arguments,
-        raw_arguments=raw,
-        result=UNSET if result is None else message.get("content") if is_message else parsed(result),
-        is_error=True if failed else None,
-    )
+    call_id = text_field(_metadata(run), "tool_call_id", "toolCallId")
+    output = outputs.get("output", outputs or None)
+    return ToolRun.recorded(span.name, only, output, call_id=call_id, failed=span.error is not None)

@@ -96,9 +96,17 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
         ended_at=end if ended_at is None else ended_at,
         attributes=attributes,
         events=list(_events(value.get("events"))),
+        links=tuple(_links(value.get("links"))),
         error=_error(value, attributes),
         source=Locator(file, line, f"span {span_id}" if span_id else None),
     )
+
+
+def _links(links: Any) -> Iterator[str]:
+    for link in links if isinstance(links, list) else ():
+        context = link.get("context", link) if isinstance(link, dict) else None
+        if isinstance(context, dict) and (span := text(context, "span_id", "spanId")):
+            yield span
 
 
 def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -53,6 +53,10 @@ class SpanEvent(Struct, gc=False):
     attributes: list[KeyValue] = []
 
 
+class Link(Struct, gc=False):
+    spanId: str = ""
+
+
 class Status(Struct, gc=False):
     code: int | str | None = None
     message: str | None = None
@@ -67,6 +71,7 @@ class WireSpan(Struct, gc=False):
     endTimeUnixNano: str | int | None = None
     attributes: list[KeyValue] = []
     events: list[SpanEvent] = []
+    links: list[Link] = []
     status: Status | None = None
 
 
@@ -213,6 +218,7 @@ class OtlpReader(SpanReader):
             ended_at=end,
             attributes=attributes,
             events=[(event.name, mapping(event.attributes)) for event in wire.events],
+            links=tuple(link.spanId for link in wire.links),
             error=_error(wire, attributes),
             source=self._locator(place, wire.spanId),
         )

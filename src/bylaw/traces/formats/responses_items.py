@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bylaw.traces.assembly.content import AssistantContent
-from bylaw.traces.formats.chat_message import Result
+from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.formats.record import MalformedRecord, list_field, text_field, type_name
 
 _CALLS = {
@@ -29,6 +28,8 @@ OUTPUTS = frozenset((*_CALLS, "reasoning"))
 """items that the model gave, apart from messages"""
 RESULTS = frozenset(f"{kind}_output" for kind in _CALLS)
 MARKS = frozenset(("mcp_approval_request", "mcp_approval_response", "mcp_list_tools", "compaction", "item_reference"))
+ITEMS = OUTPUTS | RESULTS
+"""items, apart from messages, that stand among the input"""
 KINDS = tuple(sorted({*OUTPUTS, *RESULTS, *MARKS, "message"}))
 
 

@@ -9,10 +9,10 @@ from msgspec import Struct
 from bylaw.model.events import Origin
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import AssistantContent
+from bylaw.traces.assembly.content import AssistantContent, Result
 from bylaw.traces.assembly.conversation import Conversation, Prefix, Settings
 from bylaw.traces.formats.chat import read_recorded_usage
-from bylaw.traces.formats.chat_message import Result, read_assistant
+from bylaw.traces.formats.chat_message import read_assistant
 from bylaw.traces.formats.claude_code.files import SessionFile
 from bylaw.traces.formats.claude_code.lines import Line
 from bylaw.traces.formats.reader import add_answer, remember

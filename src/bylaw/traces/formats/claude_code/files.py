@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from bylaw.traces.formats.chat_message import Result
+from bylaw.traces.assembly.content import Result
 from bylaw.traces.formats.claude_code.lines import Branches, line_of, lines_of
 from bylaw.traces.formats.record import Record, SidecarProblems, text_field
 from bylaw.traces.formats.spans.attributes import moment

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
-from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import first, text, unflatten
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 SESSION = "gen_ai.conversation.id"
@@ -25,6 +23,23 @@ _MESSAGE_EVENTS = {
 }
 _CHOICE = "gen_ai.choice"
 _CONTENT_EVENTS = {"gen_ai.content.prompt": "gen_ai.prompt", "gen_ai.content.completion": "gen_ai.completion"}
+_ARGUMENTS = (
+    "gen_ai.tool.call.arguments",
+    "gen_ai.tool.arguments",
+    "tool_arguments",
+    "gcp.vertex.agent.tool_call_args",
+    "traceloop.entity.input",
+    "input.value",
+)
+_RESULT = (
+    "gen_ai.tool.call.result",
+    "gen_ai.tool.result",
+    "tool_response",
+    "gcp.vertex.agent.tool_response",
+    "traceloop.entity.output",
+    "output.value",
+)
+"""what recorders wrote before there were names for it, and some still do"""
 EVENT_NAMES = frozenset((DETAILS, _CHOICE, *_MESSAGE_EVENTS, *_CONTENT_EVENTS))
 _PARAMS = {
     f"gen_ai.request.{name}": name
@@ -49,6 +64,8 @@ def interpret(span: Span) -> bool:
     method = text(attributes, "mcp.method.name")
     span.session = span.session or text(attributes, SESSION)
     span.agent = text(attributes, "gen_ai.agent.name", "gen_ai.agent.id")
+    if operation is None and tool is None and text(attributes, "traceloop.span.kind") == "tool":
+        tool = text(attributes, "traceloop.entity.name")  # before there were names for it
     if operation == "execute_tool" or (operation is None and tool) or method == "tools/call":
         name = tool or span.name.removeprefix("execute_tool ").removeprefix("tools/call ")
         span.about = _tool(span, attributes, name)
@@ -168,15 +185,11 @@ def _usage(attributes: dict[str, Any]) -> Any:
 
 
 def _tool(span: Span, attributes: dict[str, Any], name: str) -> ToolRun:
-    arguments, raw = read_arguments(first(attributes, "gen_ai.tool.call.arguments", "gen_ai.tool.arguments"))
-    result = first(attributes, "gen_ai.tool.call.result", "gen_ai.tool.result")
-    failed = span.error is not None or attributes.get("error.type") is not None
-    return ToolRun(
-        name=name,
+    return ToolRun.recorded(
+        name,
+        first(attributes, *_ARGUMENTS),
+        first(attributes, *_RESULT),
         namespace=text(attributes, "mcp.server.name"),
         call_id=text(attributes, "gen_ai.tool.call.id"),
-        arguments=arguments,
-        raw_arguments=raw,
-        result=UNSET if result is None else parsed(result),
-        is_error=True if failed else None,
+        failed=span.error is not None or attributes.get("error.type") is not None,
     )

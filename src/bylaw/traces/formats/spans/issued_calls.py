@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Any
 
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Origin
 from bylaw.traces.assembly.content import AssistantContent
-from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
+from bylaw.traces.formats.spans.tool_values import same_arguments
+
+
+_MOST_WAITING = 256
+"""calls that one tool's span may be; older ones have no span"""
 
 
 class Turn(Struct, eq=False):
@@ -34,6 +39,8 @@ class Run(Struct, eq=False):
     origin: Origin
     turn: Turn | None = None
     """the turn whose answer holds the call too; None if only the span does"""
+    is_guess: bool = False
+    """nothing recorded says which of several calls of the tool this one is"""
     has_result: bool = False
     """the result was emitted"""
     unordered: tuple[str, ...] = ()
@@ -59,6 +66,15 @@ class IssuedCall(Struct, eq=False):
         assert self.turn.answer is not None
         return self.turn.answer
 
+    @property
+    def use(self) -> dict[str, Any]:
+        return self.answer.uses[self.number]
+
+    @property
+    def given(self) -> Any:
+        arguments, raw = self.answer.arguments[self.number]
+        return raw if arguments is None else arguments
+
 
 class IssuedCalls:
     """The calls in answers that no tool's span has claimed."""
@@ -81,7 +97,10 @@ class IssuedCalls:
         if call is None:
             return True
         call.taken = True
+        self._by_name[call.turn.origin, str(call.use["name"])].remove(call)
         run.turn = call.turn
+        if run.is_guess:
+            call.turn.unread |= {run.tool.name}
         tool, answer, number = run.tool, call.answer, call.number
         use = answer.uses[number]
         if not use.get("id"):
@@ -92,21 +111,33 @@ class IssuedCalls:
             answer.arguments[number] = (tool.arguments, tool.raw_arguments)
             use["input"] = arguments = tool.arguments
         both = isinstance(arguments, dict) and isinstance(tool.arguments, dict)
-        if use["name"] == tool.name and (not both or same_value(arguments, tool.arguments)):
+        if use["name"] == tool.name and (not both or same_arguments(arguments, tool.arguments)):
             return True
         call.turn.unread |= {use["name"], tool.name}
         return False
 
     def _find(self, run: Run) -> IssuedCall | None:
+        """By the id of the call; else the open call of that tool with the same arguments; else the first open one."""
         tool = run.tool
-        if tool.call_id is not None:
-            return _latest(self._by_id.get(tool.call_id, []), run.when)
-        latest = _latest(self._by_name.get((run.origin, tool.name), []), run.when)
-        if latest is None:
-            return None
-        open_calls = [call for call in self._by_turn[latest.turn.span.id, tool.name] if not call.taken]
-        same = (call for call in open_calls if same_value(tool.arguments, call.answer.arguments[call.number][0]))
-        return next(same, latest)
+        if tool.call_id is not None and (known := self._by_id.get(tool.call_id)):
+            return _latest(known, run.when)
+        waiting = self._waiting(run)
+        if tool.call_id is not None:  # an id that no answer has: some answers are recorded without ids
+            waiting = [call for call in waiting if not call.use.get("id")]
+        if len(waiting) > 1:
+            given = [call for call in waiting if same_arguments(tool.given, call.given)]
+            run.is_guess = not given and not all(same_arguments(waiting[0].given, call.given) for call in waiting)
+            waiting = given or waiting
+        return waiting[0] if waiting else None
+
+    def _waiting(self, run: Run) -> list[IssuedCall]:
+        """Open calls of the tool that were issued by then, oldest first; clocks differ, so else the next one."""
+        linked = [call for link in run.span.links for call in self._by_turn.get((link, run.tool.name), ())]
+        if linked := [call for call in linked if not call.taken]:
+            return linked
+        calls = self._by_name.get((run.origin, run.tool.name), [])
+        end = bisect_right(calls, run.when, key=lambda call: call.turn.when)
+        return calls[max(0, end - _MOST_WAITING) : end] or calls[:1]
 
 
 def _latest(calls: list[IssuedCall], when: float) -> IssuedCall | None:

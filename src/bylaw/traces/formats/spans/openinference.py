@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET
-
-from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.bodies import read_answer
+from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
 from bylaw.traces.formats.spans.attributes import elements, first, text, unflatten
-from bylaw.traces.formats.spans.messages import RecordedInput, chat_messages, first_answer, parsed
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 KIND = "openinference.span.kind"
@@ -63,13 +62,12 @@ def _model(recorded: dict[str, Any]) -> ModelCall:
     has_input = len(attributes) < len(recorded) or any(
         key.startswith(("llm.prompts", "input.value")) for key in attributes
     )
-    outputs = chat_messages(unflatten(attributes, "llm.output_messages"), "assistant")
-    if outputs is None and isinstance(value := attributes.get("output.value"), str):
-        outputs = chat_messages(_output(parsed(value), value), "assistant")
+    answer = first_answer(chat_messages(unflatten(attributes, "llm.output_messages"), "assistant"))
+    if answer is None and isinstance(value := attributes.get("output.value"), str):
+        answer = read_answer(value) or first_answer(chat_messages(_output(parsed(value), value), "assistant"))
     params = parsed(attributes.get("llm.invocation_parameters"))
     found = unflatten(attributes, "llm.tools")
     tools = [_schema(tool) for tool in found] if isinstance(found, list) else None
-    answer = first_answer(outputs)
     return ModelCall(
         model=text(attributes, "llm.model_name"),
         messages=RecordedInput(recorded, read=_input, each=_as_blocks) if has_input else None,
@@ -97,9 +95,6 @@ def _prompt(attributes: dict[str, Any]) -> Any:
 
 def _output(value: Any, recorded: str) -> Any:
     """An answer in `output.value`: a message if it is JSON, else text."""
-    choices = value.get("choices") if isinstance(value, dict) else None
-    if isinstance(choices, list) and choices:
-        return choices[0]
     return value if isinstance(value, dict) and "role" in value else recorded
 
 
@@ -132,23 +127,10 @@ def _usage(attributes: dict[str, Any]) -> Any:
 
 def _tool(span: Span, attributes: dict[str, Any]) -> ToolRun:
     # `tool.parameters` is the tool's schema with some recorders and the arguments with others.
-    recorded = first(attributes, "tool_call.function.arguments", "input.value", "tool.parameters")
-    arguments, raw = read_arguments(recorded)
-    arguments = _smolagents(arguments)
-    result = attributes.get("output.value")
-    return ToolRun(
-        name=text(attributes, "tool.name", "tool_call.function.name") or span.name,
-        call_id=text(attributes, "tool_call.id", "tool.id"),
-        arguments=arguments,
-        raw_arguments=raw,
-        result=UNSET if result is None else parsed(result),
-        is_error=True if span.error is not None else None,
+    return ToolRun.recorded(
+        text(attributes, "tool.name", "tool_call.function.name") or span.name,
+        first(attributes, "tool_call.function.arguments", "input.value", "tool.parameters"),
+        attributes.get("output.value"),
+        call_id=text(attributes, "tool_call.id", "tool.id", "gen_ai.tool.call.id"),
+        failed=span.error is not None,
     )
-
-
-def _smolagents(arguments: Any) -> Any:
-    """smolagents records Python's own `args` and `kwargs`; if all are named, `kwargs` are the arguments."""
-    if not isinstance(arguments, dict) or not {"args", "kwargs"} <= arguments.keys():
-        return arguments
-    named = arguments["kwargs"]
-    return named if isinstance(named, dict) and named and not arguments["args"] else arguments

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from msgspec import UNSET, Struct
 
 from bylaw.model.events import Event, Origin
+from bylaw.traces.formats.bodies import has_calls
 from bylaw.traces.formats.reader import AssemblingReader, Opened
 from bylaw.traces.formats.spans.session import SessionSpans
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
@@ -165,9 +166,7 @@ class Tree:
             if len(spans) > 1:
                 outer.about = None
             elif isinstance(outer.about, ModelCall) and isinstance(spans[0].about, ModelCall):
-                for field in ModelCall.__struct_fields__:
-                    if getattr(outer.about, field) is None:
-                        setattr(outer.about, field, getattr(spans[0].about, field))
+                _absorb_model(outer.about, spans[0].about)
                 spans[0].about = None
 
     def _add_whole_turns(self) -> None:
@@ -199,6 +198,15 @@ class Tree:
 
 def _agent_name(span: Span) -> str | None:
     return span.about.name if isinstance(span.about, AgentRun) else None
+
+
+def _absorb_model(outer: ModelCall, inner: ModelCall) -> None:
+    """Let the inner span fill in what the outer lacks. Of two answers, the one that has calls is the whole one."""
+    if outer.answer is not None and inner.answer is not None and not has_calls(outer.answer):
+        outer.answer = inner.answer if has_calls(inner.answer) or not outer.answer.get("content") else outer.answer
+    for field in ModelCall.__struct_fields__:
+        if getattr(outer, field) is None:
+            setattr(outer, field, getattr(inner, field))
 
 
 def _absorb_tool(outer: object, inner: ToolRun) -> bool:

@@ -18,12 +18,12 @@ from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Origin, Request, Response, ToolCall, ToolResult
 from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
-from bylaw.traces.assembly.session_buffer import SHARED_ID, SessionBuffer
-from bylaw.traces.formats.chat_message import Result, read_assistant, results_in
+from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, Result, calls_in, read_content, unread_kinds
+from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
+from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
-from bylaw.traces.formats.spans.messages import RecordedInput
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import Mark, ModelCall, Span, ToolRun
 from bylaw.traces.records.problems import Problems
 
@@ -87,6 +87,9 @@ class SessionSpans:
                 help = "the call in the model's answer is used, and rules about either are inconclusive"
                 self._warn(run.span, "disagreeing-call", message, help)
         for run in self._runs:
+            if run.is_guess and not self._assembler.has_guess:  # once for the whole file
+                self._assembler.has_guess = True
+                self._warn(run.span, "guessed-call", GUESSED.format(run.tool.name), GUESSED_HELP)
             if run.tool.call_id is not None:
                 self._runs_by_id.setdefault(run.tool.call_id, []).append(run)
 

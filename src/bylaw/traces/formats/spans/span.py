@@ -9,7 +9,8 @@ from msgspec import UNSET, Struct, UnsetType
 from bylaw.model.events import Usage
 from bylaw.model.source import Locator
 from bylaw.traces.formats.spans.attributes import latency_ms
-from bylaw.traces.formats.spans.messages import RecordedInput
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
+from bylaw.traces.formats.spans.tool_values import tool_arguments, tool_result
 
 
 class ModelCall(Struct, kw_only=True):
@@ -36,6 +37,29 @@ class ToolRun(Struct, kw_only=True):
     raw_arguments: str | None = None
     result: Any | UnsetType = UNSET
     is_error: bool | None = None
+
+    @property
+    def given(self) -> Any:
+        """The arguments, or their text if they could not be parsed."""
+        return self.raw_arguments if self.arguments is None else self.arguments
+
+    @classmethod
+    def recorded(
+        cls, name: str, arguments: Any, result: Any, *, call_id: str | None, failed: bool, namespace: str | None = None
+    ) -> ToolRun:
+        """From what a span says, in whatever it is wrapped. The result may name the call that it answers."""
+        given, raw = tool_arguments(arguments)
+        found = tool_result(result)
+        is_error = None if found is None else found.is_error
+        return cls(
+            name=name,
+            namespace=namespace,
+            call_id=call_id or (found.call_id if found is not None else None),
+            arguments=given,
+            raw_arguments=raw,
+            result=UNSET if found is None else found.content,
+            is_error=True if failed or is_error else is_error,
+        )
 
 
 class AgentRun(Struct, kw_only=True):
@@ -69,6 +93,8 @@ class Span(Struct, kw_only=True, eq=False):
     ended_at: str | float | None = None
     """… and the end"""
     attributes: dict[str, Any] = {}
+    links: tuple[str, ...] = ()
+    """spans that it names as related, apart from its parent"""
     events: list[tuple[str, dict[str, Any]]] = []
     """the span's events, by name"""
     error: str | None = None

@@ -13,8 +13,9 @@ from msgspec import UNSET
 
 from bylaw.traces.assembly.content import read_arguments
 from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.spans.attributes import first, text
-from bylaw.traces.formats.spans.messages import RecordedInput, parsed
+from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
 
 OPERATION = "ai.operationId"

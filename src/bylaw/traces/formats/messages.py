@@ -1,22 +1,20 @@
 """Messages in any shape that a recorder writes, converted to chat messages. Nothing here can fail.
 
-Known shapes: OpenAI's and Anthropic's own; OpenTelemetry's `parts`; LangChain's, serialised or not; those wrapped in a
-`message`. Results of tools become messages of their own, with the id of their call.
+Known shapes: OpenAI's chat and Responses, Anthropic's, Gemini's and Bedrock's own; OpenTelemetry's `parts`;
+LangChain's, serialised or not; those wrapped in a `message`. Results in `parts` become messages of their own, with the
+id of their call; parts of `content` stay, because `read_assistant` and `results_in` know the words of all these APIs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from bylaw.model.events import Deferred
-from bylaw.traces.assembly.content import read_arguments
-from bylaw.traces.formats.chat_message import Result, results_in
-from bylaw.traces.formats.spans.attributes import Element
-from bylaw.traces.records.jsontext import REFUSED, decode_whole
+from bylaw.traces.assembly.content import foreign_result, read_arguments
+from bylaw.traces.formats.responses_items import ITEMS, message_of
+from bylaw.traces.records.jsontext import decode_whole
 
 _ROLES = {"ai": "assistant", "model": "assistant", "human": "user", "chat": "user", "function": "tool"}
 _CLASSES = {
@@ -31,6 +29,9 @@ _LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASS
 _WRAPPERS = frozenset(("kwargs", "data"))
 """keys that wrap a message, even if it has a role"""
 _STOP_REASONS = ("finish_reason", "stop_reason")
+_KNOWN_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_LISTS = ("messages", "contents", "input", "chat_history")
+"""keys of an object that holds messages"""
 _pieces = msgspec.json.Decoder(list[Raw]).decode
 
 
@@ -51,7 +52,7 @@ def listed(value: Any) -> list[Any] | None:
     """The recorded messages, not converted."""
     value = parsed(decode_whole(value))
     if isinstance(value, dict) and "role" not in value:
-        messages = next((value[key] for key in ("messages", "input", "chat_history") if _is_list(value.get(key))), None)
+        messages = next((value[key] for key in _LISTS if _is_list(value.get(key))), None)
         value = value if messages is None else messages
     if value is None:
         return None
@@ -59,25 +60,6 @@ def listed(value: Any) -> list[Any] | None:
         return [value]
     only = decode_whole(value[0]) if len(value) == 1 else None
     return only if isinstance(only, list) else value  # LangChain's lists of lists: one list per prompt
-
-
-def pieces(value: Any) -> list[Any] | None:
-    """The same, but a list that is still JSON is only divided, for callers that look at few messages."""
-    if type(value) is Raw and bytes(value)[:1] != b"[":
-        value = decode_whole(value)  # text may hold JSON
-    found = _divided(value)
-    if found is not None and len(found) == 1 and bytes(found[0])[:1] == b"[":
-        found = _divided(found[0])
-    return listed(value) if found is None else found
-
-
-def _divided(value: Any) -> list[Raw] | None:
-    if type(value) is not Raw and (type(value) is not str or value.lstrip()[:1] != "["):
-        return None
-    try:
-        return _pieces(value)
-    except REFUSED:
-        return None
 
 
 def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
@@ -89,16 +71,49 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if not isinstance(value, dict):
         return []
     if "role" not in value or not value.keys().isdisjoint(_WRAPPERS):
+        if value.get("type") in ITEMS:
+            return [message_of(value)]
         value = _unwrap(value)
     known = value.get("role")
     known = _ROLES.get(known, known) if isinstance(known, str) else role
     if isinstance(value.get("parts"), list):
         return _of_parts(value, known)
     message = {**value, "role": known}
+    if known not in _KNOWN_ROLES:  # some recorders write the name of the tool
+        message |= {"role": "tool", "name": value.get("name") or known}
     calls = value.get("tool_calls")
+    if not calls and isinstance(extra := value.get("additional_kwargs"), dict):
+        calls = extra.get("tool_calls")
     if isinstance(calls, list):
         message["tool_calls"] = [_call(call) for call in calls]
+    content = value.get("content")
+    if known in ("assistant", "tool"):
+        if isinstance(content, str) and (written := _written_calls(content)) is not None:
+            return [{**message, "role": "assistant", "content": None, "tool_calls": written}]
+        if isinstance(content, dict) and _is_definition(content):
+            return []
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        return _of_parts({**value, **content}, known)
     return [message]
+
+
+def _written_calls(text: str) -> list[Any] | None:
+    """Calls that a recorder wrote as the text of a message, as koog does."""
+    if not text.startswith("[{") or '"function"' not in text:
+        return None
+    found = parsed(text)
+    return found if isinstance(found, list) and all(map(_is_call, found)) else None
+
+
+def _is_call(value: Any) -> bool:
+    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
+    return isinstance(function, dict) and "name" in function and "arguments" in function
+
+
+def _is_definition(value: dict[str, Any]) -> bool:
+    """Whether this is the definition of a tool, which some recorders list among the messages."""
+    function = value.get("function")
+    return value.get("type") == "function" and isinstance(function, dict) and "arguments" not in function
 
 
 def _is_list(value: Any) -> bool:
@@ -164,31 +179,35 @@ def _of_parts(value: dict[str, Any], role: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     blocks: list[Any] = []
     for part in value["parts"]:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind in ("tool_call_response", "server_tool_call_response"):
-            messages.append(_response(part))
-        else:
-            blocks.append(_block(part, kind))
+        result = foreign_result(part) if isinstance(part, dict) else None
+        if result is None:
+            blocks.append(_block(part))
+            continue
+        message = {"role": "tool", "tool_call_id": result.call_id, "content": _of_framework(result.content)}
+        message |= {} if result.name is None else {"name": result.name}
+        messages.append(message | ({} if result.is_error is None else {"is_error": result.is_error}))
     if blocks or not value["parts"]:
         reasons = {key: value[key] for key in _STOP_REASONS if isinstance(value.get(key), str)}
         messages.append({"role": role, "content": blocks, **reasons})
     return messages
 
 
-def _response(part: dict[str, Any]) -> dict[str, Any]:
-    content = next((part[key] for key in ("response", "result", "content") if key in part), None)
-    if content is None and isinstance(part.get("server_tool_call_response"), dict):
-        content = part["server_tool_call_response"]
-    return {"role": "tool", "tool_call_id": part.get("id"), "content": content}
+def _of_framework(content: Any) -> Any:
+    """Microsoft's agent framework wraps a result once more, as text."""
+    found = parsed(content)
+    is_wrapped = isinstance(found, dict) and found.get("type") == "function_result" and "result" in found
+    return found["result"] if is_wrapped else content
 
 
-def _block(part: Any, kind: Any) -> Any:
+def _block(part: Any) -> Any:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, dict):
         return part
+    kind = part.get("type")
     if kind == "text" or (kind is None and isinstance(part.get("text"), str)):
-        return {"type": "text", "text": part.get("content", part.get("text"))}
+        text = part.get("content", part.get("text"))
+        return {"type": "thinking" if part.get("thought") is True else "text", "text": text}
     if kind in ("reasoning", "thinking"):
         return {"type": "thinking", "text": part.get("content", part.get("text"))}
     if kind == "tool_call":
@@ -200,74 +219,12 @@ def _block(part: Any, kind: Any) -> Any:
 
 
 def first_answer(messages: list[dict[str, Any]] | None) -> dict[str, Any] | None:
-    """The answer among output messages. Of several choices the first counts."""
+    """The answer among output messages. Of several choices the first counts; calls alone may be spread over several."""
     answers = [message for message in messages or () if message.get("role") == "assistant"]
+    if len(answers) > 1 and all(_is_calls_alone(answer) for answer in answers):
+        return {**answers[0], "tool_calls": [call for answer in answers for call in answer["tool_calls"]]}
     return answers[0] if answers else None
 
 
-class RecordedInput:
-    """The input of a model as it was recorded, converted to messages only when it is looked at.
-
-    Recorders repeat the whole conversation with every request, so nearly all of it is never looked at. Results of calls
-    stand near the end, so they are searched from the end.
-    """
-
-    __slots__ = ("_each", "_read", "_recorded", "_system")
-
-    def __init__(
-        self,
-        recorded: Any,
-        *,
-        read: Callable[[Any], Any] | None = None,
-        system: list[dict[str, Any]] | None = None,
-        each: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ) -> None:
-        """`recorded` may still be JSON. `read` extracts the messages, `system` precedes them, `each` converts one."""
-        self._recorded = recorded
-        self._read = read
-        self._system = system
-        self._each = each
-
-    def deferred(self) -> Deferred:
-        return Deferred(RecordedInput.messages, self)
-
-    def messages(self) -> list[dict[str, Any]] | None:
-        found = [message for one in listed(self._read_once()) or () for message in self._converted(one)]
-        return [*(self._system or ()), *found] or None
-
-    def results(self, wanted: set[str]) -> tuple[list[Result], list[Result]]:
-        """The latest result of each of these calls; if one lacks, also those without an id since the last answer."""
-        by_id: dict[str, Result] = {}
-        without_id: list[Result] = []
-        answered = False
-        for one in reversed(pieces(self._read_once()) or ()):
-            for message in reversed(self._converted(one)):
-                if message.get("role") == "assistant":
-                    answered = True
-                    if not wanted.isdisjoint(_ids(message)):
-                        return list(by_id.values())[::-1], without_id[::-1]  # results follow their call
-                    continue
-                for result in results_in(message):
-                    if result.call_id is None:
-                        without_id += [] if answered else [result]
-                    elif result.call_id in wanted:
-                        by_id.setdefault(result.call_id, result)
-            if len(by_id) == len(wanted):
-                return list(by_id.values())[::-1], []  # no call is left that a result without an id could answer
-        return list(by_id.values())[::-1], without_id[::-1]
-
-    def _read_once(self) -> Any:
-        if self._read is not None:
-            self._recorded, self._read = self._read(self._recorded), None
-        return self._recorded
-
-    def _converted(self, one: Any) -> list[dict[str, Any]]:
-        found = chat_message(one.nested() if type(one) is Element else one)
-        return found if self._each is None else [self._each(message) for message in found]
-
-
-def _ids(message: dict[str, Any]) -> Iterator[str]:
-    content, calls = message.get("content"), message.get("tool_calls")
-    for part in (*(content if isinstance(content, list) else ()), *(calls if isinstance(calls, list) else ())):
-        if isinstance(part, dict) and isinstance(part.get("id"), str):
-            yield part["id"]
+def _is_calls_alone(message: dict[str, Any]) -> bool:
+    return not message.get("content") and isinstance(message.get("tool_calls"), list) and "index" not in message

@@ -1,0 +1,201 @@
+"""What a client sends to a model's API and what it gets back, in the words of each provider. Nothing here can fail.
+
+OpenAI's chat completions and Responses, Anthropic's messages, Gemini's `generateContent`, Bedrock's Converse. Logs of
+proxies hold these bodies whole, and so do the spans of many recorders, as objects or as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign_call
+from bylaw.traces.formats.chat_message import unwrap
+from bylaw.traces.formats.messages import chat_message, chat_messages, first_answer, parsed
+from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
+from bylaw.traces.formats.responses_items import add_output, is_output, kind_of
+
+PARAMS = (
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "stop",
+    "stop_sequences",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "top_k",
+    "top_p",
+)
+_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig", "config")
+"""where Gemini and Bedrock put the parameters"""
+_TOOL_LISTS = ("function_declarations", "functionDeclarations")
+
+
+class RequestBody(Struct, frozen=True):
+    """What a model was asked."""
+
+    messages: list[Any]
+    """as they were recorded"""
+    system: Any = None
+    model: str | None = None
+    params: dict[str, Any] | None = None
+    tools: list[Any] | None = None
+
+    def chat(self) -> list[dict[str, Any]]:
+        """The messages in one shape, after the instructions."""
+        system = self.system
+        if isinstance(system, dict) and isinstance(system.get("parts"), list):
+            system = system["parts"]
+        first = [] if system is None else [{"role": "system", "content": system}]
+        return [*first, *(message for one in self.messages for message in chat_message(one))]
+
+
+def read_request(body: Any) -> RequestBody | None:
+    """The body of a request; None if it is none."""
+    if not isinstance(body, dict):
+        return None
+    listed = next((body[key] for key in ("messages", "contents", "input") if key in body), None)
+    if isinstance(listed, str):
+        listed = [{"role": "user", "content": listed}]
+    if not isinstance(listed, list) or not listed or not all(isinstance(one, (dict, str)) for one in listed):
+        return None
+    config = next((body[key] for key in _CONFIGS if isinstance(body.get(key), dict)), {})
+    systems = (body.get(key) for key in ("system", "systemInstruction", "system_instruction", "instructions"))
+    system = next((one for one in systems if one), None)
+    params = {key: body[key] for key in PARAMS if body.get(key) is not None}
+    params |= {key: one for key, one in config.items() if key not in ("tools", "system_instruction", "http_options")}
+    return RequestBody(
+        messages=listed,
+        system=config.get("system_instruction") if system is None else system,
+        model=text_field(body, "model", "modelId"),
+        params=params or None,
+        tools=_tools(body) or _tools(config),
+    )
+
+
+def _tools(body: dict[str, Any]) -> list[Any] | None:
+    tools = body.get("tools", object_field(body, "toolConfig").get("tools"))
+    if not isinstance(tools, list) or not tools:
+        return None
+    found: list[Any] = []
+    for tool in tools:
+        declared = next((tool[key] for key in _TOOL_LISTS if isinstance(tool, dict) and key in tool), None)
+        found += declared if isinstance(declared, list) else [tool]
+    return found
+
+
+# Answers
+
+
+def read_answer(body: Any) -> dict[str, Any] | None:
+    """The answer in a body as an assistant's chat message, with its `model`, `finish_reason` and `usage`; or None."""
+    body = parsed(body)
+    if not isinstance(body, dict):
+        return None
+    return next((found for read in _READERS if (found := read(body)) is not None), None)
+
+
+def answer_of(output: Any) -> dict[str, Any] | None:
+    """The answer in what a recorder wrote as the output of a model: a body, messages in any shape, or text."""
+    return read_answer(output) or first_answer(chat_messages(output, "assistant"))
+
+
+def has_calls(message: dict[str, Any]) -> bool:
+    """Whether an assistant's message issues calls."""
+    if message.get("tool_calls") or message.get("function_call"):
+        return True
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return any(
+        isinstance(block, dict) and (block.get("type") in CALL_BLOCKS or foreign_call(block) is not None)
+        for block in blocks
+    )
+
+
+def _chat(body: dict[str, Any]) -> dict[str, Any] | None:
+    message = unwrap(body)
+    return None if message is body else chat_message(message, "assistant")[0]
+
+
+def _responses(body: dict[str, Any]) -> dict[str, Any] | None:
+    output = body.get("output")
+    if not isinstance(output, list) or (body.get("object") != "response" and not _are_items(output)):
+        return None
+    reason = object_field(body, "incomplete_details").get("reason")
+    stop = reason if isinstance(reason, str) else text_field(body, "status")
+    return _with_outer(answer_of_items(output), body, stop, body.get("usage"))
+
+
+def answer_of_items(items: list[Any]) -> dict[str, Any]:
+    """The output of a response, item by item, as one message."""
+    answer = AssistantContent()
+    for item in items:
+        try:
+            kind = kind_of(item)
+            if is_output(item, kind):
+                add_output(item, kind, answer)
+            elif kind.endswith("_call"):
+                (answer.blocks or []).append(item)  # a call of an unknown kind: stored, and told as unread
+        except MalformedRecord:
+            (answer.blocks or []).append(item)
+    return {"role": "assistant", "content": answer.blocks}
+
+
+def _are_items(items: list[Any]) -> bool:
+    return bool(items) and all(isinstance(item, dict) and isinstance(item.get("type"), str) for item in items)
+
+
+def _converse(body: dict[str, Any]) -> dict[str, Any] | None:
+    output = body.get("output")
+    message = output.get("message") if isinstance(output, dict) else None
+    if not isinstance(message, dict) or "role" not in message:
+        return None
+    return _with_outer(message, body, text_field(body, "stopReason"), body.get("usage"))
+
+
+def _gemini(body: dict[str, Any]) -> dict[str, Any] | None:
+    candidates = body.get("candidates")
+    one = candidates[0] if isinstance(candidates, list) and candidates else body
+    content = one.get("content") if isinstance(one, dict) else None
+    if not isinstance(content, dict) or not isinstance(content.get("parts", []), list):
+        return None
+    messages = chat_message({"role": "model", "parts": [], **content}, "assistant")
+    stop = text_field(one, "finishReason", "finish_reason")
+    answer = first_answer(messages) or {"role": "assistant", "content": []}
+    return _with_outer(answer, body, stop, body.get("usageMetadata", body.get("usage_metadata")))
+
+
+def _message(body: dict[str, Any]) -> dict[str, Any] | None:
+    """A message of Anthropic's API, or one that is wrapped once more."""
+    inner = body.get("message")
+    if "role" not in body and isinstance(inner, dict) and inner.get("role") == "assistant":
+        return _with_outer(inner, body, None, object_field(body, "usage").get("usage", body.get("usage")))
+    is_message = body.get("role") == "assistant" and isinstance(body.get("content"), list)
+    return body if is_message and "stop_reason" in body else None
+
+
+_READERS: tuple[Callable[[dict[str, Any]], dict[str, Any] | None], ...] = (
+    _chat,
+    _responses,
+    _converse,
+    _gemini,
+    _message,
+)
+
+
+def _with_outer(message: dict[str, Any], body: dict[str, Any], stop: str | None, usage: Any) -> dict[str, Any]:
+    """The message with what its body says about it."""
+    outer = {
+        "model": text_field(body, "model", "modelVersion", "model_version"),
+        "finish_reason": stop,
+        "usage": usage if isinstance(usage, dict) else None,
+        "created_at": body.get("created_at", body.get("created")),
+    }
+    return {**message, **{key: value for key, value in outer.items() if value is not None}}
