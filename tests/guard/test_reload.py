@@ -152,7 +152,7 @@ def test_sessions_of_earlier_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) 
         guard.reload(_rules(1, reason=f"reason {i}"))
         kept = guard._sessions
         assert len(kept._live) + len(kept._earlier) <= 10
-    again = [guard.decide(bylaw.Attempt(tool="pay", session=f"s{i}")) for i in range(60)]
+    again = [guard.decide(bylaw.Attempt(tool="pay", session=f"s{i}")) for i in reversed(range(60))]
     assert {one.decided_by for one in again} == {"limit", "session"}
 
 

@@ -68,8 +68,8 @@ class Sessions:
         self._locks = [threading.RLock() for _ in range(LOCKS)]
         self._held_by_fork: list[int] = []
         self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
-        """held while sessions without a store begin or are forgotten, while late changes are written, and while too many
-        of them are dropped"""
+        """held while sessions without a store begin or are forgotten, while late changes are written, and while the
+        oldest of them are dropped"""
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
         self._forgotten: set[int] = set()
