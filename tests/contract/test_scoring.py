@@ -130,3 +130,12 @@ def test_an_answer_without_the_fault_shows_nothing_about_the_fault() -> None:
     assert cell.outcome is CellOutcome.VACUOUS and "never fired" in cell.reason
     assert "the fault never fired in this run" in cell.evidence[0].found
     assert not report.critical and report.exit_code != 1
+
+
+def test_nothing_that_an_agent_says_can_end_a_report() -> None:
+    from bylaw.contract.report import RENDERERS
+
+    report = run_contract(contract(), ScriptedAgent("half \ud83d"))
+    assert [one.answer for cell in report.cells for one in cell.evidence] == ["half \ufffd"]
+    for render in RENDERERS.values():
+        render(report).encode()

@@ -174,3 +174,34 @@ def test_the_memory_for_sessions_is_bounded(tmp_path: Path, monkeypatch: pytest.
         recording._known_in(name).add(name)
     assert recording._known == {"c": {"c"}, "d": {"d"}, "a": {"a"}}
     recording.close()
+
+
+def _recorded(body: bytes, reply: bytes, folder: Path, **headers: str) -> tuple[Recording, str]:
+    recording = Recording(f"{folder}/run.jsonl")
+    headers.setdefault("content-type", "application/json")
+    exchange = recording.listen(Exchange(Outgoing("POST", "http://127.0.0.1/v1/chat/completions", headers, body)))
+    exchange.head(200, {"content-type": "application/json"})
+    exchange.chunk(reply)
+    exchange.end()
+    recording.close()
+    return recording, Path(f"{folder}/run.jsonl").read_text()
+
+
+@pytest.mark.parametrize("half", ["\\ud83d", "\\uDE00 after"])
+def test_half_a_surrogate_pair_is_recorded_as_a_replacement_character(tmp_path: Path, half: str) -> None:
+    asked = f'{{"model": "m", "messages": [{{"role": "user", "content": "asked {half}"}}]}}'
+    said = f'{{"choices": [{{"index": 0, "message": {{"content": "said {half}"}}, "finish_reason": "stop"}}]}}'
+    recording, text = _recorded(asked.encode(), said.encode(), tmp_path)
+    assert (recording.turns, recording.lost) == (1, 0)
+    assert "asked \ufffd" in text and "said \ufffd" in text
+
+
+def test_a_request_to_a_model_that_cannot_be_read_is_counted_as_lost(tmp_path: Path) -> None:
+    recording, text = _recorded(b'{"model": "m", "messages": [', b"{}", tmp_path)
+    assert (recording.turns, recording.lost) == (0, 1) and '"complete":false' in text
+
+
+def test_a_form_that_is_posted_to_such_a_path_is_not_a_request_to_a_model(tmp_path: Path) -> None:
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    recording, _ = _recorded(b"a=b", b"{}", tmp_path, **kind)
+    assert (recording.turns, recording.lost) == (0, 0)

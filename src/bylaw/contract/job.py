@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from bylaw.contract.cells import make_cell, make_unjudged_cell
 from bylaw.contract.faults.model import AnyFault
-from bylaw.contract.judge import Judge, clean
+from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
@@ -34,6 +34,7 @@ from bylaw.model.ports import Embedder, TextSimilarity
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
+from bylaw.wire.values import clean
 
 SourceLine = Callable[[Span], str | None]
 LEXICAL_ONLY = (

@@ -18,6 +18,7 @@ from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome, Verdict
 from bylaw.report.diagnostics import summarize
 from bylaw.traces.seen_names import SeenNames
+from bylaw.wire.values import clean
 
 
 class Judgement(Struct, frozen=True):
@@ -148,8 +149,3 @@ _RULE_OUTCOMES = {
     Outcome.ERROR: CellOutcome.ERROR,
 }
 _NEGATED = {CellOutcome.OK: CellOutcome.VIOLATED, CellOutcome.VIOLATED: CellOutcome.OK}
-
-
-def clean(answer: str) -> str:
-    """Replace lone surrogates, which JSON can carry and UTF-8 cannot."""
-    return answer.encode("utf-8", "replace").decode("utf-8")

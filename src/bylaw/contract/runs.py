@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey
 from bylaw.contract.redaction import REDACTED, ReportRedactor
 from bylaw.model.trace import Trace
+from bylaw.wire.values import clean
 
 KeepTrace = Callable[[str, Trace], str]
 """(name of the run, its trace) → where it was stored"""
@@ -71,7 +73,7 @@ class Runner:
             if self._agent.has_reset:
                 await self._agent.reset()
             faults, seed = self._matrix.scenario(key).faults, self._matrix.contract.seed
-            run = await self._agent.run(key.prompt, Injection(faults=faults, seed=seed, run=key.name))
+            run = _readable(await self._agent.run(key.prompt, Injection(faults=faults, seed=seed, run=key.name)))
             trace = self._keep_trace(key.name, self._redactor.trace(run.trace)) if self._keep_trace else None
             self.made[key] = FinishedRun(run, trace)
             if self._on_progress:
@@ -84,6 +86,11 @@ class Runner:
         last = failures[-1]
         if len(failures) == GIVE_UP_AFTER and last and all(one and one.kind == "down" for one in failures):
             raise AgentUnreachable(f"the first {GIVE_UP_AFTER} runs found the agent down: {last.reason}")
+
+
+def _readable(run: AgentRun) -> AgentRun:
+    """Nothing that an agent says may end a report: no encoding has half a surrogate pair."""
+    return run if run.answer is None else replace(run, answer=clean(run.answer))
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -23,7 +23,7 @@ from bylaw.record.file import RecordFile
 from bylaw.record.turns import ModelCall, lines_of
 from bylaw.traces.formats.bylaw.lines import Line, SessionEndLine, TraceEndLine, TraceStartLine
 from bylaw.wire.exchange import Exchange
-from bylaw.wire.formats import model_call
+from bylaw.wire.formats import is_unread_call, model_call
 from bylaw.wire.values import one_line
 
 _log = logging.getLogger("bylaw")
@@ -96,6 +96,8 @@ class Recording:
             self._failed(error)
             return exchange
         if model_request is None:
+            if is_unread_call(exchange.request):
+                self._failed(ValueError("the request to the model cannot be read as JSON"))
             return exchange
         recorded = RecordedExchange(
             exchange, *model_request, lambda one, error: self._finish(one, error, session or self.session)

@@ -8,11 +8,14 @@ the body, and it always calls `end`.
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+
+from bylaw.wire.values import without_surrogates
 
 MOST_KEPT = 10 * 1024 * 1024
 """bytes of a body that are recorded at most"""
@@ -147,9 +150,18 @@ def is_stream(headers: dict[str, str]) -> bool:
     return headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
-def json_of(body: bytes) -> Any:
-    """The body as JSON; `msgspec.UNSET` if it is not JSON."""
+def json_of(body: bytes | str) -> Any:
+    """The body as JSON; `msgspec.UNSET` if it is not JSON. Half an escaped surrogate pair becomes U+FFFD."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        escape = "\\ud" if isinstance(body, str) else b"\\ud"
+        return _with_half_pairs(body) if escape in body.lower() else msgspec.UNSET  # type: ignore[operator]
+
+
+def _with_half_pairs(body: bytes | str) -> Any:
+    """Providers and agents cut texts in the middle of a pair, and send what msgspec refuses."""
+    try:
+        return without_surrogates(json.loads(body))
+    except (ValueError, RecursionError):
         return msgspec.UNSET

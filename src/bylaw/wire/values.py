@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def plain(value: Any) -> Any:
-    """The value in JSON types; anything without such a form becomes text."""
+    """The value in JSON types, which can be encoded; anything without such a form becomes text."""
     try:
-        return msgspec.to_builtins(value, enc_hook=_plain_object, str_keys=True)
+        return without_surrogates(msgspec.to_builtins(value, enc_hook=_plain_object, str_keys=True))
     except (msgspec.ValidationError, TypeError, ValueError, RecursionError):
         return _as_text(value)
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which JSON can escape but no encoding has."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+
+
+def without_surrogates(value: Any) -> Any:
+    """The same for every text in a value of JSON types. Raises RecursionError if it is nested too deep."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return _cleaned(value)
+    except (OverflowError, TypeError, ValueError):  # what cannot be encoded for another reason is somebody else's
+        return value
+    return value
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def same(left: Any, right: Any) -> bool:
@@ -39,6 +66,6 @@ def _plain_object(value: Any) -> Any:
 
 def _as_text(value: Any) -> str:
     try:
-        return str(value)
+        return clean(str(value))
     except Exception:  # the agent's own __str__ is broken
         return f"<{type(value).__name__}>"

@@ -1,8 +1,8 @@
 """The answer inside what a Python agent returns, or inside an HTTP reply, and the result of a run.
 
 A Python agent: text is the answer as it is. A mapping: the first of `KEYS` that has a value, or the latest text of the
-assistant in `messages`. Results of frameworks have their own attribute. Everything else is the answer as JSON; None is
-no answer.
+assistant in `messages`. Results of frameworks have their own attribute. Other data is the answer as JSON. None, and an
+object that is no data (a coroutine that nobody awaited, `object()`), are no answer. `streams` reads what comes in pieces.
 
 An HTTP reply: with a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
 answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
@@ -11,6 +11,7 @@ whole object.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.model.values import json_type
 from bylaw.wire.exchange import json_of
-from bylaw.wire.values import plain
+from bylaw.wire.values import clean, without_surrogates
 
 KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")
 _ATTRIBUTES = ("final_output", "output", "content", "text")
@@ -31,8 +32,12 @@ _ASSISTANT = ("ai", "assistant", "AIMessageChunk")
 _MAX_DEPTH = 8
 
 
+class NoAnswer(Exception):
+    """The agent returned something that is no data; the message names it: "an object of type `Queue`"."""
+
+
 def answer_text(value: Any, *, depth: int = 0) -> str | None:
-    """None if the value holds no answer."""
+    """None if the value holds no answer. Raises NoAnswer."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -86,6 +91,8 @@ def _content(content: Any) -> str:
     """A text, or the texts of a list of content blocks."""
     if content is None or isinstance(content, str):
         return content or ""
+    if isinstance(content, bytes):
+        return content.decode(errors="replace")
     if not isinstance(content, list):
         return _json(content)
     texts = [block if isinstance(block, str) else _part(block, "text") for block in content]
@@ -94,9 +101,30 @@ def _content(content: Any) -> str:
 
 def _json(value: Any) -> str:
     try:
-        return msgspec.json.encode(plain(value)).decode()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return str(plain(value))
+        return msgspec.json.encode(plain_value(value)).decode()
+    except RecursionError:
+        raise NoAnswer("a value that is nested too deep") from None
+
+
+def plain_value(value: Any) -> Any:
+    """The value in JSON types. Raises NoAnswer for what is no data, at any depth."""
+    try:
+        return without_surrogates(msgspec.to_builtins(value, enc_hook=_plain_object, str_keys=True))
+    except (msgspec.ValidationError, TypeError, ValueError) as problem:
+        raise NoAnswer(f"a value of type `{type(value).__name__}` that cannot be read: {problem}") from None
+
+
+def _plain_object(value: Any) -> Any:
+    for method in ("model_dump", "to_dict", "_asdict"):
+        dump = getattr(value, method, None)
+        if callable(dump) and not isinstance(value, type):
+            return dump()
+    if type(value).__str__ is object.__str__ or isinstance(value, BaseException):
+        if inspect.iscoroutine(value):
+            value.close()  # else Python warns that nobody awaited it
+            raise NoAnswer("a coroutine that nobody awaited")
+        raise NoAnswer(f"an object of type `{type(value).__name__}`, which is neither text nor data")
+    return str(value)
 
 
 REPLY_KEYS = (
@@ -106,14 +134,19 @@ REPLY_KEYS = (
 _EXCERPT = 200
 
 
-def read_reply(status: int, body: bytes, response_path: str | None) -> str | Failure:
+def read_reply(status: int, body: bytes, response_path: str | None, content_type: str = "") -> str | Failure:
+    from bylaw.contract.agents.streams import read_stream
+
     if status >= 400:
         return Failure("error", f"HTTP {status}: {excerpt(body)}")
+    streamed = read_stream(content_type, body, response_path)
+    if streamed is not None:
+        return streamed
     value = json_of(body)
     if response_path is not None:
         if value is msgspec.UNSET:
             return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
-        return _at_path(value, response_path)
+        return at_path(value, response_path)
     if value is msgspec.UNSET:
         return body.decode("utf-8", "replace")
     return _guessed(value) if isinstance(value, dict) else _as_text(value)
@@ -138,7 +171,7 @@ def _guessed(reply: dict[str, Any]) -> str | Failure:
     return _as_text(reply if answer is None else answer)
 
 
-def _at_path(value: Any, path: str) -> str | Failure:
+def at_path(value: Any, path: str) -> str | Failure:
     passed = ""
     for part in path.split("."):
         place = f"at `{passed}` there" if passed else "there"
@@ -169,7 +202,9 @@ def _as_text(value: Any) -> str:
 def agent_run(
     outcome: str | Failure, latency_ms: float, plan: Plan, recorder: Recorder, notes: tuple[str, ...] = ()
 ) -> AgentRun:
-    answer = outcome if isinstance(outcome, str) else None
+    answer = clean(outcome) if isinstance(outcome, str) else None
+    if isinstance(outcome, Failure):
+        outcome = Failure(outcome.kind, clean(outcome.reason))
     trace = recorder.trace(answer, complete=answer is not None)
     return AgentRun(
         answer=answer,

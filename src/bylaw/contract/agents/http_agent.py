@@ -131,7 +131,8 @@ class HttpAgent(ExternalAgent):
             return Failure("crash", f"the agent broke off its answer: {one_line(error)}")
         finally:
             await reply.aclose()
-        return read_reply(reply.status_code, bytes(body), self._spec.response_path)
+        kind = reply.headers.get("content-type", "")
+        return read_reply(reply.status_code, bytes(body), self._spec.response_path, kind)
 
     async def _restart_if_ended(self) -> None:
         """A server that crashed in one run is started again for the next."""

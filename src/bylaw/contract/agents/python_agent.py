@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
 
-from bylaw.contract.agents.answers import agent_run, answer_text
+from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text
 from bylaw.contract.agents.python_target import (
     Target,
     import_path,
@@ -25,6 +25,7 @@ from bylaw.contract.agents.python_target import (
 )
 from bylaw.contract.agents.python_workers import Outcome, Workers
 from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
+from bylaw.contract.agents.streams import Chunks, join_chunks
 from bylaw.contract.faults.live_run import LiveRun
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
@@ -184,8 +185,12 @@ class PythonAgent:
             return Failure("timeout", f"no answer within {self._spec.timeout_ms} ms")
         if outcome.error is not None:
             return Failure("crash", one_line(outcome.error))
+        if isinstance(outcome.value, Chunks):
+            return join_chunks(outcome.value)
         try:
             answer = answer_text(outcome.value)
+        except NoAnswer as problem:
+            return Failure("bad_answer", f"the agent returned {problem}")
         except Exception as error:  # reading an object runs the agent's own code
             return Failure("bad_answer", f"the answer cannot be read: {one_line(error)}")
         return Failure("bad_answer", "the agent returned nothing") if answer is None else answer

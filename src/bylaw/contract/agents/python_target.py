@@ -110,7 +110,9 @@ def target_of(agent: Any, address: str) -> Target:
         return Target(ainvoke, True)
     if callable(agent):
         call = getattr(agent, "__call__", agent)  # noqa: B004  # its __call__ may be async
-        is_async = inspect.iscoroutinefunction(inspect.unwrap(agent)) or inspect.iscoroutinefunction(call)
+        is_async = any(
+            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (inspect.unwrap(agent), call)
+        )
         return Target(agent, is_async)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")

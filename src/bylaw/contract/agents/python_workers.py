@@ -19,10 +19,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.wire.listeners import Run, run_context, unobserved
+from bylaw.contract.agents.streams import Chunks
+from bylaw.wire.listeners import Run, current_run, run_context, unobserved
 
 GRACE = 0.5
 """seconds that a cancelled agent has to clean up"""
+_MOST_CHUNKS = 1_000_000
 
 
 class Outcome(Struct, frozen=True):
@@ -171,17 +173,61 @@ def _in_context(
 def _timed(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
     with _outcome(done) as values:
         value = function()
-        values.append(asyncio.run(_awaited(value)) if inspect.isawaitable(value) else value)
+        if _needs_loop(value):
+            values.append(asyncio.run(_whole(value)))
+        else:
+            values.append(_drained(value) if hasattr(value, "__next__") else value)
 
 
 async def _timed_async(function: Callable[[], Any], done: concurrent.futures.Future[Outcome]) -> None:
     with _outcome(done) as values:
-        value = function()
-        values.append(await value if inspect.isawaitable(value) else value)
+        values.append(await _whole(function()))
 
 
-async def _awaited(value: Any) -> Any:
-    return await value
+def _needs_loop(value: Any) -> bool:
+    return inspect.isawaitable(value) or hasattr(value, "__aiter__") or hasattr(value, "stream_events")
+
+
+async def _whole(value: Any) -> Any:
+    """The value, awaited, or all chunks of it where it is a stream."""
+    if inspect.isawaitable(value):
+        value = await value
+    if hasattr(
+        value, "stream_events"
+    ):  # a run of the OpenAI Agents SDK, whose result is there at the end of the stream
+        async for _ in value.stream_events():
+            current_run()
+        return value
+    if hasattr(value, "__next__"):
+        return _drained(value)
+    if not hasattr(value, "__aiter__"):
+        return value
+    chunks = Chunks()
+    try:
+        async for chunk in value:
+            _add_chunk(chunks, chunk)
+    finally:
+        if inspect.isasyncgen(value):
+            await value.aclose()
+    return chunks
+
+
+def _drained(value: Iterator[Any]) -> Chunks:
+    chunks = Chunks()
+    try:
+        for chunk in value:
+            _add_chunk(chunks, chunk)
+    finally:
+        if inspect.isgenerator(value):
+            value.close()
+    return chunks
+
+
+def _add_chunk(chunks: Chunks, chunk: Any) -> None:
+    current_run()  # raises in a run that is over: nobody waits for an endless stream
+    chunks.append(chunk)
+    if len(chunks) > _MOST_CHUNKS:
+        raise OverflowError(f"the agent yielded more than {_MOST_CHUNKS:,} chunks")
 
 
 @contextlib.contextmanager

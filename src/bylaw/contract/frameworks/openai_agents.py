@@ -54,8 +54,16 @@ def _derived(kind: Any) -> Iterator[Any]:
         yield from _derived(derived)
 
 
+def _signature(original: Any) -> inspect.Signature:
+    """The signature of a model's method; that of the interface where a model takes `*args, **kwargs`."""
+    from agents.models.interface import Model
+
+    own = inspect.signature(original)
+    return own if "input" in own.parameters else inspect.signature(getattr(Model, original.__name__))
+
+
 def _response(original: Any) -> Any:
-    signature = inspect.signature(original)
+    signature = _signature(original)
 
     @functools.wraps(original)
     async def get_response(*args: Any, **kwargs: Any) -> Any:
@@ -76,7 +84,7 @@ def _response(original: Any) -> Any:
 
 
 def _stream(original: Any) -> Any:
-    signature = inspect.signature(original)
+    signature = _signature(original)
 
     @functools.wraps(original)
     async def stream_response(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+import msgspec
+
 from bylaw.wire.exchange import Outgoing, json_of
 from bylaw.wire.formats.anthropic_messages import AnthropicMessages
 from bylaw.wire.formats.base import Json, WireFormat
@@ -35,6 +37,13 @@ def model_call(request: Outgoing) -> tuple[WireFormat, Json] | None:
         return None
     body = json_of(request.body)
     return (wire, body) if isinstance(body, dict) and wire.matches(body) else None
+
+
+def is_unread_call(request: Outgoing) -> bool:
+    """Whether a request goes where models are asked, and says that it is JSON, and cannot be read."""
+    if "json" not in request.headers.get("content-type", "") or format_at(request.method, request.url) is None:
+        return False
+    return json_of(request.body) is msgspec.UNSET
 
 
 def format_named(name: str) -> WireFormat:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from bylaw.wire.exchange import Incoming
+from bylaw.wire.exchange import Incoming, json_of
 
 Json: TypeAlias = dict[str, Any]
 Change: TypeAlias = Callable[[str], str]
@@ -182,10 +182,8 @@ class Event(Struct, frozen=True):
     @property
     def json(self) -> Any:
         """The data as JSON; None if it is not JSON."""
-        try:
-            return msgspec.json.decode(self.data)
-        except (msgspec.DecodeError, RecursionError):
-            return None
+        value = json_of(self.data)
+        return None if value is msgspec.UNSET else value
 
 
 def read_events(body: bytes) -> list[Event]:
