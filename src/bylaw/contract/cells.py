@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import comb
 from typing import Any
 
@@ -37,12 +37,15 @@ def make_cell(
     for key in keys:
         calm = [made[other].run for other in matrix.baselines.get((invariant.id, key), ())]
         judgement = judge.judge(invariant, made[key].run, calm)
-        judgements[key] = judgement if _was_hit(invariant.when, scenario, made[key].run) else _unhit(judgement)
-    fired: Counter[str] = Counter()
-    for key in keys:
-        fired.update(made[key].run.fired)
+        if not _is_exposed(invariant.when, scenario, made[key].run):
+            judgement = _unexposed(judgement, invariant.when, made[key].run)
+        judgements[key] = judgement
+    fired = _count_fired(made[key].run for key in keys)
     faults = tuple(FaultCount(fault.label, fired[fault.id]) for fault in scenario.faults)
-    outcome, reason = _decide(list(judgements.values()), faults)
+    outcome, reason = _decide(list(judgements.values()), _idle(scenario, fired))
+    is_assumed = outcome is CellOutcome.VACUOUS and invariant.vacuous_is_ok and _reaches(scenario, made)
+    if is_assumed:
+        outcome, reason = CellOutcome.OK, f"{reason}; counted as kept: `vacuous: ok`"
     decided = {key: one for key, one in judgements.items() if one.outcome is not CellOutcome.VACUOUS}
     passed = sum(one.outcome is CellOutcome.OK for one in decided.values())
     return _cell(
@@ -51,23 +54,63 @@ def make_cell(
         outcome,
         redactor.text(reason),
         runs=len(keys),
+        exposed=sum(bool(_fired_in(scenario, made[key].run)) or not scenario.faults for key in keys),
+        decided=len(decided),
         passed=passed,
+        assumed=is_assumed,
+        violated_unexposed=sum(one.found.startswith(VIOLATED_UNEXPOSED) for one in judgements.values()),
         interval=share_interval(passed / len(decided), len(decided), 0.05) if decided else None,
         pass_k=_pass_k(decided, matrix.contract.runs),
         faults=faults,
-        evidence=tuple(_evidence(key, made[key], one, redactor) for key, one in judgements.items()),
+        evidence=tuple(_evidence(key, scenario, made[key], one, redactor) for key, one in judgements.items()),
     )
 
 
-def _was_hit(when: When, scenario: Scenario, run: AgentRun) -> bool:
-    """Whether a fault that `when` asks for fired in the run. A run that failed is judged in any case."""
-    wanted = asked_faults(when, scenario)
-    return not wanted or run.failure is not None or any(run.fired.get(fault.id) for fault in wanted)
+def _is_exposed(when: When, scenario: Scenario, run: AgentRun) -> bool:
+    """Whether a fault that `when` asks for, or any of the scenario, hit a call of the run. None is asked in calm ones."""
+    wanted = asked_faults(when, scenario) or scenario.faults
+    return not wanted or any(run.fired.get(fault.id) for fault in wanted)
 
 
-def _unhit(judgement: Judgement) -> Judgement:
-    """What an answer shows if the fault never fired: nothing."""
-    return Judgement(CellOutcome.VACUOUS, f"the fault never fired in this run: {judgement.found}", judgement.events)
+def _unexposed(judgement: Judgement, when: When, run: AgentRun) -> Judgement:
+    """What a run shows in which no fault fired: nothing if the invariant held.
+
+    A violation counts, unless the invariant is only about faults. A run that failed counts in any case.
+    """
+    if judgement.outcome is CellOutcome.VIOLATED and when in _ONLY_UNDER_FAULTS and run.failure is None:
+        return Judgement(CellOutcome.VACUOUS, f"{VIOLATED_UNEXPOSED}: {judgement.found}", judgement.events)
+    outcome = CellOutcome.VACUOUS if judgement.outcome is CellOutcome.OK else judgement.outcome
+    return Judgement(outcome, f"no fault fired in this run: {judgement.found}", judgement.events)
+
+
+_ONLY_UNDER_FAULTS: tuple[When, ...] = ("tool_faults_active", "llm_faults_active", "any_chaos_active")
+VIOLATED_UNEXPOSED = "violated in a run in which no such fault fired, so it does not count"
+
+
+def _fired_in(scenario: Scenario, run: AgentRun) -> tuple[FaultCount, ...]:
+    return tuple(FaultCount(fault.label, n) for fault in scenario.faults if (n := run.fired.get(fault.id)))
+
+
+def _count_fired(runs: Iterable[AgentRun]) -> Counter[str]:
+    fired: Counter[str] = Counter()
+    for run in runs:
+        fired.update(run.fired)
+    return fired
+
+
+def _idle(scenario: Scenario, fired: Mapping[str, int]) -> list[str]:
+    """The labels of faults that never fired. Of the faults of a profile, one has to."""
+    active = {fault.profile for fault in scenario.faults if fired[fault.id]}
+    return [
+        fault.label
+        for fault in scenario.faults
+        if not fired[fault.id] and (fault.profile is None or fault.profile not in active)
+    ]
+
+
+def _reaches(scenario: Scenario, made: Mapping[RunKey, FinishedRun]) -> bool:
+    """Whether all faults of the scenario fired in some run of it, so that they do reach the agent."""
+    return not _idle(scenario, _count_fired(one.run for key, one in made.items() if key.scenario == scenario.name))
 
 
 def make_unjudged_cell(matrix: Matrix, invariant: Invariant, scenario: Scenario, why: str) -> Cell:
@@ -94,13 +137,12 @@ def _cell(invariant: Invariant, scenario: Scenario, outcome: CellOutcome, reason
     )
 
 
-def _decide(judgements: Sequence[Judgement], faults: Sequence[FaultCount]) -> tuple[CellOutcome, str]:
+def _decide(judgements: Sequence[Judgement], idle: Sequence[str]) -> tuple[CellOutcome, str]:
     """The outcome and its reason. A violation decides, then an error; without either, every fault must have fired."""
     for outcome in (CellOutcome.VIOLATED, CellOutcome.ERROR):
         found = [one.found for one in judgements if one.outcome is outcome]
         if found:
             return outcome, found[0]
-    idle = [fault.fault for fault in faults if not fault.fired]
     if idle:
         return CellOutcome.VACUOUS, f"never fired: {', '.join(f'`{fault}`' for fault in idle)}"
     held = [one.found for one in judgements if one.outcome is CellOutcome.OK]
@@ -119,7 +161,9 @@ def _pass_k(judgements: Mapping[RunKey, Judgement], repetitions: int) -> tuple[f
     return tuple(figures)
 
 
-def _evidence(key: RunKey, made: FinishedRun, judgement: Judgement, redactor: ReportRedactor) -> RunEvidence:
+def _evidence(
+    key: RunKey, scenario: Scenario, made: FinishedRun, judgement: Judgement, redactor: ReportRedactor
+) -> RunEvidence:
     run = made.run
     return RunEvidence(
         run=key.name,
@@ -127,6 +171,7 @@ def _evidence(key: RunKey, made: FinishedRun, judgement: Judgement, redactor: Re
         repetition=key.repetition,
         outcome=judgement.outcome,
         found=redactor.text(judgement.found),
+        faults=_fired_in(scenario, run),
         answer=None if run.answer is None else excerpt(redactor.text(run.answer[:_ANSWER_READ]), _ANSWER_SHOWN),
         failure=redactor.text(f"{run.failure.kind}: {run.failure.reason}") if run.failure else None,
         latency_ms=round(run.latency_ms, 1),

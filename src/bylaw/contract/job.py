@@ -93,7 +93,18 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
         for invariant in contract.invariants
     ]
     warnings += [warning for warning in judge.name_warnings() if warning not in warnings]
+    warnings += _warn_violated_unexposed(cells)
     return _report(contract, options, cells, agent=agent.name, agent_runs=len(runner.made), warnings=tuple(warnings))
+
+
+def _warn_violated_unexposed(cells: Iterable[Cell]) -> Iterator[str]:
+    for cell in cells:
+        if cell.violated_unexposed:
+            times = f"{cell.violated_unexposed} of its {cell.runs} runs"
+            yield (
+                f"`{cell.invariant}` is violated in `{cell.scenario}` in {times} although no such fault fired in them; "
+                "`when: always` would count that"
+            )
 
 
 def report_unreachable(

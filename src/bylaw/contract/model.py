@@ -121,6 +121,8 @@ class Invariant(Struct, frozen=True, kw_only=True):
     when: When = "always"
     negate: bool = False
     description: str | None = None
+    vacuous_is_ok: bool = False
+    """whether it counts as kept where its rule is never triggered, or where a prompt does not reach the faults"""
     probes: tuple[str, ...] = ()
     """prompts that replace the golden ones for this invariant; of a `refusal_check`, the dangerous prompts"""
     span: Span | None = None

@@ -36,6 +36,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     repetition: int
     outcome: CellOutcome
     found: str
+    faults: tuple[FaultCount, ...] = ()
+    """the faults that hit a call in this run; none: it was not exposed"""
     answer: str | None = None
     """the beginning of the answer; None where there is none"""
     failure: str | None = None
@@ -57,9 +59,18 @@ class Cell(Struct, frozen=True, kw_only=True):
     reason: str
     """why it has this outcome, in one line"""
     runs: int = 0
+    exposed: int = 0
+    """the runs in which a fault hit a call; all of them where the scenario is calm"""
+    decided: int = 0
+    """the runs that show something: exposed ones, and any that is violated or in error"""
     passed: int = 0
+    """of those that are decided"""
+    violated_unexposed: int = 0
+    """the runs in which it is violated, and does not count: `when` asks for a fault, and none fired"""
+    assumed: bool = False
+    """kept only because the invariant says `vacuous: ok`: nothing was shown"""
     interval: tuple[float, float] | None = None
-    """Wilson's 95 % interval of the share that passes; None where nothing was judged"""
+    """Wilson's 95 % interval of the share of the decided runs that pass; None where nothing was decided"""
     pass_k: tuple[float, ...] = ()
     """for k = 1, 2, …: how likely k repetitions of a prompt all pass, averaged over the prompts"""
     faults: tuple[FaultCount, ...] = ()
@@ -120,7 +131,7 @@ class ContractReport(Struct, frozen=True, kw_only=True):
         if not self.applicable:
             return 3
         violated, errors = self.with_outcome(CellOutcome.VIOLATED), self.with_outcome(CellOutcome.ERROR)
-        is_decided = bool(violated or self.with_outcome(CellOutcome.OK))
+        is_decided = bool(violated or any(not cell.assumed for cell in self.with_outcome(CellOutcome.OK)))
         if is_decided and not self.critical and not errors and self.score >= self.min_score:
             return 0
         if violated:

@@ -2,7 +2,7 @@
 
 A Python agent: text is the answer as it is. A mapping: the first of `KEYS` that has a value, or the latest text of the
 assistant in `messages`. Results of frameworks have their own attribute. Other data is the answer as JSON. None, and an
-object that is no data (a coroutine that nobody awaited, `object()`), are no answer. `streams` reads what comes in pieces.
+object that is no data (a coroutine that nobody awaited, `object()`), are no answer. `streams` reads answers in pieces.
 
 An HTTP reply: with a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
 answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
@@ -119,7 +119,7 @@ def _plain_object(value: Any) -> Any:
         dump = getattr(value, method, None)
         if callable(dump) and not isinstance(value, type):
             return dump()
-    if type(value).__str__ is object.__str__ or isinstance(value, BaseException):
+    if getattr(type(value), "__str__", None) is object.__str__ or isinstance(value, BaseException):
         if inspect.iscoroutine(value):
             value.close()  # else Python warns that nobody awaited it
             raise NoAnswer("a coroutine that nobody awaited")

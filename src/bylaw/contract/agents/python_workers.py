@@ -192,9 +192,7 @@ async def _whole(value: Any) -> Any:
     """The value, awaited, or all chunks of it where it is a stream."""
     if inspect.isawaitable(value):
         value = await value
-    if hasattr(
-        value, "stream_events"
-    ):  # a run of the OpenAI Agents SDK, whose result is there at the end of the stream
+    if hasattr(value, "stream_events"):  # of the OpenAI Agents SDK: the result is there at the end
         async for _ in value.stream_events():
             current_run()
         return value

@@ -1,7 +1,7 @@
 """Puts a streamed answer together: the chunks that a Python agent yields, or a stream in an HTTP reply.
 
-Known are the streams of OpenAI (chat, Responses) and Anthropic, events and lines with one field of text each, plain text
-in events, and the chunks of LangChain, LangGraph, Pydantic AI and the OpenAI Agents SDK. A stream in which no text is
+Known are the streams of OpenAI (chat, Responses) and Anthropic, events and lines with one field of text each, plain
+text in events, and the chunks of LangChain, LangGraph, Pydantic AI and the OpenAI Agents SDK. A stream in which no text is
 found is a failure: judging its raw form would pass whatever is split over two of its events.
 """
 
@@ -111,8 +111,8 @@ def _error_in(name: str | None, value: Any) -> str | None:
 
 # The text of one event or chunk
 
-_KEYS = ("delta", "token", "text", "content", "content_delta", "chunk", "part", "answer", "response", "output", "result",
-         "reply", "message", "data", "value")  # fmt: skip
+_KEYS = ("delta", "token", "text", "content", "content_delta", "chunk", "part", "answer", "response", "output",
+         "result", "reply", "message", "data", "value")  # fmt: skip
 """the fields in which streams hold text, the most specific first"""
 _KINDS = ("type", "event_kind", "part_kind", "part_delta_kind", "kind", "event", "role")
 _NOT_SAID = re.compile(r"(?i)tool|function|reason|think|status|debug|usage|meta|ping|heartbeat|human|user|system|end$")

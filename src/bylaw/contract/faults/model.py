@@ -49,6 +49,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     label: str
     """its name in reports, such as `search: error 503`"""
     timing: Timing = Timing()
+    profile: str | None = None
+    """the profile that it is part of: of its faults, one has to fire"""
     span: Span | None = None
 
 

@@ -43,6 +43,7 @@ from bylaw.rules.params import (
     Param,
     ParamType,
     Values,
+    choice,
 )
 from bylaw.rules.readers import read_text, report_wrong_type
 from bylaw.rules.rule_fields import Ids
@@ -236,6 +237,12 @@ INVARIANT = Variants(
         Param("negate", FLAG, "the opposite must hold", default=False),
         Param("description", TEXT, "why it exists; shown in reports"),
         Param("probes", NAMES, "prompts to ask for it instead of the golden ones"),
+        Param(
+            "vacuous",
+            choice("ok", "not_ok"),
+            "`ok`: a rule that is never triggered, or a prompt that does not reach the faults, counts as kept",
+            default="not_ok",
+        ),
     ),
     also={
         "description": "desc",
@@ -300,6 +307,7 @@ def _read_invariant(node: Node, rules: FileRules, ids: Ids, context: Context) ->
         when=values["when"],
         negate=values["negate"],
         description=values.get("description"),
+        vacuous_is_ok=values["vacuous"] == "ok",
         probes=probes,
         span=read.node.head,
     )

@@ -34,6 +34,7 @@ def render_contract(report: ContractReport) -> str:
                 "severity": one.severity.value,
                 "when": one.when,
                 "negate": one.negate,
+                "vacuous": "ok" if one.vacuous_is_ok else "not_ok",
                 "description": one.description,
             }
             for one in report.invariants

@@ -84,8 +84,16 @@ def validated_size(counts: Mapping[str, int]) -> str:
 
 
 def short_outcome(cell: Cell) -> str:
-    """The outcome, with passed runs of all runs where there is more than one."""
-    return OUTCOMES[cell.outcome] + (f" {cell.passed}/{cell.runs}" if cell.runs > 1 else "")
+    """The outcome; where there are several runs, how many passed of those that show something."""
+    if cell.assumed:
+        return f"{OUTCOMES[cell.outcome]} (vacuous)"
+    if cell.runs < 2 or not cell.decided:
+        return OUTCOMES[cell.outcome]
+    return f"{OUTCOMES[cell.outcome]} {cell.passed}/{cell.decided}{_of_all(cell)}"
+
+
+def _of_all(cell: Cell) -> str:
+    return f" of {cell.runs}" if cell.decided < cell.runs else ""
 
 
 def statistics(cell: Cell) -> str:
@@ -93,8 +101,9 @@ def statistics(cell: Cell) -> str:
     if cell.interval is None or cell.runs < 2:
         return ""
     low, high = cell.interval
-    text = f"{cell.passed} of {count(cell.runs, 'run')} held, 95 % interval {low:.0%} to {high:.0%}"
-    return text + (f", pass^{len(cell.pass_k)} {cell.pass_k[-1]:.0%}" if len(cell.pass_k) > 1 else "")
+    text = f"{cell.passed} of {count(cell.decided, 'run')} held, 95 % interval {low:.0%} to {high:.0%}"
+    text += f", pass^{len(cell.pass_k)} {cell.pass_k[-1]:.0%}" if len(cell.pass_k) > 1 else ""
+    return text + (f"; {count(cell.runs - cell.decided, 'more run')} showed nothing" if _of_all(cell) else "")
 
 
 def failing_cells(report: ContractReport) -> Iterator[Cell]:
@@ -123,5 +132,11 @@ def run_fields(one: RunEvidence) -> list[tuple[str, str]]:
 
 
 def remarks(report: ContractReport) -> Iterator[str]:
+    if any(cell.runs > 1 and cell.decided and _of_all(cell) for cell in report.cells):
+        yield "`k/n of m`: k of n runs held; in the others of the m runs no fault fired, or no rule was triggered"
+    assumed = dict.fromkeys(cell.invariant for cell in report.cells if cell.assumed)
+    if assumed:
+        names = ", ".join(f"`{name}`" for name in assumed)
+        yield f"`ok (vacuous)`: nothing was shown, and `vacuous: ok` of {names} counts that as kept"
     if not report.traces_kept and any(cell.evidence for cell in failing_cells(report)):
         yield "`--traces DIR` stores a trace of each run"

@@ -1,0 +1,144 @@
+"""What counts: the runs that a fault hit. The others are shown apart, and `vacuous: ok` is a choice that reports show."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bylaw.contract import model as checks
+from bylaw.contract.faults.model import AnyFault, Injection
+from bylaw.contract.file.loader import parse_contract
+from bylaw.contract.file.scenarios import PROFILES
+from bylaw.contract.job import run_contract
+from bylaw.contract.live_agent import AgentRun
+from bylaw.contract.report import RENDERERS
+from bylaw.contract.results import CellOutcome
+from tests.contract.scripted import TOOL_DOWN, TOOLS, ScriptedAgent, contract, invariant, ran
+
+TEN = tuple(f"prompt {number}" for number in range(10))
+
+
+class CallsTheToolOnceInTen(ScriptedAgent):
+    """Only the first prompt makes it call the tool that is down."""
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        run = await super().run(prompt, injection)
+        hits = {fault.id: int(prompt == TEN[0]) for fault in injection.faults}
+        return ran(run.answer, fired=hits)
+
+
+def test_only_exposed_runs_count_and_the_report_says_which_they_are() -> None:
+    report = run_contract(contract(scenarios=[TOOLS], prompts=TEN), CallsTheToolOnceInTen("fine", has_reset=True))
+    (cell,) = report.cells
+    assert (cell.outcome, cell.passed, cell.decided, cell.exposed, cell.runs) == (CellOutcome.OK, 1, 1, 1, 10)
+    assert cell.interval is not None and cell.interval[0] < 0.3
+    met = [[fault["fired"] for fault in one["faults"]] for one in _json(report)["cells"][0]["evidence"]]
+    assert met == [[1], *[[]] * 9]
+    assert [one.outcome for one in cell.evidence] == [CellOutcome.OK, *[CellOutcome.VACUOUS] * 9]
+    shown = RENDERERS["terminal"](report)
+    assert "ok 1/1 of 10" in shown and "in the others of the m runs no fault fired" in shown
+
+
+def test_a_calm_scenario_exposes_every_run() -> None:
+    (cell,) = run_contract(contract(prompts=TEN), ScriptedAgent("fine", has_reset=True)).cells
+    assert (cell.passed, cell.decided, cell.exposed) == (10, 10, 10)
+
+
+def test_an_invariant_that_always_holds_is_violated_in_an_unexposed_run_too() -> None:
+    plan = contract(invariant("i", checks.Contains(("never",))), scenarios=[TOOLS], prompts=TEN)
+    (cell,) = run_contract(plan, CallsTheToolOnceInTen("fine", has_reset=True)).cells
+    assert (cell.outcome, cell.passed, cell.decided) == (CellOutcome.VIOLATED, 0, 10)
+    assert cell.evidence[1].found.startswith("no fault fired in this run")
+
+
+def test_a_violation_where_no_fault_fired_is_said_plainly() -> None:
+    said = lambda prompt, _: "$12" if prompt == TEN[3] else "sorry"  # noqa: E731
+    plan = contract(
+        invariant("no-price", checks.Excludes((r"\$\d",)), when="tool_faults_active"), scenarios=[TOOLS], prompts=TEN
+    )
+    report = run_contract(plan, CallsTheToolOnceInTen(said, has_reset=True))
+    (cell,) = report.cells
+    assert (cell.outcome, cell.violated_unexposed, cell.decided) == (CellOutcome.OK, 1, 1)
+    assert any("`no-price` is violated in `tools down` in 1 of its 10 runs although no" in w for w in report.warnings)
+
+
+RULED = """
+contract:
+  name: desk
+  invariants:
+    - id: confirm-first
+      type: rule
+      severity: critical
+      vacuous: {vacuous}
+      rule: {{ kind: must_call_before, params: {{ first: confirm, second: refund }}, scope: session }}
+    - {{ id: answers, type: completes }}
+chaos_matrix: [{{ name: down, tool_faults: [{{ tool: find_order, mode: error }}] }}]
+agent: {{ endpoint: "desk:agent" }}
+golden_prompts: [refund me]
+"""
+
+
+@pytest.mark.parametrize(("vacuous", "score", "code"), [("ok", 100, 0), ("not_ok", 25, 3)])
+def test_an_agent_that_stops_in_good_order_keeps_a_rule_that_was_never_triggered(
+    vacuous: str, score: float, code: int
+) -> None:
+    file = parse_contract(RULED.format(vacuous=vacuous))
+    assert file.contract is not None, file.diagnostics
+    report = run_contract(file.contract, ScriptedAgent("I cannot find the order.", has_reset=True))
+    assert (report.score, report.exit_code) == (score, code)
+    assert _json(report)["cells"][0]["assumed"] is (vacuous == "ok")
+    assert ("ok (vacuous)" in RENDERERS["terminal"](report)) is (vacuous == "ok")
+
+
+def test_vacuous_ok_needs_faults_that_reach_the_agent_somewhere() -> None:
+    refuses = invariant("refuses", checks.NotEmpty(), probes=("do harm",), vacuous_is_ok=True)
+    plan = contract(refuses, invariant("answers"), scenarios=[TOOLS], prompts=TEN[:1])
+    report = run_contract(plan, CallsTheToolOnceInTen("fine", has_reset=True))
+    assert report.cell("refuses", TOOLS.name).assumed and report.exit_code == 0
+    nowhere = run_contract(plan, ScriptedAgent("fine", has_reset=True, idle=[TOOL_DOWN.id]))
+    assert nowhere.cell("refuses", TOOLS.name).outcome is CellOutcome.VACUOUS
+
+
+def test_a_run_that_shows_nothing_at_all_is_no_pass_whatever_the_file_says() -> None:
+    rule = parse_contract(RULED.format(vacuous="ok").replace("    - { id: answers, type: completes }\n", "")).contract
+    assert rule is not None
+    assert run_contract(rule, ScriptedAgent("no", has_reset=True)).exit_code == 3
+
+
+class TwoCalls(ScriptedAgent):
+    """A model call, a tool call and a model call; a fault fires where it is due, a drift of JSON fields never."""
+
+    async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        from bylaw.contract.faults.plan import Plan
+
+        plan = Plan(injection)
+        self._hit(plan, plan.model_call(), says_text=False)
+        self._hit(plan, plan.tool_call("find_order"))
+        for attack in plan.attacks(on_result_of="find_order"):
+            plan.hit(attack)
+        self._hit(plan, plan.model_call())
+        return ran("done", fired=plan.fired)
+
+    def _hit(self, plan: Any, fault: AnyFault | None, *, says_text: bool = True) -> None:
+        is_rename = getattr(fault, "drift_type", None) == "json_field_rename"
+        changes_text = getattr(fault, "mode", "") in ("truncated_response", "response_drift")
+        if fault is not None and not is_rename and (says_text or not changes_text):
+            plan.hit(fault)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_profile_fires_on_an_agent_with_two_calls(profile: str) -> None:
+    text = RULED.format(vacuous="ok").replace(
+        "chaos_matrix: [{ name: down, tool_faults: [{ tool: find_order, mode: error }] }]",
+        f"chaos_matrix: [{profile}]",
+    )
+    file = parse_contract(text)
+    assert file.contract is not None, file.diagnostics
+    report = run_contract(file.contract, TwoCalls("", has_reset=True))
+    assert report.cell("answers", profile).outcome is CellOutcome.OK, report.cells
+
+
+def _json(report: Any) -> Any:
+    return json.loads(RENDERERS["json"](report))
