@@ -264,7 +264,7 @@ def test_hostile_text_is_read_without_errors(text: str) -> None:
     assert all(0 <= rule.start <= rule.end <= len(text) for rule in rules)
 
 
-@pytest.mark.parametrize("literal", ["a/b", r"\b", r"c:\bin\x", "(", "[a", "$5*", "a|b", "漢字 ☃", "it's", "{1}"])
+@pytest.mark.parametrize("literal", ["a/b", r"\b", r"c:\bin\x", "(", "[a", "$5*", "a|b", "漢字 ☃", "it's", "1}"])
 @pytest.mark.parametrize("sentence", ['Never say "{}".', 'Always end your answer with "{}".'])
 def test_quoted_text_is_looked_for_as_it_is(sentence: str, literal: str) -> None:
     rules = read_text(sentence.format(literal))

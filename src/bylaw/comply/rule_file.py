@@ -78,7 +78,7 @@ def _pin(rule: PromptRule, one: EngineItem) -> dict[str, Any]:
     """What the engine rule does not say itself, without the values that `read_rule_file` assumes."""
     pin: dict[str, Any] = {"rule": rule.rule_id, "start": rule.start, "end": rule.end}
     more = {
-        "tier": (rule.tier.value, "certain"),
+        "tier": (rule.tier and rule.tier.value, "certain"),
         "confidence": (rule.confidence, 1.0),
         "severity": (rule.severity, RULE_SEVERITY.get(one.item.get("severity", "error"))),
         "aspect": (one.aspect, "call"),

@@ -50,6 +50,12 @@ _WRITING = any_case(
     r"|data|system|account state)\b|\bany (?:changes?|updates?|modifications?|writes?)\b|\bmak(?:e"
     r"|ing) (?:any )?changes\b"
 )
+_WRITING_WORDS = any_case(rf"(?:{_WRITING.pattern})\w*")
+_CLASS_WORDS = root_set(
+    """action actions operation operations step steps command commands change changes database sql query queries
+    statement
+    statements anything thing things data record records system take taking taken tables rows making perform proceed"""
+)
 _DESTRUCTIVE_VERBS = root_set(
     "delete drop remove truncate purge wipe erase destroy cancel terminate revoke reset overwrite kill uninstall format"
 )
@@ -185,9 +191,12 @@ def _class_of_tools(phrase: str, tools: Tools) -> tuple[str, ...]:
     )
 
 
-def is_class(phrase: str) -> bool:
-    """Whether a phrase means tools by their effect on data, so that its words do not narrow the calls further."""
-    return bool(_DESTRUCTIVE.search(phrase) or _WRITING.search(phrase))
+def without_class(phrase: str) -> str:
+    """The phrase without the words that mean tools by their effect on data; the others narrow which calls are meant."""
+    if not (_DESTRUCTIVE.search(phrase) or _WRITING.search(phrase)):
+        return phrase
+    rest = re.sub(r"\([^()]*\)", " ", _DESTRUCTIVE.sub(" ", _WRITING_WORDS.sub(" ", phrase)))
+    return " ".join(word for word in rest.split() if not set(roots(word)) <= _CLASS_WORDS)
 
 
 def is_destructive(tool: str) -> bool:

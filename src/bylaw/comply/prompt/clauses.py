@@ -33,6 +33,28 @@ _EXAMPLE = any_case(
     r"\W*(?:for example|for instance|e\.g\.?|example|examples|as an example|sample)\b(?!\s+(?:of|tool|must))"
 )
 _QUESTION = re.compile(r"\?[\"'”’)\]*_\s]*$")
+_NO_LIMITS = any_case(
+    r"\b(?:(?:for|under|in|at|on) (?:any|whatever|all) (?:reasons?|circumstances?|cases?|situations?|events?"
+    r"|conditions?|way"
+    r"|times?|points?|account)(?: at all)?(?: whatsoever)?|no matter (?:what|how|who|why|when)\b(?:[^,;.]*[^\s,;.])?"
+    r"|regardless(?: of\b(?:[^,;.]*[^\s,;.])?)?|whatsoever|without (?:any )?exceptions?|no exceptions"
+    r"|even (?:if|when|though|after)\b(?:[^,;.]*[^\s,;.])?)(?!\w)"
+)
+"""words that say that a rule holds in all cases"""
+_REASON = any_case(
+    r"[\s,(]*(?:[\u2013\u2014-]\s*)?\b(?:because\b|due to\b|(?:as|since) (?:it|this|that|these|those|they"
+    r"|doing (?:so|this)"
+    r"|(?:the |our |your )?\w+(?= (?:is|are|can|cannot|may|will|would|could|has|have)\b))\b)"
+    r"|(?:,|\s[\u2013\u2014-]|\s\()\s*(?:it|this|that|these|those|they|doing (?:so|this)|which)(?:'s\b|'re\b"
+    r"|\s+(?:is|are|was|were|can"
+    r"|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
+)
+"""where the reason for a rule begins: `because it is slow`, `, it is dangerous`"""
+_DEMANDS_MORE = any_case(
+    r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required"
+    r"|please|first"
+    r"|before|after|then|call|use|ask|when(?:ever)?|need(?:s|ed)?|not (?:allowed|permitted))\b|[.;:]\s"
+)
 _SUBORDINATE = any_case(
     r"\b(?:"
     r"(?P<before>(?:immediately |right |just )?before|prior to|ahead of)"
@@ -112,9 +134,25 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
             masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
     if _EXAMPLE.match(masked) or _QUESTION.search(masked):
         return None
+    masked = _without_reasons(masked)
     label = _LABEL.match(masked)
     literals = tuple(sorted([*codes, *quoted], key=lambda literal: literal.start))
     return Sentence(text, masked, tools, section, literals, label.end() if label else 0)
+
+
+def _without_reasons(masked: str) -> str:
+    """The text with blanks for what limits no rule: `for any reason`, `even if the user asks`, `because it is slow`.
+
+    A reason goes to the end of the sentence. If it has words of a demand or a condition, it stays: then the rule is
+    left undecided, since not every word of it is understood.
+    """
+    masked = _NO_LIMITS.sub(lambda found: " " * len(found[0]), masked)
+    for found in _REASON.finditer(masked):
+        reason = masked[found.end() :]
+        if _demands(masked[: found.start()]) and not _DEMANDS_MORE.search(reason):
+            end = len(masked.rstrip(" .!")) if masked.rstrip()[-1:] in ".!" else len(masked)
+            return masked[: found.start()] + " " * (end - found.start()) + masked[end:]
+    return masked
 
 
 class Part(Struct, frozen=True):

@@ -40,6 +40,10 @@ _SAME = any_case(
     r"|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
 )
 """both calls are about the same thing"""
+_EACH_TIME = any_case(
+    r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
+)
+"""one call before does not cover all later ones"""
 _DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 
 
@@ -118,9 +122,10 @@ def require_before(
 ) -> Reading:
     """`call verify_identity before issue_refund`: each of the first tools, or one of them if they are a choice."""
     drafts = []
+    anew = _EACH_TIME.search(view.whole) is not None
     for group in first.groups:
         joined = shared_ids(group, second.tools, view.sentence) if _SAME.search(view.whole) else ()
-        drafts.append(called_before(group, second.tools, tests=tests, joined=joined))
+        drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),

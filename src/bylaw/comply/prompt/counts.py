@@ -1,7 +1,4 @@
-"""How often a tool may or must be called, and the shape of a turn.
-
-`at most three times per turn`, `only once`, `exactly one`, `once per order`; `one tool call at a time`.
-"""
+"""How often a tool may or must be called: `at most three times per turn`, `only once`, `once per order`."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.prompt.binding import Bound
-from bylaw.comply.prompt.readings import Draft, Reading, View, at_least, at_most, exactly, formula, not_shown
+from bylaw.comply.prompt.readings import Draft, Reading, View, at_least, at_most, exactly, not_shown
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
 At: TypeAlias = Literal["<=", ">=", "="]
@@ -169,54 +166,3 @@ def _entity_param(entity: str, tools: tuple[str, ...], view: View) -> tuple[str,
     noun = entity.split(" ", maxsplit=1)[0].rstrip("s")
     fits = [param for param in set.intersection(*params) if noun in param.split("_")]
     return tuple(sorted(fits, key=lambda param: (not param.endswith("id"), param))[:1])
-
-
-# -- the shape of a turn -----------------------------------------------------------------------------------------------
-
-_ONE_CALL = any_case(
-    r"\b(?:one|1|a single) (?:tool|function)(?: call| calls)?(?: \w+){0,3}? (?:at a time|at once|per (?:turn|response"
-    r"|message|step)|in (?:a|one|each|any) (?:single )?(?:turn|response|message|step)|(?:each|every) (?:turn|response"
-    r"|message|step))|\b(?:tools?|tool calls|functions) (?:\w+ ){0,3}?one at a time\b"
-    r"|\bone tool(?: call)? after (?:the other|another)\b"
-)
-_SEVERAL = any_case(
-    r"\b(?:multiple|several|two|more than one|parallel|simultaneous|concurrent|many) (?:or more )?(?:tool"
-    r"|function)s?(?: calls?)?\b|\b(?:tools?|functions?|tool calls) (?:\w+ ){0,2}?(?:in parallel"
-    r"|simultaneously|concurrently|at once|at the same time)\b"
-)
-_OTHER_NUMBER = any_case(
-    r"\bat least\b|\b(?:no more than|at most|more than|up to|exactly|maximum of)"
-    r" (?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|\d\d+)\b"
-)
-_MORE = any_case(r"\bmore than one (?:at a time|at once|at the same time)\b")
-_CALL = any_case(
-    r"\b(?:tool|function)(?: |-)?calls?\b|\bcall(?:s|ing)? (?:a|any|the) (?:tool|function)\b|\bmak(?:e"
-    r"|ing) a tool call\b|\bcall(?:ing)? tools\b"
-)
-_SPEAK = any_case(r"\b(?:respond|reply|talk|speak|writ|messag|answer|text)\w*\b")
-_TOGETHER = any_case(
-    r"\b(?:simultaneously|at the same time|at once|together|in the same (?:turn|response|message|step)"
-    r"|alongside|mix|combine|both|and (?:also )?call)\w*\b|\bin a single (?:turn|response|message)\b"
-)
-
-
-def read_one_call_at_a_time(view: View) -> Reading | None:
-    """`make one tool call at a time`."""
-    if _OTHER_NUMBER.search(view.main) or not _ONE_CALL.search(view.main):
-        return None
-    return _one_call_at_a_time()
-
-
-def read_turn_shape(view: View) -> Reading | None:
-    """`never call several tools in parallel`; `if you make a tool call, do not respond at the same time`."""
-    text = view.whole
-    if _CALL.search(text) and _SPEAK.search(text) and _TOGETHER.search(text):
-        draft = formula(r"G !(text(/\S/) & tool(*))", "text", over="turns")
-        return Reading(name="no text beside a tool call", drafts=(draft,), forbidden="say: text beside a tool call")
-    several = _SEVERAL.search(text) or (_MORE.search(text) and _CALL.search(text))
-    return _one_call_at_a_time() if several and not _OTHER_NUMBER.search(text) else None
-
-
-def _one_call_at_a_time() -> Reading:
-    draft = formula("G (tool(*) -> count[<=0t](tool(*)) <= 1)", "count")
-    return Reading(name="one tool call at a time", drafts=(draft,), forbidden="call several tools in one turn")

@@ -75,11 +75,6 @@ SPEAKS = any_case(
     r"|begin\w*|start\w*|end(?:s|ing)?|finish\w*|open\w*|clos(?:e|es|ing)|greet\w*|sign off|append\w*|prefix\w*"
     r"|utter\w*|print\w*|add\w*|the (?:words?|phrases?|terms?)|address\w*|call(?:ing)? (?:the )?(?:user|customer))\b"
 )
-_OPENS = any_case(r"\b(?:begin|start|open|prefix|greet|introduce)\w*\b")
-_ENDS = any_case(r"\b(?:end|finish|clos|conclud|sign off|append)\w*\b")
-_CONVERSATION = any_case(r"\b(?:conversation|chat|session|call|at least once|first (?:message|reply|response))\b")
-_FINAL = any_case(r"\b(?:final|last) (?:answer|message|reply|response|output)\b")
-_ALWAYS = any_case(r"\b(?:always|every|each|all|any)\b")
 
 
 class Texts(Struct, frozen=True):
@@ -103,42 +98,7 @@ def find_texts(text: str, literals: list[Literal]) -> Texts | None:
     return Texts(wanted) if wanted and SPEAKS.search(text) else None
 
 
-def forbid_texts(texts: Texts) -> tuple[Draft, ...]:
-    """`never say "guaranteed" or "promise"`: one rule for each of them."""
-    return tuple(
-        Draft("forbidden_text", {"text": _whole_words(text), "regex": True, "ignore_case": True}, "text")
-        for text in texts.literals
-    )
-
-
-def _whole_words(text: str) -> str:
-    """The engine's patterns know the bounds of words only beside ASCII letters and digits."""
+def literal_words(text: str) -> str:
+    """A pattern for whole words. The engine's patterns know their bounds only beside ASCII letters and digits."""
     left = r"\b" if re.match(r"\w", text, re.ASCII) else ""
     return f"{left}{literal_pattern(text)}" + (r"\b" if re.search(r"\w$", text, re.ASCII) else "")
-
-
-def require_texts(clause: str, texts: Texts, *, any_of: bool) -> tuple[Draft, ...]:
-    return tuple(_require(clause, one) for one in ([texts] if any_of else [Texts((text,)) for text in texts.literals]))
-
-
-def _require(clause: str, texts: Texts) -> Draft:
-    """Where the text has to be said: in the last answer, in the first one, in every answer, or once."""
-    if _FINAL.search(clause):
-        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {_at_its_place(clause, texts)})", "text")
-    if _CONVERSATION.search(clause):
-        if _OPENS.search(clause) or re.search(r"\bfirst\b", clause, re.IGNORECASE):
-            return formula(f"!text(/\\S/) W {texts.said()}", "text")
-        if not _ENDS.search(clause):
-            return formula(f"F {texts.said()}", "text")
-        return formula(f"G ((text(/\\S/) & !X F text(/\\S/)) -> {texts.said()})", "text")
-    if _ALWAYS.search(clause) or _OPENS.search(clause) or _ENDS.search(clause):
-        demand = _at_its_place(clause, texts)
-        return formula(f"G ((text(/\\S/) & !tool(*)) -> {demand})", "text", over="turns")
-    return formula(f"F {texts.said()}", "text")
-
-
-def _at_its_place(clause: str, texts: Texts) -> str:
-    """`begin with`, `end with`, or anywhere in the answer."""
-    if _OPENS.search(clause):
-        return texts.said(before=r"^\s*")
-    return texts.said(after=r"\W*$") if _ENDS.search(clause) else texts.said()

@@ -1,8 +1,8 @@
 """A prompt → its statements: each sentence with its position, the tool section it is in, and the list it introduces.
 
-Prompts are Markdown or similar text. A line is a heading (`## Refunds`, `**Refunds**`), an item (`- x`, `• x`, `3. x`,
-nested by its indent) or part of a paragraph. An item or a heading that is only the name of a tool opens the section of
-that tool; any other heading ends it. Fenced code is left out: it shows something and demands nothing.
+`lines` divides a prompt into headings, items and paragraphs. An item or a heading that is only the name of a tool opens
+the section of that tool; any other heading ends it. A sentence below `In plan mode` or `If the user is new:` holds only
+then: `under` says so.
 """
 
 from __future__ import annotations
@@ -14,25 +14,32 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.comply.prompt.lines import Line, limits_scope, read_lines
 from bylaw.comply.prompt.markers import Force, find_marker
 from bylaw.comply.prompt.vocabulary import any_case
-
-MAX_PROMPT = 2_000_000
-"""characters; the rest is reported as unread"""
 
 Junction: TypeAlias = Literal["all", "any", "chain"]
 """whether a list demands all of its items, one of them, or all in this order"""
 
-_HEADING = re.compile(r"(?P<marks>#{1,6})\s+(?P<text>.*?)\s*#*\s*$")
-_ITEM = re.compile(r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+(?P<text>\S.*)$")
-_BOLD_LINE = re.compile(r"(?:\*\*|__)(?P<text>[^*_]{1,80}?):?(?:\*\*|__):?\s*$")
-_FENCE = re.compile(r"\s*(```|~~~)")
 _SENTENCE_END = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*[A-Z0-9\u00c0-\u00d6\u00d8-\u00de])"
     r"|(?<=[\u3002\uff01\uff1f])"
 )
 _ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.$")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
+_FIELD_NAME = re.compile(
+    r"\w+_(?:ids?|names?|types?|dates?|times?|keys?|status|codes?|numbers?|urls?|paths?|emails?|address|at|by|count"
+    r"|lists?"
+    r"|format|text|items?|fields?|values?|tools|rules|steps|state|notes?|context|history|info|data|guidelines|examples?"
+    r"|instructions|policy|output|input|response|message|level|mode|size|goal|plan)"
+)
+"""identifiers that name a field or a part of the prompt more often than a tool"""
+_QUOTES = re.compile(r"[`\"\u201c]|(?<!\w)'")
+_QUOTED_TEXT = re.compile(r"`[^`]{1,400}`|\"[^\"]{1,400}\"|\u201c[^\u201d]{1,400}\u201d|(?<!\w)'[^']{1,400}'(?!\w)")
+_CONDITION = any_case(
+    r"\W*(?:(?:and|but|then|also|so|otherwise)\b\W*)?(?:if|when|whenever|in case|while|during|once|in the event|unless"
+    r"|for (?!all\b|every\b|each\b|any\b|example\b|instance\b)[^.]{1,80}[,:])(?!\w)"
+)
 _MARKUP = re.compile(r"\*\*|__|`")
 _FORBIDS = any_case(
     r"\b(?:(?:is|are|be) )?(?:not (?:be )?(?:allowed|permitted|used|called)|forbidden|prohibited|banned|blocked"
@@ -75,34 +82,20 @@ class Statement(Struct):
     """the items of that list"""
     forbidden: bool = False
     """an item of a list such as `Forbidden tools:`"""
-
-
-class _Line(Struct):
-    """A line with its role; `text` has no marks, and `start` is its position in the prompt."""
-
-    role: Literal["heading", "item", "text", "blank"]
-    text: str
-    start: int
-    indent: int = 0
-    numbered: bool = False
-    children: list[_Line] = []
-    """the items below it"""
-    forbidden: bool = False
-    """an item that names a tool below `Forbidden tools:`"""
-    listed: bool = False
-    """an item that is the name of a tool and opens no section"""
-
-    @property
-    def introduces(self) -> bool:
-        return self.text.rstrip("*_ ").endswith(":")
+    under: str = ""
+    """the heading or introduction that says when it holds: `In plan mode`"""
+    is_below: bool = False
+    """an item below another one"""
+    follows_condition: bool = False
+    """an earlier sentence of its paragraph begins with `if` or `when`, which may hold for it too"""
 
 
 def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     """The statements of a prompt, in its order."""
     statements: list[Statement] = []
     tool: str | None = None
-    block: list[_Line] = []
-    lines = [*_read_lines(prompt), _Line("heading", "", 0)]
+    block: list[Line] = []
+    lines = [*read_lines(prompt), Line("heading", "", 0)]
     _mark_lists(lines, tools)
     for line in lines:
         named = _tool_named(line.text, tools) if line.role != "blank" and not line.listed else None
@@ -117,31 +110,7 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
     return statements
 
 
-def _read_lines(prompt: str) -> Iterator[_Line]:
-    fenced, start = False, 0
-    for raw in prompt[:MAX_PROMPT].splitlines(keepends=True):
-        begin, start = start, start + len(raw)
-        if _FENCE.match(raw):
-            fenced = not fenced
-        elif not fenced:
-            yield _read_line(raw, begin)
-
-
-def _read_line(raw: str, begin: int) -> _Line:
-    text = raw.strip()
-    if not text or set(text) <= set("-=_*# "):
-        return _Line("blank", "", begin)
-    offset = begin + raw.index(text[0])
-    indent = len(raw.expandtabs(4)) - len(raw.expandtabs(4).lstrip())
-    if heading := _HEADING.match(text) or _BOLD_LINE.match(text):
-        return _Line("heading", heading["text"], offset + heading.start("text"), indent)
-    if item := _ITEM.match(text):
-        is_number = item["mark"].strip("().").isdigit()
-        return _Line("item", item["text"], offset + item.start("text"), indent, is_number)
-    return _Line("text", text, offset, indent)
-
-
-def _mark_lists(lines: list[_Line], tools: Collection[str]) -> None:
+def _mark_lists(lines: list[Line], tools: Collection[str]) -> None:
     """Find the items that name tools in a list whose introduction or heading demands something of them."""
     introduction = ""
     for line, below in pairwise(lines):
@@ -162,7 +131,7 @@ def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
     return first in tools or _IDENTIFIER.fullmatch(first) is not None
 
 
-def _states_rule(heading: _Line) -> bool:
+def _states_rule(heading: Line) -> bool:
     """`# Never call drop_table`."""
     text = heading.text[:_LONGEST_INTRODUCTION]
     marker = find_marker(text) if _IDENTIFIER.search(text) and not heading.introduces else None
@@ -173,16 +142,17 @@ def _tool_named(text: str, tools: Collection[str]) -> str | None:
     """The tool whose section a line opens: the line is only its name, or an identifier such as `issue_refund`."""
     name = plain_text(text).strip().rstrip(":").strip()
     name = name.removesuffix("()").removeprefix("Tool: ").removeprefix("Function: ")
-    return name if name in tools or _IDENTIFIER.fullmatch(name) else None
+    looks_like_one = _IDENTIFIER.fullmatch(name) and not _FIELD_NAME.fullmatch(name)
+    return name if name in tools or looks_like_one else None
 
 
-def _tree(lines: list[_Line]) -> list[_Line]:
+def _tree(lines: list[Line]) -> list[Line]:
     """The lines of a block as trees: an item belongs to the nearest line above with less indent.
 
     Items directly below an introduction that ends in a colon belong to it even without an indent.
     """
-    roots: list[_Line] = []
-    above: list[tuple[float, _Line]] = []
+    roots: list[Line] = []
+    above: list[tuple[float, Line]] = []
     blank = False
     for line in lines:
         if line.role == "blank":
@@ -209,23 +179,35 @@ def _tree(lines: list[_Line]) -> list[_Line]:
     return roots
 
 
-def _continues(above: _Line, line: _Line) -> bool:
+def _continues(above: Line, line: Line) -> bool:
     """Whether a plain line continues the sentence above it: a wrapped line, not a paragraph or an introduction."""
     ended = above.text.rstrip("*_`\"')").endswith((".", "!", "?", ":", "。"))
     return not ended and not line.text.endswith(":") and (above.role == "text" or line.indent > above.indent)
 
 
-def _statements(line: _Line, tool: str | None) -> Iterator[Statement]:
+def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool = False) -> Iterator[Statement]:
+    under = under or line.under
     made = [
         Statement(
-            *piece, tool, line.numbered and not line.listed, leads=number == 0, forbidden=line.forbidden and number == 0
+            *piece,
+            tool,
+            line.numbered and not line.listed,
+            leads=number == 0,
+            forbidden=line.forbidden and number == 0,
+            under=under,
+            is_below=is_below,
         )
         for number, piece in enumerate(_sentences(line.text, line.start))
     ]
-    items = (part for child in line.children for part in _statements(child, tool))
-    junction = _junction_of(made[-1].text)
+    for number, statement in enumerate(made):
+        statement.follows_condition = any(_CONDITION.match(one.text) for one in made[:number])
+    last = made[-1]
+    limits = _CONDITION.match(last.text) or (line.introduces and limits_scope(last.text))
+    junction = _junction_of(last.text)
+    below = under or (last.text if limits and not junction else "")
+    items = (part for child in line.children for part in _statements(child, tool, below, is_below=True))
     if line.children and junction:
-        made[-1].junction, made[-1].parts = junction, tuple(items)
+        last.junction, last.parts = junction, tuple(items)
         yield from made
     elif any(child.listed for child in line.children):  # `never call these tools:` speaks of its items
         yield from (*made[:-1], *items)
@@ -235,11 +217,12 @@ def _statements(line: _Line, tool: str | None) -> Iterator[Statement]:
 
 
 def _sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Each sentence of a line, with its position in the prompt."""
+    """Each sentence of a line, with its position in the prompt. Quoted text and code are not divided."""
     begin = 0
+    whole = [found.span() for found in _QUOTED_TEXT.finditer(text)] if _QUOTES.search(text) else []
     for end in (*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)):
         piece = text[begin:end].strip()
-        if end < len(text) and _ABBREVIATION.search(piece):
+        if end < len(text) and (_ABBREVIATION.search(piece) or any(first < end < last for first, last in whole)):
             continue
         if piece:
             first = start + text.index(piece, begin)

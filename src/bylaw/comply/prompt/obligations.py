@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.arguments import Constraint, find_bound, find_choice, find_range
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Clause
-from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_one_call_at_a_time, require_calls
-from bylaw.comply.prompt.dialogue import asks_user, find_texts, require_texts
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, require_calls
+from bylaw.comply.prompt.dialogue import asks_user
 from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
 from bylaw.comply.prompt.prohibitions import forbid_calls
 from bylaw.comply.prompt.readings import NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown
+from bylaw.comply.prompt.sayings import read_required_text
+from bylaw.comply.prompt.turns import read_one_call_at_a_time
 from bylaw.comply.prompt.vocabulary import any_case
 
 _REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b")
@@ -49,7 +49,7 @@ def read_obligation(view: View) -> Reading:
         or read_trigger(view)
         or _read_count(view)
         or _read_constraint(view)
-        or _read_texts(view)
+        or read_required_text(view)
         or _read_agreement(view)
         or _read_calls(view)
         or Reading(name=view.name, undecided=_why_unbound(view))
@@ -117,17 +117,6 @@ def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
         required=f"argument: {found.words}",
         bounds=(tools,),
         ceiling=1.0 if found.param.is_named else 0.75,
-    )
-
-
-def _read_texts(view: View) -> Reading | None:
-    """`always end your answer with "Thank you"`."""
-    texts = find_texts(view.main, view.texts())
-    if texts is None or view.clause.parts or view.bind(view.main, likeness=False).is_named:
-        return None
-    any_of = re.search(r"\bor\b|\bone of\b|\beither\b", view.main, re.IGNORECASE) is not None
-    return Reading(
-        name=f"say {texts}", drafts=require_texts(view.whole, texts, any_of=any_of), required=f"say: {texts}"
     )
 
 

@@ -13,6 +13,7 @@ from bylaw.comply.prompt.readings import (
     SEVERAL_CONDITIONS,
     STATE_CONFIDENCE,
     ArgTest,
+    Draft,
     Reading,
     View,
     atom,
@@ -37,6 +38,7 @@ _HOW = any_case(
 )
 """words by which an order says more than that one call comes before another"""
 HOW = "it also says how often or how soon"
+_EACH = any_case(r"\W*(?:each|every)\b")
 _BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
 _SEES_TO = any_case(
     r"\b(?:approv|verif|validat|authori[sz]|check|confirm|clear|review|authenticat|sign(?:ed)? off"
@@ -188,14 +190,26 @@ def read_trigger(view: View) -> Reading | None:
 
 def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
+    is_each = cause_tools and _EACH.match(part.text)
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(formula(f"G ({cause} -> F {atom(group)})", "order") for group in tools.groups),
+        drafts=tuple(
+            _follow(cause, atom(group)) if is_each else _follow_once(cause, atom(group)) for group in tools.groups
+        ),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
         ceiling=1.0 if cause_tools else STATE_CONFIDENCE,
     )
+
+
+def _follow_once(cause: str, call: str) -> Draft:
+    return formula(f"G ({cause} -> F {call})", "order")
+
+
+def _follow(cause: str, call: str) -> Draft:
+    """`after each A, call B`: a turn with A is followed by a B before the next turn with an A."""
+    return formula(f"G ({cause} -> ({call} | X (!{cause} U {call})))", "order", over="turns")
 
 
 def _read_approval(view: View, part: Part, first: Bound) -> Reading | None:

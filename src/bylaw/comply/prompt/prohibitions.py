@@ -8,10 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, find_state
-from bylaw.comply.prompt.binding import Bound, is_class
+from bylaw.comply.prompt.binding import Bound, without_class
 from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, destructive_sql, read_condition
-from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_turn_shape
-from bylaw.comply.prompt.dialogue import SPEAKS, find_texts, forbid_texts
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
+from bylaw.comply.prompt.dialogue import SPEAKS
 from bylaw.comply.prompt.readings import (
     NO_TOOL,
     OPEN,
@@ -28,6 +28,8 @@ from bylaw.comply.prompt.readings import (
     not_shown,
     nothing_but,
 )
+from bylaw.comply.prompt.sayings import read_forbidden_text
+from bylaw.comply.prompt.turns import read_turn_shape
 from bylaw.comply.prompt.vocabulary import any_case, root, roots
 
 _TOGETHER = any_case(
@@ -35,13 +37,19 @@ _TOGETHER = any_case(
     r"|\b(?:at the same time|together|in parallel|simultaneously|at once)\b"
 )
 
+_BENEFICIARY = any_case(
+    r"\b(?:for|on behalf of|from|about|against) (?:(?:a|an|any|the|your|this|that|another|other) )?(?:users?"
+    r"|customers?|clients?)\b"
+)
+"""`never call A for a customer` forbids fewer calls than all"""
+
 
 def read_prohibition(view: View) -> Reading:
     return (
         read_turn_shape(view)
         or _read_bound(view)
         or _read_count(view)
-        or _read_texts(view)
+        or read_forbidden_text(view)
         or _read_calls(view)
         or Reading(name=f"no {view.action}", undecided=_why_unbound(view))
     )
@@ -75,18 +83,6 @@ def _read_count(view: View) -> Reading | None:
     return limit_calls(view, *found) if found and found[0].at == "<=" else None
 
 
-def _read_texts(view: View) -> Reading | None:
-    """`never say "guaranteed"`."""
-    texts = find_texts(view.main, view.texts())
-    if texts is None or view.bind(view.main, likeness=False).is_named:
-        return None
-    name = f"never say {texts}"
-    if view.clause.parts:
-        reason = f"no event shows whether `{view.quote(view.clause.parts[0])}` holds"
-        return Reading(name=name, undecided=reason)
-    return Reading(name=name, drafts=forbid_texts(texts), forbidden=f"say: {texts}")
-
-
 # -- calls -------------------------------------------------------------------------------------------------------------
 
 
@@ -102,8 +98,9 @@ def _read_calls(view: View) -> Reading | None:
         return reading
     if reading := _read_bound_with_exception(view, tools) or _read_choice(view, tools):
         return reading
-    if (extra := view.extra(view.bare, tools)) and (tools.is_named or not is_class(view.main)):
-        return _narrowed(tools, extra)
+    beneficiary = _BENEFICIARY.search(view.action)
+    if beneficiary or (extra := view.extra(without_class(view.bare), tools)):
+        return _narrowed(tools, beneficiary[0] if beneficiary else extra)
     return forbid_calls(view, tools)
 
 

@@ -8,22 +8,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
-from bylaw.comply.prompt.layout import MAX_PROMPT, Statement, read_layout
+from bylaw.comply.prompt.comparisons import stated_today
+from bylaw.comply.prompt.layout import Statement, read_layout
+from bylaw.comply.prompt.lines import MAX_PROMPT
 from bylaw.comply.prompt.preconditions import read_preconditions
+from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
 
 _EXCEPTED = "the next sentence makes an exception"
-_EXCEPTION = any_case(r"\W*(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b)")
-_HOWEVER = any_case(r"\W*(?:however|but|that said|nevertheless)\b.*\b(?:may|can|allowed|permitted|fine|ok|okay)\b")
+_EXCEPTION = any_case(
+    r"\W*(?:(?:and|so)\W+)?(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b"
+    r"|however\b|but\b|that said\b|nevertheless\b|nonetheless\b|having said that\b)"
+)
+"""how a sentence begins that takes something back from those before it"""
+_LIMITATION = any_case(
+    r"\W*(?:otherwise\b|this (?:rule |limit )?"
+    r"(?:does not|doesn't|only) appl|(?:this|it|that) (?:is (?:only|not)|only|may be|can be|does not|doesn't)\b"
+    r"|(?:you|it|they) (?:may|can) (?:still|also|skip|ignore|omit|use|do)\b|(?:only|ignore|skip) (?:this|it"
+    r"|do (?:this|so))\b"
+    r"|it(?:'s| is) (?:ok|okay|fine|acceptable|allowed)\b|(?:not|except) (?:including|for)\b|in (?:that|this|such"
+    r"|these) cases?\b"
+    r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
+)
+"""how one begins that may take something back, if it stands in the same paragraph or below"""
+_UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
 _UNREAD = "rest-of-the-prompt"
@@ -35,9 +51,14 @@ _ADDRESSES_THE_AGENT = any_case(
 
 
 def read_prompt(
-    prompt: str, *, tools: Sequence[ToolSpec] = (), aliases: Mapping[str, Sequence[str]] | None = None
+    prompt: str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    today: str | None = None,
 ) -> PromptRules:
-    return parse_prompt_rules(prompt, extract_rules(prompt, tools=tools, aliases=aliases or {}))
+    """`today`: the day of the trace, for a prompt that does not say it."""
+    return parse_prompt_rules(prompt, extract_rules(prompt, tools=tools, aliases=aliases or {}, today=today))
 
 
 def prompt_hash(prompt: str) -> str:
@@ -48,18 +69,23 @@ def prompt_hash(prompt: str) -> str:
 
 
 def extract_rules(
-    prompt: str, *, tools: Sequence[ToolSpec] = (), aliases: Mapping[str, Sequence[str]] | None = None
+    prompt: str,
+    *,
+    tools: Sequence[ToolSpec] = (),
+    aliases: Mapping[str, Sequence[str]] | None = None,
+    today: str | None = None,
 ) -> tuple[PromptRule, ...]:
     """Every rule found, in the order of the prompt, each with an id of its own and its place."""
     known = {tool.name for tool in tools}
     statements = read_layout(prompt, known)
     named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
-    every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases)
+    every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases, today=stated_today(prompt) or today)
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
-    for index, statement in enumerate(read[1:]):
-        if _makes_exception(statement.text, found[index]):
-            found[index] = [replace(rule, items=(), undecided=rule.undecided or _EXCEPTED) for rule in found[index]]
+    for index, statement in enumerate(read[1:], 1):
+        is_tied = not statement.leads or statement.is_below
+        if _EXCEPTION.match(statement.text) or (is_tied and _LIMITATION.match(statement.text)):
+            _except(found, read, index)
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
         rules += read_steps(steps, every, introduction=introduction)
@@ -72,7 +98,7 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
     stated = read_statement(statement, tools)
     if statement.tool is None:
-        return stated
+        return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement)) else stated
     if _ADDRESSES_THE_AGENT.match(statement.text) and any(rule.items for rule in stated):
         return stated
     preconditions = list(read_preconditions(statement, tools))
@@ -81,12 +107,26 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     return stated or preconditions or list_unread(statement, tools)
 
 
-def _makes_exception(text: str, rules: Sequence[PromptRule]) -> bool:
-    """Whether the next sentence takes something out of these rules: `Exception: …`, `However, you may call A if …`."""
-    if _EXCEPTION.match(text):
-        return True
-    words = set(re.findall(r"\w+", text)) if _HOWEVER.match(text) else set[str]()
-    return any(words & set(re.findall(r"\w+_\w+", str(one.item["params"]))) for rule in rules for one in rule.items)
+def _limit_of(statement: Statement) -> str:
+    """Why a sentence that reads like a rule for all cases is not one."""
+    if statement.under:
+        return f"it stands under `{shorten(statement.under)}`"
+    if statement.follows_condition and not _UNIVERSAL.search(statement.text):
+        return "a sentence before it has a condition that may hold for it too"
+    return ""
+
+
+def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:
+    """Leave open the rules of the sentences before this one, back to the beginning of their paragraph."""
+    while index:
+        index -= 1
+        found[index] = [_leave_open(rule, _EXCEPTED) for rule in found[index]]
+        if read[index].leads:
+            break
+
+
+def _leave_open(rule: PromptRule, why: str) -> PromptRule:
+    return replace(rule, items=(), undecided=rule.undecided or why)
 
 
 def _step_lists(statements: Sequence[Statement]) -> Iterator[tuple[str, list[Statement]]]:
@@ -122,7 +162,7 @@ def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
         for one in rule.items:
             item_id = rule_id if len(rule.items) == 1 else _free_id(f"{rule_id}-{one.aspect}", taken)
             items.append(EngineItem({**one.item, "id": item_id}, one.aspect))
-        yield replace(rule, rule_id=rule_id, items=tuple(items))
+        yield replace(rule, rule_id=rule_id, items=tuple(items), tier=rule.tier if items else None)
 
 
 def _free_id(name: str, taken: dict[str, int]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.model import Aspect, Tier
-from bylaw.comply.prompt.binding import Bound, bind, is_class, only_database_tools
+from bylaw.comply.prompt.binding import Bound, bind, only_database_tools, without_class
 from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
 from bylaw.comply.prompt.markers import Marker
 from bylaw.comply.prompt.vocabulary import number_of, root_set, roots
@@ -112,9 +112,20 @@ def never(tools: Sequence[str], tests: Sequence[ArgTest] = ()) -> Draft:
 
 
 def called_before(
-    first: Sequence[str], second: Sequence[str], *, tests: Sequence[ArgTest] = (), joined: Sequence[str] = ()
+    first: Sequence[str],
+    second: Sequence[str],
+    *,
+    tests: Sequence[ArgTest] = (),
+    joined: Sequence[str] = (),
+    anew: bool = False,
 ) -> Draft:
-    """Every call of `second` (with these arguments) has a call of `first` before it, on the same `joined` arguments."""
+    """Every call of `second` (with these arguments) has a call of `first` before it, on the same `joined` arguments.
+
+    `anew`: one call of `first` for each call of `second`, after the call of `second` before that.
+    """
+    if anew and not joined:
+        again = atom(second, tests)
+        return formula(f"G ({again} -> Y (!{again} S {atom(first)}))", "order")
     if not tests and not joined and "*" not in (*first, *second):
         return Draft("must_call_before", {"first": _one_or_list(first), "second": _one_or_list(second)}, "order")
     return formula(f"G ({atom(second, tests, joined=joined)} -> O {atom(first, joined=joined)})", "order")
@@ -270,8 +281,7 @@ class View:
 
     def narrowing(self, text: str, bound: Bound, tests: Sequence[ArgTest] = ()) -> str:
         """The same for a phrase that says when: words for a finished call, and for these tests, do not narrow it."""
-        if is_class(text):
-            return ""
+        text = without_class(text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))

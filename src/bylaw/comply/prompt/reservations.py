@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bylaw.comply.prompt.arguments import find_bound, find_choice
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement
-from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, read_one_call_at_a_time
+from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import asks_user
 from bylaw.comply.prompt.obligations import constrain
 from bylaw.comply.prompt.prohibitions import find_state_in_main, only_these
@@ -17,6 +17,7 @@ from bylaw.comply.prompt.readings import (
     not_shown,
     shorten,
 )
+from bylaw.comply.prompt.turns import read_one_call_at_a_time
 from bylaw.comply.prompt.vocabulary import any_case
 
 _USE = any_case(

@@ -17,10 +17,11 @@ from bylaw.comply.prompt.actions import read_wording
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
+from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice
 from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
-from bylaw.comply.prompt.readings import Reading, View, called_before, shorten, slug
+from bylaw.comply.prompt.readings import Reading, View, called_before, extra_words, shorten, slug
 from bylaw.comply.prompt.reservations import read_reservation
 from bylaw.comply.prompt.unread import is_passed_over, read_label, unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case
@@ -183,7 +184,10 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
         return [_require_one(statement, steps, actor)]
     rules = [_require_before(step.statement, step.tools, actor) for step in steps if actor and step.tools]
     if statement.junction == "chain":
-        return rules + _require_in_order(steps)
+        under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
+        why = f"it stands under `{shorten(under)}`"
+        ordered = rules + _require_in_order(steps)
+        return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
     unread = [step.statement for step in steps if not (actor and step.tools)]
     return rules + [rule for part in unread for rule in _read_alone(part, tools)]
 
@@ -256,6 +260,16 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
     if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
         return []
     steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
-    if not _IN_ORDER.search(introduction) and not all(step.tools for step in steps):
+    if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
+        return []
+    if limits_scope(introduction) or any(statement.under for statement in statements):
         return []
     return _require_in_order(steps)
+
+
+def _only_calls(step: _Step, tools: Tools) -> bool:
+    """Whether a step is nothing but a call. A numbered list of tools with descriptions has no order."""
+    sentence = read_sentence(step.statement.text[:MAX_SENTENCE], tools, step.statement.tool)
+    if sentence is None or not step.tools.is_named:
+        return False
+    return imperative_at(sentence.masked) is not None and not extra_words(sentence.masked, step.tools, sentence)

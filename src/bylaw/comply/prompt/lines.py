@@ -1,0 +1,257 @@
+"""A prompt → its lines, each with its role, its position and the headings it stands below.
+
+Prompts are Markdown with parts in XML, HTML, tables, JSON and YAML. A line is a heading (`## Refunds`, `**Refunds**`,
+`<refunds>`), an item (`- x`, `3. x`, `<li>x`, a row of a table, an element of a JSON list) or part of a paragraph. Code
+between fences and text between tags such as `<example>` is left out: it shows something and demands nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from bylaw.comply.prompt.vocabulary import any_case
+
+MAX_PROMPT = 2_000_000
+"""characters; the rest is reported as unread"""
+
+_HEADING = re.compile(r"(?P<marks>#{1,6})\s+(?P<text>.*?)\s*#*\s*$")
+_ITEM = re.compile(r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])\s+(?P<text>\S.*)$")
+_BOLD_LINE = re.compile(r"(?:\*\*|__)(?P<text>[^*_]{1,80}?):?(?:\*\*|__):?\s*$")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_TAG = re.compile(
+    r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?:\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
+)
+_CLOSING = re.compile(r"</([A-Za-z][\w.-]*(?: [A-Z]\w*)*)\s*>")
+_INLINE = frozenset(["a", "b", "i", "u", "em", "strong", "span", "small", "code", "kbd", "mark", "sup", "sub", "br"])
+_BLOCKS = frozenset(
+    [
+        "br",
+        "p",
+        "li",
+        "ul",
+        "ol",
+        "div",
+        "tr",
+        "td",
+        "th",
+        "table",
+        "tbody",
+        "thead",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "section",
+    ]
+)
+_SHOWS = any_case(
+    r"(?:\w+[-_ ])*(?:examples?|samples?|demonstrations?|few[-_]?shots?|transcripts?)(?:[-_ ]\d+)?"
+    r"|user|assistant|human|code|pre|schema|json|template|example[-_]\w+"
+)
+"""tags whose content is shown, not demanded"""
+_ROW_RULE = re.compile(r"\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?\s*)?")
+_KEY = re.compile(r"\"?(?P<key>[a-z]+(?:_[a-z]+)+)\"?\s*:")
+_RULE_KEY = any_case(
+    r"(?:\w+[_ ])*(?:rules?|polic(?:y|ies)|constraints?|instructions?|guidelines?|guardrails?|requirements?"
+    r"|restrictions?"
+    r"|forbidden|prohibited|banned|blocked|denied|disallowed|allowed|permitted|limits?|never|always|must"
+    r"|not)(?:[_ ]\w+)*"
+)
+"""keys of JSON and YAML whose values are rules"""
+_STRING = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"(\s*:)?")
+_LONGEST_JSON = 100_000
+_MOST_TRIES = 50
+"""lines that begin like JSON and are not"""
+_SCOPES = any_case(
+    r"\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|unless|handling|for(?! (?:all|every|each"
+    r"|any)\b))\b"
+    r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except)\b"
+)
+
+
+class Line(Struct):
+    """A line with its role; `text` has no marks, and `start` is its position in the prompt."""
+
+    role: Literal["heading", "item", "text", "blank"]
+    text: str
+    start: int
+    indent: int = 0
+    numbered: bool = False
+    level: float = 0
+    """of a heading: 1 to 6, 7 for a line in bold, below 1 for a tag"""
+    under: str = ""
+    """the heading above it that limits what it says: `When debugging`"""
+    children: list[Line] = []
+    """the items below it"""
+    forbidden: bool = False
+    """an item that names a tool below `Forbidden tools:`"""
+    listed: bool = False
+    """an item that is the name of a tool and opens no section"""
+
+    @property
+    def introduces(self) -> bool:
+        return self.text.rstrip("*_ ").endswith(":")
+
+
+def limits_scope(heading: str) -> bool:
+    """Whether a heading or an introduction says when the text below it holds: `In plan mode`, `For refunds:`."""
+    return _SCOPES.search(heading) is not None
+
+
+def read_lines(prompt: str) -> Iterator[Line]:
+    """The lines of a prompt in its order, with the heading that limits each of them."""
+    above: list[tuple[float, str]] = []
+    for line in _raw_lines(prompt[:MAX_PROMPT]):
+        if line.role == "heading":
+            above = [one for one in above if one[0] < line.level]
+            above += [(line.level, line.text)] if line.level and limits_scope(line.text) else []
+        else:
+            line.under = line.under or (above[0][1] if above else "")
+        yield line
+
+
+def _raw_lines(prompt: str) -> Iterator[Line]:
+    closed = {name.lower() for name in _CLOSING.findall(prompt)} | _BLOCKS
+    open_tags: list[str] = []
+    fenced, start, resume, tries = False, 0, 0, 0
+    shown = ""
+    """the tag whose content is left out"""
+    rows = prompt.splitlines(keepends=True)
+    for number, raw in enumerate(rows):
+        begin, start = start, start + len(raw)
+        if begin < resume:
+            continue
+        if _FENCE.match(raw):
+            fenced = not fenced
+        if fenced or _FENCE.match(raw):
+            continue
+        if not shown and tries < _MOST_TRIES and raw.lstrip()[:1] in ("{", "["):
+            tries += 1
+            if found := _read_json(prompt, begin):
+                resume, lines = found
+                yield from lines
+                continue
+        if "<" not in raw and "{" not in raw:
+            if not shown:
+                yield from _plain_lines(raw, begin, rows[number + 1] if number + 1 < len(rows) else "")
+        else:
+            for name, piece, at in _split_at_tags(raw, closed):
+                if shown:
+                    shown = "" if name == f"/{shown}" else shown
+                    continue
+                if name:
+                    yield _tag_heading(name, begin + at, open_tags)
+                if name and not name.startswith("/") and _SHOWS.fullmatch(name) and name not in _INLINE:
+                    shown = name
+                elif piece.strip():
+                    yield from _plain_lines(piece, begin + at, "", is_item=name == "li")
+
+
+def _tag_heading(name: str, start: int, open_tags: list[str]) -> Line:
+    """A tag as a heading that ends with its closing tag: `<plan_mode>` → `plan mode`."""
+    if name.startswith("/"):
+        if name[1:] in open_tags:
+            del open_tags[len(open_tags) - 1 - open_tags[::-1].index(name[1:]) :]
+        return Line("heading", "", start, level=(len(open_tags) + 1) / 1_000)
+    if name in _BLOCKS or name == "%":
+        return Line("heading", "", start, level=1)
+    open_tags.append(name)
+    return Line("heading", re.sub(r"[_-]", " ", name), start, level=len(open_tags) / 1_000)
+
+
+def _split_at_tags(raw: str, closed: set[str]) -> Iterator[tuple[str, str, int]]:
+    """The pieces of a line between its tags: the tag in front, the text, and its position in the line.
+
+    `wrap it in <answer> tags` speaks of a tag: only tags at the ends of the line, behind a sentence, or next to each
+    other divide it. Inline tags of HTML become blanks.
+    """
+    text, name, at = raw, "", 0
+    for found in _TAG.finditer(raw):
+        tag = (found["name"] or "%").lower()
+        if raw.count("`", 0, found.start()) % 2 or not (tag in closed or tag == "%" or tag in _INLINE):
+            continue
+        text = f"{text[: found.start()]}{' ' * len(found[0])}{text[found.end() :]}"
+        if tag in _INLINE and tag != "br":
+            continue
+        before, behind = text[at : found.start()], raw[found.end() :]
+        is_edge = not before.strip() or before.rstrip()[-1] in ".!?:;" or not _TAG.sub("", behind).strip()
+        if not (is_edge or tag in _BLOCKS or (found["close"] and behind.lstrip()[:1] == "<")):
+            text = f"{text[: found.start()]}{found[0]}{text[found.end() :]}"
+            continue
+        if name or before.strip():
+            yield name, before, at
+        name, at = (found["close"] or "") + tag, found.end()
+    yield name, text[at:], at
+
+
+def _plain_lines(raw: str, begin: int, below: str, *, is_item: bool = False) -> Iterator[Line]:
+    text = raw.strip()
+    if not text or set(text) <= set("-=_*# ") or (text[:1] == "|" and _ROW_RULE.fullmatch(text)):
+        yield Line("blank", "", begin)
+        return
+    offset = begin + raw.index(text[0])
+    indent = len(raw.expandtabs(4)) - len(raw.expandtabs(4).lstrip())
+    if text[:1] == "|" and text.count("|") > 1:
+        yield from _read_row(text, offset, is_header=_ROW_RULE.fullmatch(below.strip()) is not None)
+    elif heading := _HEADING.match(text) or _BOLD_LINE.match(text):
+        level = len(heading["marks"]) if heading.re is _HEADING else 7
+        yield Line("heading", heading["text"], offset + heading.start("text"), indent, level=level)
+    elif item := _ITEM.match(text):
+        is_number = item["mark"].strip("().").isdigit()
+        yield Line("item", _without_key(item["text"]), offset + item.start("text"), indent, is_number)
+    else:
+        yield Line("item" if is_item else "text", _without_key(text), offset, indent)
+
+
+def _without_key(text: str) -> str:
+    """`forbidden_tools: [a]` → `forbidden tools: [a]`: a key of YAML is no tool."""
+    found = _KEY.match(text)
+    if found is None or not _RULE_KEY.fullmatch(found["key"]):
+        return text
+    return text[: found.start("key")] + found["key"].replace("_", " ") + text[found.end("key") :]
+
+
+def _read_row(text: str, start: int, *, is_header: bool) -> Iterator[Line]:
+    """A row of a table: `| drop_table | never |` → `drop_table : never`. The header of one column introduces it."""
+    inner = text.strip("|")
+    first = start + text.index(inner)
+    cells = inner.count("|") + 1
+    if is_header:
+        if cells == 1:
+            yield Line("text", f"{inner.strip()}:", first + len(inner) - len(inner.lstrip()))
+        return
+    body = inner.replace("|", ":", 1).replace("|", ";")
+    yield Line("item", body.strip(), first + len(body) - len(body.lstrip()), indent=1)
+
+
+def _read_json(prompt: str, begin: int) -> tuple[int, list[Line]] | None:
+    """The strings of a JSON value that begins here, and where it ends; None if it is not JSON.
+
+    Strings below a key such as `rules` are rules. Others are examples or descriptions of fields more often than not,
+    so what they say is listed, but not decided.
+    """
+    at = begin + len(prompt[begin : begin + 200]) - len(prompt[begin : begin + 200].lstrip())
+    try:
+        value, length = json.JSONDecoder().raw_decode(prompt[at : at + _LONGEST_JSON])
+    except (ValueError, RecursionError):
+        return None
+    if not value or not isinstance(value, dict | list):
+        return None
+    lines, key = [Line("heading", "", at, level=1)], ""
+    for found in _STRING.finditer(prompt, at, at + length):
+        if found[2]:
+            key = found[1]
+            if _RULE_KEY.fullmatch(key):
+                lines.append(Line("text", f"{key.replace('_', ' ')}:", found.start(1), indent=0))
+        else:
+            under = "" if _RULE_KEY.fullmatch(key) else f"JSON, {key or 'without a key'}"
+            lines.append(Line("item", found[1], found.start(1), indent=1, under=under))
+    lines.append(Line("heading", "", at + length, level=1))
+    return at + length, lines
