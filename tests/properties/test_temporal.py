@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from bylaw.engine.temporal.tables import MOST_TURNS
 from bylaw.model.demand import Temporal
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import Outcome
@@ -104,6 +106,18 @@ def test_engine_and_reference_agree_in_every_mode_again_and_again(batch: int) ->
 def test_engine_and_reference_agree_in_every_mode_at_length(batch: int) -> None:
     for seed in range(batch * 500, (batch + 1) * 500):
         same_everywhere(Random(seed))
+
+
+@pytest.mark.parametrize("seen", ["seen(b)", "!seen(b)"])
+def test_an_event_of_a_turn_long_ago_that_names_no_run_is_in_doubt(seen: str) -> None:
+    """The engine no longer knows which run answered that turn."""
+    turns = [{"run": "one", "calls": ["b"], "results": ["b"]}, *[{"run": "one"}] * (MOST_TURNS + 2)]
+    *events, last = trace([*turns, {"result": {"of": "?", "name": "a"}}]).events
+    rules = load(temporal(f"G (result(a) -> {seen})", scope="trace"))
+    answers = {
+        turn: every_fast_way(rules, [*events, replace(last, turn=turn)])["temporal"][0] for turn in (1, last.turn)
+    }
+    assert answers == {1: Outcome.INCONCLUSIVE, last.turn: Outcome.OK if seen == "seen(b)" else Outcome.VIOLATED}
 
 
 # -- a rule and its formula -------------------------------------------------------------------------------------------

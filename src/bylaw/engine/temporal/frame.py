@@ -23,6 +23,8 @@ class Clocks(Struct, frozen=True, array_like=True):
 UNTIMED = float("-inf")
 """before the first recorded time"""
 START = Clocks(-1, 0, UNTIMED)
+RUN_MARK = "\x1f"
+"""between a session and the name of a run"""
 
 
 class Position(Struct):
@@ -46,7 +48,7 @@ class Position(Struct):
 
 def position_of(event: Event) -> Position:
     origin = event.origin
-    run = origin.session if origin.run is None else f"{origin.session}\x1f{origin.run}"
+    run = origin.session if origin.run is None else f"{origin.session}{RUN_MARK}{origin.run}"
     return Position(origin.session, event.turn, run, event.time, type(event) is Response, event)
 
 

@@ -194,8 +194,11 @@ def _seen(builder: Compilation, formula: Seen, outer: list[str]) -> Value:
     slot = builder.add_slot(Awaiting(), update)
 
     def value(frame: Frame, sigma: Sigma) -> Truth:
-        key = (frame.run, *variables_key(sigma))
-        return tables.holds(frame.memory[slot].seen, key, frame, window, sigma)
+        memory = frame.memory[slot]
+        run = memory.run_at(frame)
+        if run is None:
+            return None
+        return tables.holds(memory.seen, (run, *variables_key(sigma)), frame, window, sigma)
 
     return value
 

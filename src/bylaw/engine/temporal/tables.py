@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.temporal.atom_values import result_ids
-from bylaw.engine.temporal.frame import Clocks, Frame, Position, Tally, elapsed, is_untimed
+from bylaw.engine.temporal.frame import RUN_MARK, Clocks, Frame, Position, Tally, elapsed, is_untimed
 from bylaw.engine.temporal.truth import Key, Sigma
 from bylaw.engine.temporal.variables import UNKNOWN_KEY, Deferred, compare
 from bylaw.model.events import Response
@@ -326,6 +326,8 @@ def _passes_more(old: Deferred, new: Deferred) -> bool:
 
 MOST_UNSEEN = 256
 """results that wait to be seen"""
+MOST_TURNS = 16
+"""turns of named runs to which an event that names no run may belong"""
 
 
 class Unseen(Struct, frozen=True, array_like=True):
@@ -338,16 +340,30 @@ class Unseen(Struct, frozen=True, array_like=True):
 class Awaiting(Struct, frozen=True, array_like=True):
     unseen: tuple[Unseen, ...] = ()
     seen: Table = EMPTY
+    turns: tuple[tuple[int, str], ...] = ()
+    """the latest turns of named runs, each with its run"""
+
+    def run_at(self, frame: Frame) -> str | None:
+        """The run that answered the turn of a position; None where nobody knows any more."""
+        turns, turn = self.turns, frame.turn
+        if not turns or turn is None or RUN_MARK in frame.run:
+            return frame.run
+        own = frame.run + RUN_MARK
+        found = next((run for at, run in turns if at == turn and run.startswith(own)), None)
+        return None if found is None and turn < turns[0][0] and len(turns) == MOST_TURNS else found or frame.run
 
 
 def await_answer(before: Awaiting, one: Unseen) -> Awaiting:
     if len(before.unseen) < MOST_UNSEEN:
-        return Awaiting((*before.unseen, one), before.seen)
-    return Awaiting((*before.unseen[1:], one), lose(before.seen, before.unseen[0].match.clocks))
+        return replace(before, unseen=(*before.unseen, one))
+    seen = lose(before.seen, before.unseen[0].match.clocks)
+    return replace(before, unseen=(*before.unseen[1:], one), seen=seen)
 
 
 def answered(before: Awaiting, frame: Frame, response: Response, window: Window | None, trim: Trim) -> Awaiting:
     """A response: what its run's results were, it has seen, unless its request shows that they were not in it."""
+    if frame.turn is not None and RUN_MARK in frame.run:
+        before = replace(before, turns=(*before.turns, (frame.turn, frame.run))[-MOST_TURNS:])
     waiting = [one for one in before.unseen if one.run == frame.run]
     if not waiting:
         return before
@@ -359,4 +375,4 @@ def answered(before: Awaiting, frame: Frame, response: Response, window: Window 
         else:
             match = Match(one.match.clocks, one.match.sure, one.match.deferred, one.match.place, frame.turn)
             table = remember(table, (one.run, *one.key), match, trim, window)
-    return Awaiting(left, table)
+    return replace(before, unseen=left, seen=table)
