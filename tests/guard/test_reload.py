@@ -143,6 +143,31 @@ def test_no_decision_mixes_old_and_new_rules(guard: bylaw.Guard, file: Path) -> 
     assert {decision.decided_by for decision in seen if not decision} == {"limit"}
 
 
+def test_an_approval_and_the_breaker_outlive_a_reload(guard: bylaw.Guard) -> None:
+    ask = {"id": "ask", "when": {"tool_name_in": ["wire"]}, "then": "pause"}
+    no = {"id": "no", "when": {"tool_name_in": ["drop"]}, "then": "block"}
+
+    def reload(*more: dict[str, Any], limit: int) -> None:
+        guard.reload({"guard": {**_rules(limit, *more)["guard"], "mode": "hitl"}})
+
+    reload(ask, no, limit=2)
+    wire, drop = bylaw.Attempt(tool="wire", session="s"), bylaw.Attempt(tool="drop", session="s")
+    review = guard.decide(wire).review
+    assert review is not None and guard.decide(drop).repeats == 0
+    guard.reviews.approve(review, by="ann")
+    for i in range(3):
+        reload(ask, no, limit=3 + i)
+        assert guard.decide(wire).review == review
+        assert guard.decide(drop).repeats == i + 1
+    reload({**ask, "approvals": 2}, no, limit=3)
+    changed = guard.decide(wire, review=review)
+    assert not changed.allowed and "has changed since" in changed.reason
+    assert guard.decide(wire).review != review
+    reload(ask, limit=9)
+    assert guard.decide(wire, review=review).allowed
+    assert not guard.decide(wire, review=review).allowed
+
+
 def test_sessions_of_earlier_rules_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reload sets aside the sessions so far. What is forgotten of them is not allowed again."""
     monkeypatch.setattr(sessions, "MOST_LIVE", 10)

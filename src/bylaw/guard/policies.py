@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bylaw.errors import InputError
 from bylaw.guard.model import Options
-from bylaw.model.canonical import canonical_json
+from bylaw.model.canonical import canonical_json, short_digest
 from bylaw.model.condition import Clause, Condition
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
@@ -145,25 +145,31 @@ def _qualified(policy: GuardPolicy, shared: Collection[str]) -> GuardPolicy:
 
 def policy_hash(policy: GuardPolicy) -> str:
     """Equal for equal rules, whichever file they come from."""
-    rules = [
-        [
-            r.rule.id,
-            r.rule.kind,
-            r.rule.params,
-            r.then.value,
-            r.reason,
-            r.inline,
-            r.shadow,
-            [clause_text(c) for c in r.rule.when],
-            *([[r.approvals, list(r.approvers)]] if r.approvals != 1 or r.approvers else []),
-        ]
-        for r in policy.rules
-    ]
+    rules = [_content(rule, rule.reason) for rule in policy.rules]
     tools = None if policy.tools is None else list(policy.tools)
     content: list[Any] = [policy.agent, policy.mode, tools, policy.switched_off, rules]
     if policy.sub_agents is not None:
         content.append(list(policy.sub_agents))
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
+
+
+def _content(r: GuardRule, reason: str | None) -> list[Any]:
+    return [
+        r.rule.id,
+        r.rule.kind,
+        r.rule.params,
+        r.then.value,
+        reason,
+        r.inline,
+        r.shadow,
+        [clause_text(c) for c in r.rule.when],
+        *([[r.approvals, list(r.approvers)]] if r.approvals != 1 or r.approvers else []),
+    ]
+
+
+def rule_hashes(policy: GuardPolicy) -> dict[str, str]:
+    """Rule → its own hash, whatever other rules there are and whatever its reason says."""
+    return {one.rule.id: short_digest([policy.agent, _content(one, None)]) for one in policy.rules}
 
 
 def clause_text(clause: Clause) -> str:

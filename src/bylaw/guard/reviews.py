@@ -29,10 +29,11 @@ class NotAnswered(ValueError):
     """The review cannot be answered in this way; the message says why."""
 
 
-def action_hash(tool: str, arguments: Any, agent: str | None, policy: str) -> str:
-    """SHA-256 of the canonical action. An approval applies to exactly this action."""
+def action_hash(tool: str, arguments: Any, agent: str | None, bound_to: str = "") -> str:
+    """SHA-256 of the canonical action. An approval applies to exactly this action, and to the rules that it is bound
+    to."""
     given = {} if arguments is None else arguments
-    content = {"tool": tool, "arguments": given, "agent": agent, "policy": policy}
+    content = {"tool": tool, "arguments": given, "agent": agent, "policy": bound_to}
     return "sha256:" + hashlib.sha256(canonical_json(content)).hexdigest()
 
 
@@ -41,6 +42,7 @@ class ReviewTerms(Struct, frozen=True):
 
     needs: tuple[dict[str, Any], ...] = ()
     above: tuple[str, ...] = ()
+    bound_to: str = ""
 
 
 _NO_TERMS = ReviewTerms()
@@ -58,17 +60,20 @@ def needed_approvals(rules: Iterable[tuple[str, GuardRule]]) -> tuple[dict[str, 
 def open_review(
     transaction: Transaction,
     attempt: Attempt,
-    digest: str,
     decision: Decision,
     options: Options,
     now: float,
     *,
     redact: Redactor = _REDACT,
     terms: ReviewTerms = _NO_TERMS,
+    is_known: Callable[[str], bool] = lambda policy: False,
 ) -> ReviewRecord:
-    """The open review of this action, or a new one."""
+    """The open review of this action, or a new one. `is_known`: whether rules that were in force before are known, so
+    that an approval under these can be used."""
+    digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, terms.bound_to or decision.policy)
     known = transaction.find_review(attempt.session, digest)
-    if known is not None and not _is_over(known, now):
+    is_usable = known is not None and (known.policy == decision.policy or is_known(known.policy))
+    if known is not None and is_usable and not _is_over(known, now):
         return known
     review = ReviewRecord(
         id=f"review-{uuid.uuid4().hex[:16]}",
@@ -79,6 +84,7 @@ def open_review(
         arguments=redact(attempt.arguments),
         action_hash=digest,
         policy=decision.policy,
+        bound_to=terms.bound_to,
         rules=decision.matched,
         reason=redact(decision.reason),
         created_at=now,
@@ -105,9 +111,9 @@ def review_advice(review: ReviewRecord) -> str:
 
 
 def approved_review(
-    transaction: Transaction, review_id: str, attempt: Attempt, policy: str, now: float
+    transaction: Transaction, review_id: str, attempt: Attempt, now: float
 ) -> tuple[ReviewRecord | None, str]:
-    """The review that lets this attempt run, or None with the reason."""
+    """The review that approves this attempt, or None with the reason."""
     review = transaction.review(review_id)
     if review is None or review.session != attempt.session:
         return None, f"there is no review `{review_id}` in this session"
@@ -117,7 +123,7 @@ def approved_review(
         _note(transaction, review, "expired", now)
     if review.status != "approved":
         return None, f"the review is {review.status}"
-    digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, policy)
+    digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, review.bound_to or review.policy)
     if digest != (review.action_hash if review.edited_hash is None else review.edited_hash):
         return None, "the call is not the one that was approved"
     return review, ""
@@ -135,7 +141,7 @@ def edited_attempt(review: ReviewRecord, attempt: Attempt) -> Attempt | None:
     if review.edited is None:
         return attempt
     edited = replace(attempt, tool=review.edited["tool"], arguments=review.edited["arguments"])
-    known = action_hash(edited.tool, edited.arguments, review.agent, review.policy)
+    known = action_hash(edited.tool, edited.arguments, review.agent, review.bound_to or review.policy)
     return edited if known == review.edited_hash else None
 
 
@@ -251,7 +257,8 @@ class Reviews:
     ) -> ReviewRecord:
         before = review
         if edited is not None:
-            digest = action_hash(edited["tool"], edited["arguments"], review.agent, review.policy)
+            bound_to = review.bound_to or review.policy
+            digest = action_hash(edited["tool"], edited["arguments"], review.agent, bound_to)
             if digest != review.edited_hash:  # whoever approved before has not seen this call
                 review = replace(review, approved_by=())
             review = replace(review, edited=self._redact(edited), edited_hash=digest)

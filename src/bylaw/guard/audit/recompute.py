@@ -7,7 +7,7 @@ a needed value is left out, with the reason, and so is everything in its session
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,7 +28,9 @@ from bylaw.guard.decide.redaction import (
     rules_on_result,
     unread_places,
 )
+from bylaw.guard.decide.rule_changes import rules_content, stored_rule_hashes
 from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.policies import without_repeats
 from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
@@ -67,7 +69,7 @@ class Recompute:
     ) -> None:
         self._report, self._policies, self._schemas = report, policies, tool_schemas
         self._guards: dict[tuple[str, str], BaseGuard] = {}
-        self._sessions, self._reviews = AuditSessions(), RecordedReviews()
+        self._sessions, self._reviews = AuditSessions(self._rules_before), RecordedReviews()
         self._switches: dict[str, str] = {}
         self._now = 0.0
         self._pruned = False
@@ -117,6 +119,12 @@ class Recompute:
             return
         guard = self._guard(policy, data.get("options", {}))
         step(row, self._sessions.for_guard(data["session"], policy, guard.policies.all), guard)
+
+    def _rules_before(self, policy: str) -> Collection[str] | None:
+        """A guard finds only rules in its store that can be stored."""
+        known = self._policies.get(policy)
+        content = None if known is None else rules_content(without_repeats(known))
+        return None if content is None else stored_rule_hashes(content, policy)
 
     def _session(self, row: AuditRow) -> AuditSession:
         key = row.data["session"]
@@ -170,15 +178,12 @@ class Recompute:
         attempt = self._attempt(data, session, guard)
         by_schema = written["decided_by"] == "arguments" and "do not fit the tool's schema" in written["reason"]
         if by_schema and (self._schemas is None or "redacted" in data):
-            session.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy))
+            session.state.deny(action_hash(attempt.tool, attempt.arguments, attempt.agent))
             self._leave_out(row, _NO_SCHEMAS)
             return
         decision = guard.decide(attempt, review=data.get("resumes"))
         if written["action"] == "pause" and written["review"] is not None:
-            agent = attempt.agent or session.state.runs.get(attempt.run or "", (None, None))[0]
-            self._reviews.set_action(
-                written["review"], tool=attempt.tool, arguments=attempt.arguments, agent=agent, policy=guard.policy
-            )
+            self._reviews.set_action(written["review"], decision.review)
         self._compare(row, decision, session, self._unfollowed(attempt, session, guard))
 
     def _attempt(self, data: Mapping[str, Any], session: AuditSession, guard: BaseGuard) -> Attempt:
@@ -198,7 +203,7 @@ class Recompute:
         if isinstance(attempt.arguments, dict):
             attempt = replace(attempt, arguments=RedactedArguments(attempt.arguments, truths))
         if "decision" in data:  # calls may differ only in redacted values, so the number of denials is read
-            digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, guard.policy)
+            digest = action_hash(attempt.tool, attempt.arguments, attempt.agent)
             session.state.denied.pop(digest, None)
             if data["decision"].get("repeats"):
                 session.state.denied[digest] = data["decision"]["repeats"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -49,7 +49,9 @@ class _Stored(Struct):
 
 
 class AuditSessions:
-    def __init__(self) -> None:
+    def __init__(self, rules_before: Callable[[str], Collection[str] | None]) -> None:
+        self.rules_before = rules_before
+        """the hash of rules → the hashes of each of them, if a guard would have found them in its store"""
         self._sessions: dict[str, AuditSession] = {}
         """in the order of last use"""
         self._file = sqlite3.connect("", isolation_level=None)  # a temporary file
@@ -123,6 +125,9 @@ class ReplayedSessions(Sessions):
         session = self._sessions.for_guard(key, self._policy, self._policies.all)
         return session.record, session.state
 
+    def rules_before(self, transaction: Transaction, policy: str) -> Collection[str] | None:
+        return self._sessions.rules_before(policy)
+
     def forget(self, key: str) -> None:
         """Does nothing: a guard with a store remembers runs and denials after the end, too."""
 
@@ -136,6 +141,8 @@ class RecordedReviews:
 
     def __init__(self) -> None:
         self._reviews: dict[str, ReviewRecord] = {}
+        self._opened: ReviewRecord | None = None
+        """the last one that a recomputed decision has opened"""
 
     def read(self, data: Mapping[str, Any]) -> None:
         """A row about a review. That a review was spent is recomputed, not read."""
@@ -150,19 +157,21 @@ class RecordedReviews:
         elif known is not None and what == "approved":
             edited, digest = data["edited"], None
             if edited is not None:
-                digest = action_hash(edited["tool"], edited["arguments"], known.agent, known.policy)
+                digest = action_hash(edited["tool"], edited["arguments"], known.agent, known.bound_to)
             self._reviews[id] = replace(
                 known, status="approved", uses_left=data["uses"], edited=edited, edited_hash=digest
             )
         elif what in ("rejected", "expired"):
             self._reviews.pop(id, None)
 
-    def set_action(self, id: str, *, tool: str, arguments: Any, agent: str | None, policy: str) -> None:
-        """The paused call that the review is about."""
-        known = self._reviews.get(id)
-        if known is not None and not known.action_hash:
-            digest = action_hash(tool, arguments, agent, policy)
-            self._reviews[id] = replace(known, action_hash=digest, agent=agent, policy=policy)
+    def set_action(self, id: str, opened: str | None) -> None:
+        """The paused call that the review is about: that of the review which was opened when its pause was recomputed,
+        under another id."""
+        known, same = self._reviews.get(id), self._opened
+        if known is not None and not known.action_hash and same is not None and same.id == opened:
+            self._reviews[id] = replace(
+                known, action_hash=same.action_hash, agent=same.agent, policy=same.policy, bound_to=same.bound_to
+            )
 
     def review(self, review_id: str) -> ReviewRecord | None:
         return self._reviews.get(review_id)
@@ -175,6 +184,8 @@ class RecordedReviews:
             self._reviews[record.id] = record
             if record.status == "used":
                 del self._reviews[record.id]
+        else:
+            self._opened = record
         return record
 
     def append_to_both(self, row: EventRow) -> int:

@@ -12,7 +12,7 @@ from bylaw.errors import InputError
 from bylaw.guard.audit.recompute import Recompute
 from bylaw.guard.audit.report import AuditFinding, AuditReport
 from bylaw.guard.audit.tables import TableCheck
-from bylaw.guard.decide.rule_changes import load_content
+from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
 from bylaw.guard.policies import (
     GuardRules,
     guard_hash,
@@ -131,7 +131,7 @@ def _stored_policies(store: GuardStore) -> dict[str, list[GuardPolicy]]:
             policies = load_content(content)
             if guard_hash(policies) == hash:
                 found[hash] = policies
-        except (InputError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        except UNUSABLE:
             continue  # the row that vouches for it shows that it was edited
     return found
 

@@ -6,7 +6,7 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,10 +30,12 @@ from bylaw.guard.reviews import (
 )
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import SessionRecord
+from bylaw.model.canonical import short_digest
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import Action
 
 _ALLOW = Action.ALLOW
+_OTHER_RULES = "the rules have changed since the call was approved, and those before are not known"
 _AFRESH = "the rules have changed since this session began; their state starts empty"
 
 
@@ -165,7 +167,7 @@ class Decider:
         decision = _annotated(decision, chain, state)
         if call is None or self._options.shadow:
             return decision
-        return count_repeat(decision, self._hash(call), state, self._options)
+        return count_repeat(decision, _hash(call), state, self._options)
 
     def _matched(
         self,
@@ -195,29 +197,32 @@ class Decider:
             return replace(decision, action=_ALLOW, would=action if action is not _ALLOW else decision.would)
         if action is _ALLOW:
             return decision
-        digest = self._hash(call)
-        decision = count_repeat(replace(decision, denial=DenialClass.PERMISSION), digest, state, self._options)
+        decision = count_repeat(replace(decision, denial=DenialClass.PERMISSION), _hash(call), state, self._options)
         if decision.action is not Action.PAUSE:
             return decision
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
             review = open_review(
                 within,
                 attempt,
-                digest,
                 decision,
                 self._options,
                 self._clock(),
                 redact=self._sessions.redact,
                 terms=self._review_terms(attempt, chain, decision, state),
+                is_known=lambda policy: self._sessions.rules_before(within, policy) is not None,
             )
         return replace(decision, review=review.id, advice=review_advice(review))
 
     def _review_terms(self, attempt: Attempt, chain: Chain, decision: Decision, state: SessionState) -> ReviewTerms:
         rules = chain.rules_by_name(attempt.agent)
-        paused_by = [(match.rule, rules[match.rule][1]) for match in decision.matches if match.rule in rules]
+        matched = [match.rule for match in decision.matches if not match.shadow and match.then is not _ALLOW]
+        paused_by = {name: rules[name] for name in matched if name in rules}
         stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
-        above = (*possible, *stated)
-        return ReviewTerms(needed_approvals((name, rule) for name, rule in paused_by if not rule.shadow), above)
+        return ReviewTerms(
+            needs=needed_approvals((name, rule) for name, (_, rule) in paused_by.items()),
+            above=(*possible, *stated),
+            bound_to=short_digest(sorted(policy.rule_hashes[rule.rule.id] for policy, rule in paused_by.values())),
+        )
 
     def _resumed(
         self,
@@ -231,13 +236,22 @@ class Decider:
         """A call that was paused. It is not counted as a new attempt, unless the person chose another tool, which
         nobody has attempted yet. The approval is spent when the call may run."""
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
-            review, problem = approved_review(within, review_id, attempt, self._policy, self._clock())
+            review, problem = approved_review(within, review_id, attempt, self._clock())
             if review is None:
                 return replace(block(self._policy, "review", problem), review=review_id)
+            before: Collection[str] | None = None
+            if review.policy != self._policy:
+                before = self._sessions.rules_before(within, review.policy)
+                if before is None:
+                    return _void(block(self._policy, "review", _OTHER_RULES), review_id)
             if review.tool != call.name:
                 count_attempt(chain.judging, state, call)
-            stops = judge_approved(chain, state, call, Action.BLOCK, edited=review.edited is not None)
+            edited = review.edited is not None
+            stops = judge_approved(chain, state, call, Action.BLOCK, edited=edited, before=before)
             best = strictest(stops, shadow=False)
+            if best is not None and best.then is Action.PAUSE:
+                why = f"`{best.rule}` is new, or has changed since the call was approved"
+                return replace(_void(block(self._policy, "review", why), review_id), matches=tuple(stops))
             if best is not None:
                 stopped = block(self._policy, best.rule, best.reason or best.message)
                 return replace(stopped, action=best.then, matches=tuple(stops), review=review_id)
@@ -245,8 +259,15 @@ class Decider:
         reserve_call(chain, state, call)
         return Decision(action=_ALLOW, decided_by="review", reason="approved", review=review_id, policy=self._policy)
 
-    def _hash(self, call: ToolCall) -> str:
-        return action_hash(call.name, call.arguments, call.origin.agent, self._policy)
+
+def _hash(call: ToolCall) -> str:
+    """The call, whichever rules deny it: the breaker counts how often an agent repeats it."""
+    return action_hash(call.name, call.arguments, call.origin.agent)
+
+
+def _void(decision: Decision, review: str) -> Decision:
+    """The approval was for other rules, and a person can give another."""
+    return replace(decision, review=review, advice="attempt the call again: it needs a new approval")
 
 
 def _check_listed(attempt: Attempt, chain: Chain) -> None:

@@ -26,7 +26,7 @@ from bylaw.guard.decide.session import SessionState, end_session, observe_event,
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
 from bylaw.guard.policies import joined_hash, without_repeats
-from bylaw.guard.reviews import Reviews, action_hash, edited_attempt, open_review, review_advice
+from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
@@ -274,8 +274,7 @@ class BaseGuard:
         reachable = decision.decided_by != "on_store_unavailable"
         if decision.action is Action.PAUSE and reachable:
             with suppress(Exception), self.store.transaction(attempt.session) as transaction:
-                digest = action_hash(attempt.tool, attempt.arguments, attempt.agent, self.policy)
-                decision.review = open_review(transaction, attempt, digest, decision, self.options, self._clock()).id
+                decision.review = open_review(transaction, attempt, decision, self.options, self._clock()).id
         if not self._sessions.durable:
             return
         blank = SessionState(decision.session)

@@ -20,7 +20,7 @@ from bylaw.engine.predicates import tools_of
 from bylaw.guard.decide.attempts import Refused
 from bylaw.guard.decide.state_names import StateNames
 from bylaw.guard.model import Attempt
-from bylaw.guard.policies import policy_hash
+from bylaw.guard.policies import policy_hash, rule_hashes
 from bylaw.model.demand import Attempt as AttemptDemand
 from bylaw.model.events import ToolCall
 from bylaw.model.guard_policy import GuardPolicy, GuardRule
@@ -86,6 +86,10 @@ class CompiledPolicy:
         self._counting = Memo(self._counters_for)
         self.argument_predicates = Memo(self._argument_predicates_for)
         """tool → rules about attempts of it that look at arguments, with all their predicates on arguments"""
+
+    @cached_property
+    def rule_hashes(self) -> dict[str, str]:
+        return rule_hashes(self.policy)
 
     @cached_property
     def names(self) -> StateNames:

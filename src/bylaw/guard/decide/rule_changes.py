@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from bylaw.errors import InputError
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.state_names import remembered_by
-from bylaw.guard.policies import guard_hash, without_repeats
+from bylaw.guard.policies import guard_hash, rule_hashes, without_repeats
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.model.canonical import canonical_json
 from bylaw.model.guard_policy import GuardPolicy, GuardRule
@@ -28,6 +28,8 @@ from bylaw.rules.versions import qualified_id
 _log = logging.getLogger("bylaw")
 _LOOKED_BACK = 200
 """rows of the audit that are searched for the rules that were in force before"""
+UNUSABLE = (InputError, AttributeError, KeyError, TypeError, ValueError, RecursionError)
+"""what `load_content` raises for anything that `rules_content` has not written"""
 _FIELDS = ("agent", "mode", "tools", "sub_agents", "version", "switched_off")
 
 
@@ -45,8 +47,20 @@ def rules_content(policies: Sequence[GuardPolicy]) -> str | None:
 
 
 def load_content(content: str) -> list[GuardPolicy]:
-    """Raises InputError, TypeError, ValueError or KeyError for anything that `rules_content` has not written."""
+    """Raises one of `UNUSABLE` for anything that `rules_content` has not written."""
     return without_repeats([_load(one) for one in json.loads(content)])
+
+
+@lru_cache(maxsize=16)
+def stored_rule_hashes(content: str, hash: str) -> frozenset[str] | None:
+    """The hash of each of the stored rules; None if these are not the rules with that hash."""
+    try:
+        policies = load_content(content)
+        if guard_hash(policies) != hash:
+            return None
+    except UNUSABLE:
+        return None
+    return frozenset(one for policy in policies for one in rule_hashes(policy).values())
 
 
 def _load(plain: dict[str, Any]) -> GuardPolicy:
@@ -142,7 +156,7 @@ def _compare(
         return None, (), ()
     try:
         old = _remembered(map(CompiledPolicy, load_content(before)))
-    except (InputError, KeyError, TypeError, ValueError, msgspec.ValidationError):
+    except UNUSABLE:  # msgspec's errors are ValueErrors
         return None, (), ()
     new = _remembered(policies)
     known = {name for names in old.values() for name in names}

@@ -7,14 +7,16 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from bylaw.guard.decide.policy import Policies
 from bylaw.guard.decide.records import REDACT, LateDecision, write_dropped, write_late_decision
+from bylaw.guard.decide.rule_changes import stored_rule_hashes
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
+from bylaw.guard.policies import joined_hash
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, SessionUnreadable, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import SessionRecord
@@ -28,6 +30,8 @@ MOST_CACHED = 10_000
 """sessions whose state is cached in decoded form"""
 MOST_LATE = 10_000
 """decisions that wait until the store can be written again; beyond that the oldest are dropped, and counted"""
+MOST_RULES = 64
+"""reloads without a store after which an approval is still valid"""
 LOCKS = 1024
 _AS_IS = Redactor(Redaction(classes=()))
 """for states that stay in memory"""
@@ -65,6 +69,8 @@ class Sessions:
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
         self._earlier: dict[str, tuple[SessionRecord, SessionState]] = {}
         """without a store: sessions that were last used under other rules"""
+        self._rules_before: dict[str, Collection[str]] = {}
+        """without a store: the hash of earlier rules → the hashes of each of them"""
         self._locks = [threading.RLock() for _ in range(LOCKS)]
         self._held_by_fork: list[int] = []
         self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
@@ -172,10 +178,21 @@ class Sessions:
 
     def use_policies(self, policies: Policies) -> None:
         """Continue the sessions with other rules. States are carried over when their session is next used."""
-        self._policies = policies
+        before, self._policies = self._policies, policies
         if not self.durable:
             self._earlier |= self._live
+            hash = joined_hash([policy.hash for policy in before.all])
+            self._rules_before[hash] = {one for policy in before.all for one in policy.rule_hashes.values()}
+            if len(self._rules_before) > MOST_RULES:
+                del self._rules_before[next(iter(self._rules_before))]
         self._live = {}
+
+    def rules_before(self, transaction: Transaction, policy: str) -> Collection[str] | None:
+        """The hashes of the rules that were in force, by the hash of all of them; None if they are not known."""
+        if not self.durable:
+            return self._rules_before.get(policy)
+        content = transaction.rules(policy)
+        return None if content is None else stored_rule_hashes(content, policy)
 
     def _carried_over(self, key: str) -> tuple[SessionRecord, SessionState] | None:
         """Without a store: the session as the rules before have left it."""

@@ -90,8 +90,11 @@ class ReviewRecord(Struct, frozen=True, kw_only=True):
     tool: str
     arguments: Any = None
     action_hash: str
-    """SHA-256 of the canonical action: tool, arguments, agent, policy version"""
+    """SHA-256 of the canonical action: tool, arguments, agent, and what it is bound to"""
     policy: str
+    """the rules that were in force"""
+    bound_to: str = ""
+    """a digest of the rules that paused the call; `policy` if there is none"""
     rules: tuple[str, ...] = ()
     reason: str = ""
     created_at: float
