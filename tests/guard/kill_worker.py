@@ -1,60 +1,117 @@
-"""One process of the killing test: decides, records, answers and resumes as fast as it can, until it is killed.
+"""One process of the killing test: decides, records, answers, resumes, exchanges its rules and forks as fast as it can,
+until it is killed.
 
 What it was told is written to a file of its own before it goes on: that much was acknowledged.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
+import signal
 import time
 from contextlib import suppress
 from typing import Any
 
-from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.model import Decision
+import bylaw
 from bylaw.guard.stores import SqliteStore
-from tests.guard.support import attempt, guard
+from tests.guard.support import attempt
 
 LIMIT = 3
-RULES: dict[str, Any] = {
-    "rules": [{"id": "made", "kind": "temporal", "params": {"at_most": LIMIT, "of": "pay"}, "then": "block"}],
-    "guard": {
-        "mode": "hitl",
+
+
+def _rules(made: str, *more: dict[str, Any]) -> dict[str, Any]:
+    limit = {"at_most": LIMIT, "of": "pay"}
+    return {
         "rules": [
-            {"id": "tried", "when": {"call_count_in_session_gt": {"tool": "pay", "value": 40}}, "then": "block"},
-            {"id": "ask", "when": {"tool_name_in": ["wire"]}, "then": "pause"},
+            {
+                "id": "made",
+                "kind": "temporal",
+                "params": limit,
+                "scope": "session",
+                "then": "block",
+                "reason": made,
+            }
         ],
-    },
-}
+        "guard": {
+            "mode": "hitl",
+            "rules": [
+                {"id": "tried", "when": {"call_count_in_session_gt": {"tool": "pay", "value": 40}}, "then": "block"},
+                {"id": "ask", "when": {"tool_name_in": ["wire"]}, "then": "pause"},
+                *more,
+            ],
+        },
+    }
 
 
-def work(path: str, acknowledged: str, seed: int) -> None:
-    guarding = guard(RULES, store=SqliteStore(path, busy_timeout=300), clock=time.time, breaker_after=10**6)
+VERSIONS = (
+    _rules("enough"),
+    _rules("no more"),
+    _rules("enough", {"id": "x", "when": {"tool_name_in": ["x"]}, "then": "block"}),
+)
+"""they differ in what neither the limit nor an approval depends on"""
+
+
+def work(path: str, acknowledged: str, seed: int, alive: str) -> None:
+    """`alive` is locked until this process and all that it has forked have ended."""
+    fcntl.flock(os.open(alive, os.O_RDONLY), fcntl.LOCK_SH)
+    guard = bylaw.Guard(VERSIONS[seed % 3], store=SqliteStore(path, busy_timeout=300), breaker_after=10**6)
     chance = random.Random(seed)
     told = os.open(acknowledged, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     while True:
-        session = f"s{int(time.time() * 8)}"  # one for all, for an eighth of a second
-        if chance.random() < 0.3:
-            _ask(guarding, session, chance, told)
-        else:
-            decision = guarding.decide(attempt({"tool": "pay", "session": session, "args": {"i": chance.random()}}))
-            _tell(told, decision)
-            if decision.allowed and chance.random() < 0.7:
-                guarding.record(decision, "paid")
+        act(guard, chance, told)
+        if chance.random() < 0.03:
+            _fork(guard, random.Random(chance.random()), told)
+        if chance.random() < 0.03:
+            guard.reload(chance.choice(VERSIONS))
 
 
-def _ask(guarding: BaseGuard, session: str, chance: random.Random, told: int) -> None:
-    """Everybody asks for the same few calls, so that everybody tries to use the same approvals."""
-    call = attempt({"tool": "wire", "session": session, "args": {"to": chance.randrange(2)}})
-    decision = guarding.decide(call)
+def _fork(guard: bylaw.Guard, chance: random.Random, told: int) -> None:
+    child = os.fork()
+    if not child:
+        try:
+            for _ in range(chance.randrange(1, 6)):
+                act(guard, chance, told)
+        finally:
+            os._exit(0)
+    if chance.random() < 0.5:
+        time.sleep(chance.uniform(0, 0.02))
+        os.kill(child, signal.SIGKILL)
+    if chance.random() < 0.5:  # else it may outlive this process
+        os.waitpid(child, 0)
+
+
+def act(guard: bylaw.Guard, chance: random.Random, told: int) -> None:
+    session = f"s{int(time.time() * 8)}"  # one for all, for an eighth of a second
+    if chance.random() < 0.3:
+        _ask(guard, session, chance, told)
+        return
+    decision = guard.decide(attempt({"tool": "pay", "session": session, "args": {"i": chance.random()}}))
+    _tell(told, decision)
+    if decision.allowed and chance.random() < 0.7:
+        guard.record(decision, "paid")
+
+
+def _ask(guard: bylaw.Guard, session: str, chance: random.Random, told: int) -> None:
+    """Everybody asks for the same few calls, so that everybody tries to use the same approvals. Some are edited."""
+    to = chance.randrange(2)
+    call = attempt({"tool": "wire", "session": session, "args": {"to": to, "amount": 900}})
+    decision = guard.decide(call)
     _tell(told, decision)
     if decision.review is None:
         return
+    edited = {"tool": "wire", "arguments": {"to": to, "amount": 5}}
     with suppress(ValueError):  # somebody else has
-        guarding.reviews.approve(decision.review, by="ann")
-    _tell(told, guarding.decide(call, review=decision.review))
+        guard.reviews.approve(decision.review, by="ann", edited=chance.choice([None, edited]))
+    _tell(told, guard.decide(call, review=decision.review))
+    _tell(
+        told,
+        guard.decide(
+            attempt({"tool": "wire", "session": session, "args": edited["arguments"]}), review=decision.review
+        ),
+    )
 
 
-def _tell(told: int, decision: Decision) -> None:
+def _tell(told: int, decision: bylaw.Decision) -> None:
     os.write(told, f"{decision.call_id} {decision.action} {decision.decided_by}\n".encode())

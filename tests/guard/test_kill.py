@@ -1,11 +1,12 @@
-"""Processes that decide, record, answer and resume on one file are killed at random points.
+"""Processes that decide, record, answer with edits, resume, exchange their rules and fork are killed at random points.
 
-Afterwards: no limit exceeded, no approval used twice, the chain intact, and every decision that somebody was told is
-in the audit as it was told.
+Afterwards: no limit exceeded, no approval used twice or for another call than the person approved, the audit verified,
+and every decision that somebody was told is in it as it was told.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from bylaw.guard.stores import SqliteStore, audit_rows, verify_chain
+from bylaw.guard.audit.verify import verify_audit
+from bylaw.guard.stores import SqliteStore, audit_rows
 from bylaw.guard.stores.records import AuditRow
 from tests.guard.kill_worker import LIMIT, work
 from tests.support.processes import worker_context
@@ -29,26 +31,32 @@ WORKERS = 4
 def test_killed_at_random(kills: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "guard.db"
     SqliteStore(path).close()
-    _kill_at_random(path, tmp_path, kills)
+    alive = tmp_path / "alive"
+    alive.touch()
+    _kill_at_random(path, tmp_path, kills, alive)
+    with alive.open() as last:
+        fcntl.flock(last, fcntl.LOCK_EX)  # until children whose parent was killed have ended
     told = _acknowledged(tmp_path)
     store = SqliteStore(path)
     rows = list(audit_rows(store))
     found = _problems(rows, told, store, path)
     with capsys.disabled():
         decisions = sum(row.data["kind"] == "decision" for row in rows)
-        print(f"\n{decisions:,} attempts, {len(told):,} answers told, {kills} kills, {len(found)} violations found")
+        reloads = sum(row.data.get("how") == "reloaded" for row in rows)
+        print(f"\n{decisions:,} attempts, {len(told):,} answers told, {kills} kills, {reloads} reloads, ", end="")
+        print(f"{len(found)} violations found")
     assert found == []
     assert len(told) > 100
     store.close()
 
 
-def _kill_at_random(path: Path, folder: Path, kills: int) -> None:
+def _kill_at_random(path: Path, folder: Path, kills: int, alive: Path) -> None:
     """Each worker is killed after it was told a random number of answers; there are WORKERS of them until the end."""
     chance, context = random.Random(5), worker_context()
 
     def start(number: int) -> tuple[BaseProcess, Path]:
         told = folder / f"told-{number}"
-        process = context.Process(target=work, args=(str(path), str(told), number), daemon=True)
+        process = context.Process(target=work, args=(str(path), str(told), number, str(alive)), daemon=True)
         process.start()
         return process, told
 
@@ -80,7 +88,8 @@ def _acknowledged(folder: Path) -> list[tuple[str, str, str]]:
 def _problems(rows: list[AuditRow], told: list[tuple[str, str, str]], store: SqliteStore, path: Path) -> list[str]:
     decisions = [row.data["decision"] for row in rows if row.data["kind"] == "decision"]
     attempts = [row.data for row in rows if row.data["kind"] == "decision"]
-    found = [str(problem) for problem in verify_chain(rows)]
+    report = verify_audit(store)  # by the rules that are stored
+    found = [str(finding) for finding in report.findings] + [f"left out: {why}" for why in report.unrecomputed]
     made = Counter(
         row["session"] for row in attempts if row["attempt"]["tool"] == "pay" and row["decision"]["action"] == "allow"
     )
@@ -91,6 +100,12 @@ def _problems(rows: list[AuditRow], told: list[tuple[str, str, str]], store: Sql
     found += [
         f"{review}: used and spent differ" for review in used.keys() | spent.keys() if used[review] != spent[review]
     ]
+    edits = {row.data["review"]: row.data["edited"] for row in rows if row.data.get("what") == "approved"}
+    for row in attempts:
+        if row["decision"]["action"] == "allow" and row["decision"]["decided_by"] == "review":
+            edit = edits[row["decision"]["review"]]
+            if row["attempt"]["arguments"]["amount"] != (900 if edit is None else edit["arguments"]["amount"]):
+                found.append(f"{row['decision']['review']}: another call ran than was approved")
     written = {one["call_id"]: (one["action"], str(one["decided_by"])) for one in decisions}
     found += [f"{call} {action} is lost" for call, action, by in told if written.get(call) != (action, by)]
     found += [
