@@ -161,7 +161,7 @@ def test_lines_that_are_there_twice_count_once(trace: Trace, tmp_path: Path) -> 
 def test_memory_does_not_grow_with_the_trace(format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that nothing answers wait for their result, but not for ever."""
     monkeypatch.setattr(writer, "MOST_BEHIND", 64)
-    assert peak(2_500, format, tmp_path) < 1.5 * peak(1_000, format, tmp_path)
+    assert peak(1_500, format, tmp_path) < 1.5 * peak(600, format, tmp_path)
 
 
 def peak(turns: int, format: str, folder: Path) -> int:

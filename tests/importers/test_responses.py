@@ -79,7 +79,7 @@ def test_whole_responses_that_name_each_other() -> None:
         "2 request",
         "2 response other",
     ]
-    assert [response.origin.session for response in responses(trace)] == ["r1", "r1", "r3"]
+    assert [response.origin.session for response in responses(trace)] == ["1", "1", "2"]
     assert requests(trace)[2].messages is None
     first = responses(trace)[0]
     assert first.usage is not None

@@ -122,7 +122,11 @@ class TraceStream:
         self.problems = problems.listed
         self.skipped = problems.skipped
         more = problems.unlisted
-        self.notes = [*reader.notes(), *([f"{more:,} more problems are not listed"] if more else ())]
+        self.notes = [
+            *reader.notes(),
+            *(["the last record is cut off and was left out"] if records.cut_record else ()),
+            *([f"{more:,} more problems are not listed"] if more else ()),
+        ]
 
     def _opened(self, problems: Problems) -> Opened:
         records = Records(self._source, self._layout, problems)

@@ -115,7 +115,7 @@ def test_a_last_line_that_is_cut_off() -> None:
     data = lines({**RESOLVED, "complete": "marked"}, {"kind": "response", "session": "1"}).encode() + b'{"kind":"resp'
     trace = load_trace(data)
     assert (trace.complete, trace.skipped, len(trace.turns)) == (False, 0, 1)
-    assert trace.notes[-1] == "the last line is cut off and was left out"
+    assert trace.notes[-1] == "the last record is cut off and was left out"
 
 
 @pytest.mark.parametrize("head", [HEAD, RESOLVED])

@@ -154,7 +154,7 @@ def test_a_chat_of_both_kinds_is_read_whole() -> None:
 
 
 def test_every_format_is_described() -> None:
-    assert list(FORMATS)[:6] == ["bylaw", "agentlog", "openai", "anthropic", "events", "tau"]
+    assert list(FORMATS)[:6] == ["bylaw", "agentlog", "openai", "anthropic", "bedrock", "events"]
     assert list(FORMATS) == list(CATALOGUE)
     assert all(FORMATS.values())
 

@@ -100,7 +100,7 @@ def test_an_element_on_a_line_with_others_is_shown_at_its_own_column() -> None:
 def test_a_list_cut_short_keeps_what_is_whole() -> None:
     whole = json.dumps([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}] * 3)
     trace = load_trace(whole[:-30].encode(), skip_bad=True)
-    assert (trace.skipped, len(trace.turns)) == (1, 2)
+    assert (trace.skipped, len(trace.turns), trace.complete) == (0, 2, False)
 
 
 def test_a_large_list_streams_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ class Assembler:
             buffer.pending.append(result)
             return
         else:
-            result = replace(result, turn=buffer.turn)
+            result = replace(result, turn=buffer.turn_without_call(result.call_id))
         self._events.append(result)
 
     def _repeats(self, buffer: SessionBuffer, known: KnownCall, call: ToolCall, turn: int | None) -> bool:

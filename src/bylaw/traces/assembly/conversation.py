@@ -87,7 +87,9 @@ class Conversation:
         name: str | None = None,
         is_error: bool | None = None,
         latency_ms: float | None = None,
+        arguments: Any = None,
     ) -> None:
+        """What a call returned. `arguments`: those of the call, in formats that repeat them with the result."""
         result = ToolResult(
             origin=self._buffer.origin,
             at=at,
@@ -98,7 +100,7 @@ class Conversation:
             is_error=is_error,
             latency_ms=latency_ms,
         )
-        self._assembler.result(self._buffer, result)
+        self._assembler.result(self._buffer, result, arguments)
 
     def add_answer(
         self,

@@ -40,7 +40,7 @@ class KnownCall(Struct, eq=False):
 class SessionBuffer:
     """The state of one session. INVARIANT: bounded, however long the session is."""
 
-    __slots__ = ("calls", "has_results", "held", "implied", "open", "origin", "pending", "turn")
+    __slots__ = ("calls", "has_results", "held", "implied", "lost_turns", "open", "origin", "pending", "turn")
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -55,6 +55,8 @@ class SessionBuffer:
         self.pending: list[ToolCall | ToolResult] = []
         """recorded between a request and its response"""
         self.calls: dict[str, KnownCall] = {}
+        self.lost_turns: tuple[int | None, ...] = ()
+        """the turns of calls without a result that were dropped, since there were too many; of several turns, two"""
         self.has_results = False
         """whether a call of the latest turn was answered"""
 
@@ -71,7 +73,9 @@ class SessionBuffer:
         return record_id is not None and any(record == record_id for record, _ in self.open)
 
     def remember(self, call: ToolCall, *, claimed: bool = False) -> None:
-        _insert(self.calls, call.call_id, KnownCall(call, claimed))
+        dropped = _insert(self.calls, call.call_id, KnownCall(call, claimed))
+        if dropped is not None and not dropped.answered and dropped.call.turn not in self.lost_turns:
+            self.lost_turns = (*self.lost_turns, dropped.call.turn)[:2]
 
     def find_call(self, call_id: str | None, name: str | None, arguments: Any = None) -> KnownCall | None:
         """The call that a result answers: by id, else an unanswered one of that name (any, without a name).
@@ -79,13 +83,19 @@ class SessionBuffer:
         Of several, it is the first with the same arguments, if the result repeats them, else the first.
         """
         known = None if call_id is None else self.calls.get(call_id)
-        if known is not None or (call_id is not None and name is None):
-            return known
+        if known is not None or (call_id is not None and (name is None or self.lost_turns)):
+            return known  # an id that is not known may be that of a call that was dropped
         waiting = self._waiting(name)
         if arguments is not None:
             same = (known for known in waiting if same_value(given_arguments(known.call), arguments))
             return next(same, None) or next(iter(waiting), None)
         return next(iter(waiting), None)
+
+    def turn_without_call(self, call_id: str | None) -> int | None:
+        """The turn of a result whose call was not found: the latest, unless a dropped call may have that id."""
+        if call_id is None or not self.lost_turns:
+            return self.turn
+        return self.lost_turns[0] if len(self.lost_turns) == 1 else None
 
     def is_guess(self, found: KnownCall, name: str | None, arguments: Any) -> bool:
         """Whether the result could as well answer another call, with other arguments."""
@@ -124,11 +134,11 @@ class CallLinks:
         return event
 
 
-def _insert(calls: dict[str, Any], call_id: str, call: Any) -> None:
+def _insert(calls: dict[str, Any], call_id: str, call: Any) -> Any:
+    """Returns the call that had to be dropped for it."""
     calls.pop(call_id, None)  # of two calls with one id, the later is the youngest
     calls[call_id] = call
-    if len(calls) > MOST_CALLS:
-        del calls[next(iter(calls))]
+    return calls.pop(next(iter(calls))) if len(calls) > MOST_CALLS else None
 
 
 def same_call(left: ToolCall, right: ToolCall) -> bool:

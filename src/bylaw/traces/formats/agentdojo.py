@@ -23,19 +23,26 @@ _NAME = ("suite_name", "user_task_id", "injection_task_id")
 
 
 def claims(value: Any) -> bool:
-    return isinstance(value, dict) and "suite_name" in value and isinstance(value.get("messages"), list)
+    return isinstance(value, dict) and "suite_name" in value and _key_in(value) is not None
+
+
+def _key_in(run: dict[str, Any]) -> str | None:
+    """The key of the messages; forks of the benchmark call them conversations."""
+    return next((key for key in ("messages", "conversations") if isinstance(run.get(key), list)), None)
 
 
 class AgentDojoReader(ChatReader):
     def read_record(self, record: Record) -> None:
         run = record.value
-        if not record.expect_object("a run", "messages"):
+        key = _key_in(run) if isinstance(run, dict) else None
+        if key is None:
+            record.expect_object("a run", "messages")
             return
         metadata = {key: run[key] for key in _METADATA if run.get(key) is not None}
         name = "/".join(str(run[key]) for key in _NAME if run.get(key) is not None)
         metadata |= {"task_id": name} if name else {}
-        messages = [_message(message) for message in run["messages"]]
-        self.read_list(record, messages, ("messages",), name or None, metadata=metadata)
+        messages = [_message(message) for message in run[key]]
+        self.read_list(record, messages, (key,), name or None, metadata=metadata)
 
 
 def _message(message: Any) -> Any:
@@ -50,7 +57,8 @@ def _message(message: Any) -> Any:
         content = found["content"] = [_block(block) for block in content]
     if found["role"] == "tool":
         call, error = message.get("tool_call"), message.get("error")
-        found["name"] = call.get("function") if isinstance(call, dict) else None
+        if isinstance(call, dict):
+            found |= {"name": call.get("function"), "arguments": call.get("args")}
         found["is_error"] = error is not None
         texts = [block.get("text") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         if error is not None and not (any(texts) or (isinstance(content, str) and content)):

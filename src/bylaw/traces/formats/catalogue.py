@@ -45,6 +45,7 @@ CATALOGUE: dict[str, Format] = {
     "agentlog": _by_shape(".agentlog: one content-addressed record a line", "agentlog:AgentlogReader"),
     "openai": _by_shape("OpenAI chat messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
     "anthropic": _by_shape("Anthropic messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
+    "bedrock": _by_shape("Bedrock Converse messages, as Strands agents store them too", "chat:ChatReader"),
     "events": _by_shape(
         "plain event lists: user_message, agent_message, tool_call, tool_result", "eventlist:EventListReader"
     ),
@@ -61,6 +62,7 @@ CATALOGUE: dict[str, Format] = {
     "codex": Format("Codex: a session's rollout", "codex:CodexReader"),
     "inspect": Format("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
     "mcp": Format("MCP: JSON-RPC messages, one a line", "mcp:McpReader"),
+    "pairs": Format("requests to a model's API with their responses, as proxies log them", "pairs:PairsReader"),
     "responses": Format("OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"),
     "agents-sdk": Format("OpenAI Agents SDK: exported traces and spans", "agents_sdk:AgentsSdkReader"),
     "langsmith": Format("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),

@@ -118,8 +118,15 @@ class ChatReader(ConversationReader):
 
     def _read_results(self, conversation: Conversation, message: dict[str, Any], source: Locator) -> None:
         for result in results_in(message):
-            at, call_id = time_of(message), result.call_id
-            conversation.add_result(source, at, call_id, result.content, name=result.name, is_error=result.is_error)
+            conversation.add_result(
+                source,
+                time_of(message),
+                result.call_id,
+                result.content,
+                name=result.name,
+                is_error=result.is_error,
+                arguments=result.arguments,
+            )
 
 
 def read_recorded_usage(record: Record, message: dict[str, Any], path: Path) -> Usage | None:

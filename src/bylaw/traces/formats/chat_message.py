@@ -129,9 +129,13 @@ def _add_calls(found: AssistantContent, message: dict[str, Any]) -> None:
 def results_in(message: dict[str, Any]) -> list[Result]:
     role, content = message.get("role"), message.get("content")
     if role in ("tool", "function"):
-        return [Result(text_field(message, "tool_call_id"), text_field(message, "name"), content, _is_error(message))]
-    if type(content) is not list:
-        return []
+        call_id, name = text_field(message, "tool_call_id"), text_field(message, "name")
+        inside = _results_among(content) if call_id is None and type(content) is list else None
+        return inside or [Result(call_id, name, content, _is_error(message), message.get("arguments"))]
+    return _results_among(content) if type(content) is list else []
+
+
+def _results_among(content: list[Any]) -> list[Result]:
     found = (foreign_result(block) for block in content if type(block) is dict)
     return [result for result in found if result is not None]
 

@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bylaw.traces.formats.agentlog_records import KINDS as AGENTLOG_KINDS
-from bylaw.traces.formats.bylaw.lines import ALL_KINDS as BYLAW_KINDS
+from bylaw.traces.formats.bylaw.header import KNOWN_KEYS
 from bylaw.traces.formats.catalogue import CATALOGUE
 from bylaw.traces.formats.chat_message import ROLES
-from bylaw.traces.formats.eventlist import KINDS as EVENT_TYPES
-from bylaw.traces.formats.eventlist import LISTS
+from bylaw.traces.formats.eventlist import CONTENT_KEYS, LISTS, NAME_KEYS, RESULT_KEYS
 
 _FOREIGN = frozenset(("jsonrpc", "suite_name", "pipeline_name", "spans", "resourceSpans", "trajectory"))
 """keys of formats that resemble a chat or an event list: MCP logs, AgentDojo, OpenInference, OTLP, SWE-agent"""
@@ -21,6 +20,14 @@ _CHAT_KEYS = frozenset(("id", "messages", "metadata", "model", "session_id", "ta
 _SAMPLED = 50
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
+_CONVERSE_BLOCKS = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document"))
+_EVENT_KEYS = {
+    "user_message": frozenset(CONTENT_KEYS),
+    "agent_message": frozenset(CONTENT_KEYS),
+    "tool_call": frozenset(NAME_KEYS),
+    "tool_result": frozenset(RESULT_KEYS),
+}
+"""what an event of each type has, where other formats use the same word"""
 _OPENAI_ROLES = ("system", "developer", "tool", "function")
 
 
@@ -51,14 +58,14 @@ def _format_of(value: Any) -> str | None:
     if isinstance(kind := value.get("kind"), str):
         if "payload" in value:
             return "agentlog" if kind in AGENTLOG_KINDS or "version" in value else None
-        return "bylaw" if kind in BYLAW_KINDS else None
+        return "bylaw" if _is_own_line(kind, value) else None
     if isinstance(value.get("traj"), list):
         return "tau" if "task_id" in value else None
-    if value.get("type") in EVENT_TYPES:
+    if _is_event(value):
         return "events"
     for key in LISTS:
-        if isinstance(value.get(key), list):
-            return "events" if all(map(_is_event, value[key][:_SAMPLED])) else None
+        if isinstance(listed := value.get(key), list):
+            return "events" if (listed or key != "events") and all(map(_is_event, listed[:_SAMPLED])) else None
     if isinstance(value.get("messages"), list):
         return "chat" if all(map(_is_message, value["messages"][:_SAMPLED])) else None
     return "chat" if _is_message(value) else None
@@ -69,8 +76,16 @@ def _is_foreign(value: dict[str, Any]) -> bool:
     return not _FOREIGN.isdisjoint(value) or isinstance(value.get("message"), dict)
 
 
+def _is_own_line(kind: str, value: dict[str, Any]) -> bool:
+    """Whether this is a line of Bylaw JSONL: others have a `kind` too, so most of its keys must be ours."""
+    known = KNOWN_KEYS.get(kind, ())
+    return 2 * sum(key in known for key in value) >= len(value) and "parts" not in value
+
+
 def _is_event(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("type") in EVENT_TYPES
+    kind = value.get("type") if isinstance(value, dict) else None
+    wanted = _EVENT_KEYS.get(kind) if isinstance(kind, str) else None
+    return wanted is not None and not wanted.isdisjoint(value)
 
 
 def _is_message(value: Any) -> bool:
@@ -79,6 +94,11 @@ def _is_message(value: Any) -> bool:
     if isinstance(value.get("choices"), list):
         return True
     return value.get("role") in ROLES and ("content" in value or not _OPENAI_KEYS.isdisjoint(value))
+
+
+def _is_converse(block: Any) -> bool:
+    """Blocks of Bedrock's Converse have no type, but one key that is it."""
+    return isinstance(block, dict) and "type" not in block and not _CONVERSE_BLOCKS.isdisjoint(block)
 
 
 def _chat_dialect(values: list[Any]) -> str:
@@ -92,6 +112,8 @@ def _chat_dialect(values: list[Any]) -> str:
     if any(isinstance(value, dict) and "system" in value for value in values):
         return "anthropic"
     contents = [message.get("content") for message in messages]
+    if any(_is_converse(block) for content in contents if isinstance(content, list) for block in content):
+        return "bedrock"
     blocks = [block for content in contents if isinstance(content, list) for block in content]
     shows_anthropic = any("stop_reason" in message for message in messages) or any(
         isinstance(block, dict) and block.get("type") in _ANTHROPIC_BLOCKS for block in blocks

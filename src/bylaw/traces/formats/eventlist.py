@@ -20,8 +20,8 @@ from bylaw.traces.formats.record import MalformedRecord, Path, Record, suggest, 
 KINDS = ("user_message", "agent_message", "tool_call", "tool_result")
 LISTS = ("events", "trace_events")
 CONTENT_KEYS = ("content", "text", "message")
-_RESULT = ("content", "result", "output", "text")
-_NAME = ("name", "tool")
+RESULT_KEYS = ("content", "result", "output", "text")
+NAME_KEYS = ("name", "tool")
 _ARGUMENTS = ("args", "arguments")
 _CALL_ID = ("call_id", "tool_call_id", "id")
 
@@ -82,7 +82,7 @@ class EventListReader(ConversationReader):
             blocks.extend(content if isinstance(content, list) else [{"type": "text", "text": content}])
 
     def _read_call(self, record: Record, event: dict[str, Any], path: Path) -> None:
-        name = _first(event, _NAME)
+        name = _first(event, NAME_KEYS)
         if not isinstance(name, str):
             raise MalformedRecord("a `tool_call` has no `name`")
         pending = self._response(record, event, path)
@@ -106,7 +106,7 @@ class EventListReader(ConversationReader):
         conversation.add_message({"role": "assistant", "content": content if answer.uses else text})
 
     def _read_result(self, conversation: Conversation, event: dict[str, Any], source: Locator) -> None:
-        call_id, name, content = _first(event, _CALL_ID), _first(event, _NAME), _first(event, _RESULT)
+        call_id, name, content = _first(event, _CALL_ID), _first(event, NAME_KEYS), _first(event, RESULT_KEYS)
         is_error = event.get("is_error")
         conversation.add_result(
             source,

@@ -10,7 +10,8 @@ from typing import Any
 
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
-from bylaw.traces.formats.record import Record, records_of, text_field, type_name
+from bylaw.traces.formats.reader import Opened, remember
+from bylaw.traces.formats.record import Record, list_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
@@ -26,7 +27,7 @@ _ID = 36
 
 
 def claims(value: Any) -> bool:
-    runs = value.get("runs") if isinstance(value, dict) else value
+    runs = value.get("runs", value.get("post")) if isinstance(value, dict) else value
     if isinstance(runs, list):
         return bool(runs) and _is_run(runs[0])
     return _is_run(value)
@@ -39,13 +40,34 @@ def _is_run(value: Any) -> bool:
 
 
 class LangSmithReader(SpanReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._posted: dict[str, dict[str, Any]] = {}
+        """runs that a later batch may complete"""
+
     def read_block(self, block: Block) -> None:
         for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
+            if isinstance(value, dict) and (list_field(value, "post") or list_field(value, "patch")):
+                self._batch(record, value)
+                continue
             runs = value.get("runs") if isinstance(value, dict) and "run_type" not in value else value
             listed = runs if isinstance(runs, list) else [runs]
             for run in listed:
                 self._runs(record, run, len(record.raw) // max(1, len(listed)))
+
+    def _batch(self, record: Record, batch: dict[str, Any]) -> None:
+        """What a client sends to LangSmith: new runs, and later what has become of them."""
+        changed: dict[str, Any] = {}
+        for run in (*list_field(batch, "post"), *list_field(batch, "patch")):
+            run_id = _id_of(run) if isinstance(run, dict) else ""
+            known = self._posted.get(run_id, {})
+            whole = {**known, **{key: value for key, value in run.items() if value is not None}} if run_id else run
+            changed[run_id or f"#{len(changed)}"] = whole
+            if run_id:
+                remember(self._posted, run_id, whole)
+        for run in changed.values():
+            self._runs(record, run, len(record.raw) // len(changed))
 
     def _runs(self, record: Record, run: Any, size: int) -> None:
         waiting: list[tuple[Any, str | None, str]] = [(run, None, "")]
@@ -64,6 +86,11 @@ class LangSmithReader(SpanReader):
             waiting += [(child, span.id, span.trace) for child in (below if isinstance(below, list) else ())]
 
 
+def _id_of(run: dict[str, Any]) -> str:
+    """The id of a run; a change of it may have it only at the end of its path."""
+    return text_field(run, "id", "run_id") or (text_field(run, "dotted_order") or "")[-_ID:]
+
+
 def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -> Span:
     start, at = moment(run.get("start_time"))
     end, ended_at = moment(run.get("end_time"))
@@ -71,7 +98,7 @@ def _span(run: dict[str, Any], parent: str | None, trace: str, record: Record) -
     metadata = _metadata(run)
     above = path[-2] if len(path) > 1 else None
     span = Span(
-        id=text_field(run, "id", "run_id") or (path[-1] if path else ""),
+        id=_id_of(run),
         parent=text_field(run, "parent_run_id") or above or parent,
         trace=text_field(run, "trace_id") or (path[0] if path else trace),
         name=text_field(run, "name") or "",

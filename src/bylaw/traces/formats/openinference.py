@@ -1,4 +1,6 @@
-"""Spans one by one, as OpenTelemetry's SDK and Phoenix export them: `name`, `context`, `parent_id`, `attributes`.
+"""Spans one by one, as OpenTelemetry's SDKs and Phoenix export them: `name`, `context`, `parent_id`, `attributes`.
+
+JavaScript's have a `spanContext`, and times in seconds and nanoseconds.
 
 Also nested: TRAIL's files hold trees, with `child_spans`, `span_attributes` and durations such as `PT0.08S`.
 """
@@ -19,6 +21,7 @@ from bylaw.traces.formats.spans.span import Span
 from bylaw.traces.records.lines import Block
 
 _ATTRIBUTES = ("attributes", "span_attributes")
+_CONTEXTS = ("context", "spanContext")
 _MOST_SAMPLED = 50
 
 
@@ -35,7 +38,9 @@ def claims(value: Any) -> bool:
 def _is_span(value: Any) -> bool:
     if not isinstance(value, dict) or not any(isinstance(value.get(key), dict) for key in _ATTRIBUTES):
         return False
-    return isinstance(value.get("context"), dict) or isinstance(value.get("span_id"), str)
+    if any(isinstance(value.get(key), dict) for key in _CONTEXTS) or isinstance(value.get("span_id"), str):
+        return True
+    return {"traceId", "id", "timestamp", "duration"} <= value.keys()  # JavaScript's console exporter
 
 
 class OpenInferenceReader(SpanReader):
@@ -75,18 +80,22 @@ class OpenInferenceReader(SpanReader):
 
 
 def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) -> Span:
-    context = value.get("context")
-    ids = context if isinstance(context, dict) else value
+    ids = next((value[key] for key in _CONTEXTS if isinstance(value.get(key), dict)), value)
     attributes = flat(next(value[key] for key in _ATTRIBUTES if isinstance(value.get(key), dict)))
     start, at = moment(first(value, "start_time", "timestamp", "startTime"))
     end, ended_at = moment(first(value, "end_time", "endTime"))
     took = duration(value.get("duration"))
+    if took is None and type(micros := value.get("duration")) in (int, float):
+        took = micros / 1e6
     if end is None and start is not None and took is not None:
         end = start + took
-    span_id = text(ids, "span_id", "spanId") or ""
+    span_id = text(ids, "span_id", "spanId", "id") or ""
+    above = value.get("parentSpanContext")
     return Span(
         id=span_id,
-        parent=text(value, "parent_id", "parent_span_id", "parentId") or parent,
+        parent=text(value, "parent_id", "parent_span_id", "parentId", "parentSpanId")
+        or (text(above, "spanId") if isinstance(above, dict) else None)
+        or parent,
         trace=text(ids, "trace_id", "traceId") or trace,
         name=text(value, "name", "span_name") or "",
         session=text(attributes, "session.id", genai.SESSION),
@@ -121,8 +130,8 @@ def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 def _error(value: dict[str, Any], attributes: dict[str, Any]) -> str | None:
     status = value.get("status")
     fields = status if isinstance(status, dict) else value
-    code = fields.get("status_code", status)
-    if isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR":
+    code = fields.get("status_code", fields.get("code", status))
+    if code == 2 or (isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR"):
         message = text(fields, "description", "status_message", "message")
         return message or text(attributes, "exception.message", "error.type") or "error"
     return text(attributes, "error.type")

@@ -44,7 +44,7 @@ def claims(value: Any) -> bool:
     """Items that only this API has, or a whole response. Bare messages look like a chat and are read as one."""
     if isinstance(value, list):
         return any(isinstance(item, dict) and text_field(item, "type") in _UNIQUE for item in value[:_SAMPLED])
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or isinstance(value.get("request"), dict):
         return False
     if _response_in(value) is not None:
         return True

@@ -22,6 +22,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:\[\]{}"]+', re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _MOST_DIGITS = 4300
+_LONGEST_ESCAPE = 6
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """what the fast decoder raises"""
 
@@ -29,9 +30,11 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class Fault(Exception):
     """Why a text is not JSON, with the position of the fault."""
 
-    def __init__(self, code: str, message: str, offset: int, text: str) -> None:
+    def __init__(self, code: str, message: str, offset: int, text: str, *, ends_early: bool = False) -> None:
         super().__init__(message)
         self.code, self.message, self.offset, self.text = code, message, offset, text
+        self.ends_early = ends_early
+        """the text is the beginning of valid JSON"""
 
 
 def decoder_of(shape: type[T]) -> Callable[[bytes], T]:
@@ -96,9 +99,10 @@ def _int(token: str) -> int:
 def _fault(text: str, error: json.JSONDecodeError) -> Fault:
     offset = error.pos
     if error.msg.startswith("Unterminated string"):
-        return Fault("bad-json", "this text is never closed", offset, text)
-    if offset >= len(text.rstrip()):
-        return Fault("bad-json", "the record ends before its JSON is complete", len(text.rstrip()), text)
+        return Fault("bad-json", "this text is never closed", offset, text, ends_early=True)
+    if offset >= len(text.rstrip()) or _is_cut(error.msg, text[offset:].rstrip()):
+        message = "the record ends before its JSON is complete"
+        return Fault("bad-json", message, len(text.rstrip()), text, ends_early=True)
     if error.msg.startswith("Extra data"):
         return Fault("bad-json", "the JSON ends before this", offset, text)
     before = text[:offset].rstrip()
@@ -106,6 +110,25 @@ def _fault(text: str, error: json.JSONDecodeError) -> Fault:
         offset = len(before) - 1  # Python versions report a trailing comma at different places; point at the comma
     found = _TOKEN.match(text, offset)
     return Fault("bad-json", f"unexpected `{shorten(found[0] if found else text[offset])}`", offset, text)
+
+
+def _is_cut(problem: str, rest: str) -> bool:
+    """Whether the text ends inside a word, a number or an escape."""
+    if problem.startswith("Invalid \\"):
+        return len(rest) <= _LONGEST_ESCAPE
+    return rest == "-" or any(word.startswith(rest) and word != rest for word in ("true", "false", "null"))
+
+
+def is_cut(raw: bytes) -> bool:
+    """Whether these bytes are the beginning of a record whose end was not written."""
+    try:
+        decode_quickly(raw)
+    except REFUSED:
+        try:
+            decode_carefully(raw.decode(errors="ignore"))
+        except Fault as fault:
+            return fault.ends_early
+    return False
 
 
 def shorten(token: str) -> str:

@@ -1,5 +1,5 @@
-"""How a file is divided into records: a line each, the elements of one JSON list, one JSON value, the entries of an
-archive, length-prefixed messages, or the rows of a CSV table.
+"""How a file is divided into records: a line each, the elements of one JSON list, one JSON value, several after each
+other, the entries of an archive, length-prefixed messages, or the rows of a CSV table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bylaw.traces.records.lines import (
     valid_utf8,
     without_bom,
 )
-from bylaw.traces.records.lists import Elements, scan
+from bylaw.traces.records.lists import Elements, scan, scan_values
 from bylaw.traces.records.problems import Place, Problems
 from bylaw.traces.records.protobuf import frame_blocks, looks_framed
 
@@ -36,6 +36,7 @@ class Layout(Enum):
     LINES = "lines"
     LIST = "list"
     VALUE = "value"
+    VALUES = "values"
     ARCHIVE = "archive"
     FRAMES = "frames"
     TABLE = "table"
@@ -50,7 +51,9 @@ class Records:
         self._problems = problems
         self._elements: Elements | None = None
         self.cut = False
-        """the compressed data ended early"""
+        """the compressed data ended early, or the last record was not written to its end …"""
+        self.cut_record = False
+        """… which is normal while a session is running: the record is left out"""
 
     @property
     def streamed(self) -> bool:
@@ -67,19 +70,24 @@ class Records:
         chunks = self._source.chunks()
         try:
             if self._layout is Layout.LINES:
-                yield from line_blocks(chunks, self._problems)
+                yield from line_blocks(chunks, self._problems, self._leave_out)
+            elif self._layout is Layout.VALUES:
+                yield from _gather(scan_values(without_bom(chunks), self._problems, self._leave_out), self._problems)
             elif self._layout is Layout.FRAMES:
                 yield from frame_blocks(chunks, self._problems)
             elif self._layout is Layout.TABLE:
                 yield from table_blocks(chunks, self._problems)
             elif self._layout is Layout.LIST:
-                self._elements = Elements(chunks, self._problems)
+                self._elements = Elements(chunks, self._problems, self._leave_out)
                 yield from _gather(iter(self._elements), self._problems)
             else:
                 yield from _one_value(chunks, self._problems)
         except BrokenCompression as error:
             self.cut = True
             self._problems.report_file("bad-compression", str(error))
+
+    def _leave_out(self) -> None:
+        self.cut = self.cut_record = True
 
 
 def _gather(elements: Iterator[tuple[Place, bytes]], problems: Problems) -> Iterator[Block]:
@@ -131,6 +139,8 @@ def sniff(source: Input) -> Layout:
         return Layout.LINES
     if _whole_decodes(source):
         return Layout.VALUE
+    if _holds_values(source):
+        return Layout.VALUES
     # Neither is complete: choose the layout that more of the file has, so that the error is reported once.
     return Layout.LINES if any(isinstance(_decoded(line), dict) for line in lines) else Layout.VALUE
 
@@ -175,6 +185,16 @@ def head_of(source: Input) -> tuple[bytes, bool]:
 def _whole_decodes(source: Input) -> bool:
     ignored = Problems(source.name, skip_bad=True)
     return any(_decodes(raw) for block in Records(source, Layout.VALUE, ignored).blocks() for raw, _ in block)
+
+
+def _holds_values(source: Input) -> bool:
+    """Whether values follow each other, each on several lines, as console exporters show them."""
+    ignored, cut = Problems(source.name, skip_bad=True), list[bool]()
+    with suppress(BrokenCompression):
+        values = scan_values(without_bom(source.chunks()), ignored, lambda: cut.append(True))
+        first = next(values, None)
+        return first is not None and _decodes(first[1]) and (next(values, None) is not None or bool(cut))
+    return False
 
 
 def _decodes(raw: bytes) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import count
 from typing import TypeAlias
 
 import msgspec
 
-from bylaw.traces.records.jsontext import Fault, decode_text
+from bylaw.traces.records.jsontext import Fault, decode_text, is_cut
 from bylaw.traces.records.problems import Place, Problems
 
 MAX_RECORD = 64 << 20
@@ -34,13 +34,21 @@ def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield head
 
 
-def line_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
-    """Blocks of whole lines. Lines that are too long or not UTF-8 are reported and left out."""
+def line_blocks(chunks: Iterator[bytes], problems: Problems, cut: Callable[[], None] | None = None) -> Iterator[Block]:
+    """Blocks of whole lines. Lines that are too long or not UTF-8 are reported and left out.
+
+    A last line that is still being written is left out after a call of `cut`, unless it is the only one.
+    """
     numbers = count(1)
+    has_lines = False
     for run in line_runs(chunks):
         if run is None:
             report_too_long(problems, next(numbers), "line")
             continue
+        if cut is not None and has_lines and not run.endswith(b"\n") and is_cut(run):
+            cut()
+            return
+        has_lines = has_lines or bool(run.strip())
         # BytesIO finds newlines several times faster than split. Lines come first in zip, so that no number is lost.
         lines = zip(BytesIO(run), numbers, strict=False)
         # A newline byte is never part of another character, so one check of the run covers every line.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import msgspec
@@ -26,9 +26,10 @@ _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class Elements:
     """The elements of the list that a file holds, each with its place."""
 
-    def __init__(self, chunks: Iterator[bytes], problems: Problems) -> None:
+    def __init__(self, chunks: Iterator[bytes], problems: Problems, cut: Callable[[], None] | None = None) -> None:
         self._chunks = without_bom(chunks)
         self._problems = problems
+        self._cut = cut
         self.streamed = False
         """the list is too large for memory; known once the first element is read"""
 
@@ -41,7 +42,7 @@ class Elements:
                 return
             except REFUSED:
                 pass  # the scanner finds the elements before the fault, and the fault itself
-        yield from scan(chain([head], self._chunks), self._problems)
+        yield from scan(chain([head], self._chunks), self._problems, self._cut)
 
 
 def _whole(data: bytes) -> Iterator[tuple[Place, bytes]]:
@@ -55,8 +56,13 @@ def _whole(data: bytes) -> Iterator[tuple[Place, bytes]]:
         at += len(raw)
 
 
-def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, bytes]]:
-    """The elements of a list of any size. Mismatched brackets inside an element are left to its decoder."""
+def scan(
+    chunks: Iterator[bytes], problems: Problems, cut: Callable[[], None] | None = None
+) -> Iterator[tuple[Place, bytes]]:
+    """The elements of a list of any size. Mismatched brackets inside an element are left to its decoder.
+
+    A list that is still being written ends after a call of `cut`, if that is given and the list has elements.
+    """
     cursor = _Cursor(b"")
     at = start = depth = index = 0
     while True:
@@ -67,7 +73,10 @@ def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, b
             # Read as much again as is held, so that scanning an unfinished text twice stays linear.
             more = _take(chunks, max(1, len(cursor.data)))
             if not more:
-                _bad(problems, cursor.place(len(cursor.data.rstrip(_BLANK))), "the list ends before it is closed")
+                if index and cut is not None:
+                    cut()
+                else:
+                    _bad(problems, cursor.place(len(cursor.data.rstrip(_BLANK))), "the list ends before it is closed")
                 return
             if len(cursor.data) > MAX_RECORD:
                 place = cursor.place(_end_of_separator(cursor.data, 0), index)
@@ -92,6 +101,35 @@ def scan(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[Place, b
         if depth == 0:
             _expect_end(cursor, at, token, chunks, problems)
             return
+
+
+def scan_values(chunks: Iterator[bytes], problems: Problems, cut: Callable[[], None]) -> Iterator[tuple[Place, bytes]]:
+    """Objects and lists that follow each other, over as many lines as each has."""
+    cursor = _Cursor(b"")
+    at = start = depth = index = 0
+    while True:
+        match = _BRACKET.match(cursor.data, at)
+        if match is None:
+            cursor.drop(start)
+            at, start = at - start, 0
+            more = _take(chunks, max(1, len(cursor.data)))
+            if not more:
+                if cursor.data.strip(_BLANK):
+                    _bad(problems, cursor.place(0), "this is no JSON") if not depth else cut()
+                return
+            if len(cursor.data) > MAX_RECORD:
+                report_too_long(problems, cursor.place(0, index), "value")
+                return
+            cursor.data += more
+            continue
+        at = match.end()
+        depth += 1 if match[1] in b"[{" else -1
+        if depth > 0:
+            continue
+        raw = cursor.data[start:at]
+        begin = start + len(raw) - len(raw.lstrip(_BLANK + b","))
+        yield cursor.place(begin, index), cursor.data[begin:at]
+        start, depth, index = at, 0, index + 1
 
 
 class _Cursor:

@@ -26,7 +26,7 @@ from bylaw.traces.records.problems import Place, Problems, locator
 R = TypeVar("R")
 MOST_UNKNOWN = 20
 """unknown keys that are reported in one file"""
-_KNOWN_KEYS: dict[str, tuple[str, ...]] = {
+KNOWN_KEYS: dict[str, tuple[str, ...]] = {
     str(line.__struct_config__.tag): ("kind", *line.__struct_encode_fields__)
     for line in (*get_args(CanonicalLine), *get_args(HandwrittenLine))
 }
@@ -80,18 +80,16 @@ def _known_keys(value: Any) -> tuple[str, ...] | None:
     if "bylaw" in value:
         return Header.__struct_encode_fields__
     kind = value.get("kind")
-    return _KNOWN_KEYS.get(kind) if isinstance(kind, str) else None
+    return KNOWN_KEYS.get(kind) if isinstance(kind, str) else None
 
 
 class Completeness:
     """Whether a file is complete: by its header, its last line, or the last line of each recording in it."""
 
     def __init__(self, header: Header) -> None:
-        self._is_marked = header.complete == "marked"
         self._is_complete = header.complete is True
         self._open: set[str | None] = set()
         """recordings that have begun and not ended"""
-        self._is_torn = False
 
     def add(self, line: TraceStartLine | TraceEndLine) -> None:
         if isinstance(line, TraceStartLine):
@@ -102,22 +100,14 @@ class Completeness:
             self._is_complete = True
             self._open.discard(line.recording)
 
-    def excuses(self, raw: bytes) -> bool:
-        """Whether an unreadable line is one in which a writer was interrupted, so not a mistake in the file."""
-        if not self._is_marked or raw.endswith(b"\n"):
-            return False
-        self._is_torn = True
-        return True
-
     @property
     def is_complete(self) -> bool:
-        return self._is_complete and not self._open and not self._is_torn
+        return self._is_complete and not self._open
 
     def notes(self) -> list[str]:
         count = len(self._open)
         cut = "a recording was" if count == 1 else f"{count:,} recordings were"
-        notes = [f"{cut} cut off before the end"] if count else []
-        return [*notes, *(["the last line is cut off and was left out"] if self._is_torn else [])]
+        return [f"{cut} cut off before the end"] if count else []
 
 
 class LineReader:
@@ -144,7 +134,7 @@ class LineReader:
     def _decode_again(self, place: int | Place, raw: bytes, decode: Callable[[bytes], R]) -> tuple[R, bytes] | None:
         """A line that was refused, without its unknown keys; None if it is not an event, or was reported."""
         is_first, self._has_begun = not self._has_begun and bool(raw.strip()), self._has_begun or bool(raw.strip())
-        if (is_first and is_header(raw)) or self._completeness.excuses(raw):
+        if is_first and is_header(raw):
             return None
         if is_header(raw):
             message, help = "a second trace begins here", "a file holds one trace: give each its own"

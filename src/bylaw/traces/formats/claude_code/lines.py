@@ -34,6 +34,7 @@ class Line(Struct, gc=False):
     agentId: str | None = None
     parent_tool_use_id: str | None = None
     requestId: str | None = None
+    isApiErrorMessage: bool | None = None
     timestamp: Any = None
     message: Any = None
     toolUseResult: Raw = Raw()

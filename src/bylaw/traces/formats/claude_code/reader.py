@@ -20,7 +20,7 @@ from bylaw.traces.formats.spans.attributes import latency_ms, moment
 from bylaw.traces.records.lines import Block
 
 _SYNTHETIC = "<synthetic>"
-"""the model of messages that the program itself inserted, such as the text of an error"""
+"""the model of messages that the program itself inserted: the text of an error, unless it says that it is none"""
 _CONTENT = (str, list)
 
 
@@ -154,7 +154,7 @@ class ClaudeCodeReader(AssemblingReader):
         whole = {**message, "content": blocks}
         answer = read_assistant(whole)  # at once, so that a mistake is reported at its own line
         when = moment(line.timestamp)[0]
-        if message.get("model") == _SYNTHETIC:
+        if message.get("model") == _SYNTHETIC and line.isApiErrorMessage is not False:
             agent.respond()
             self._annotate(agent.origin, record.locator(), "error", content, line.at)
             return

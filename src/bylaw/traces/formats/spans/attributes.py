@@ -106,6 +106,8 @@ def moment(value: Any) -> tuple[float | None, str | float | None]:
                 return (seconds(value), value) if value else (None, None)
             except (OverflowError, OSError):
                 return None, value
+    elif isinstance(value, list) and len(value) == 2 and all(type(part) is int for part in value):
+        return (found := value[0] + value[1] / 1e9), found  # JavaScript's: seconds and nanoseconds
     elif isinstance(value, bool) or not isinstance(value, (int, float)):
         return None, None
     try:

@@ -12,7 +12,6 @@ from bylaw.traces.assembly.content import AssistantContent
 from bylaw.traces.formats.spans.span import ModelCall, Span, ToolRun
 from bylaw.traces.formats.spans.tool_values import same_arguments
 
-
 _MOST_WAITING = 256
 """calls that one tool's span may be; older ones have no span"""
 

@@ -1,0 +1,194 @@
+"""Logs of proxies and clients: requests to a model's API, each with the response it got.
+
+Both bodies are the provider's own, under the names that loggers give them, plain, as text, or streamed. A request
+repeats its conversation, so it shows which one it continues and which results came since, unless the log names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.model.events import Deferred
+from bylaw.traces.assembly.conversation import Conversation, Settings
+from bylaw.traces.assembly.session_buffer import SessionBuffer
+from bylaw.traces.assembly.sessions import UNCLEAR, SessionsBy, SessionsInOrder
+from bylaw.traces.formats.bodies import RequestBody, read_answer, read_request
+from bylaw.traces.formats.chat import read_recorded_usage
+from bylaw.traces.formats.chat_message import item_of, read_assistant, results_in, time_of
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.reader import ConversationReader, Opened, add_answer, remember
+from bylaw.traces.formats.record import MalformedRecord, Path, Record, object_field, text_field
+from bylaw.traces.formats.spans.attributes import latency_ms, moment
+
+_REQUESTS = ("request", "body", "request_body", "requestBody", "input", "kwargs")
+_RESPONSES = ("response", "response_body", "responseBody", "output", "completion", "result")
+_WRAPPERS = ("body", "json", "parsed_body", "content")
+_SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id")
+_STARTS, _ENDS = ("startTime", "start_time", "timestamp", "created_at"), ("endTime", "end_time")
+
+
+class Pair(Struct, frozen=True):
+    """A request and the answer in its response. Of a log with gaps, one of them may be None."""
+
+    request: RequestBody | None
+    body: dict[str, Any]
+    """of the request"""
+    answer: dict[str, Any] | None
+    record: dict[str, Any]
+    path: Path = ()
+
+
+def claims(value: Any) -> bool:
+    if isinstance(value, list):
+        value = value[0] if value else None
+    pairs = pairs_in(value) if isinstance(value, dict) else ()
+    return any(pair.answer is not None and pair.request is not None for pair in pairs)
+
+
+def pairs_in(value: dict[str, Any]) -> list[Pair]:
+    """The pair that a record is, or all those that it holds by name, in their order."""
+    found = _pair(value, ())
+    if found is not None:
+        return [found]
+    parts = [(key, part) for key, part in value.items() if isinstance(part, dict)]
+    if not parts or len(parts) < len(value):
+        return []
+    pairs = [_pair(part, (key,)) for key, part in parts]
+    return sorted((pair for pair in pairs if pair is not None), key=_order) if None not in pairs else []
+
+
+def _pair(record: dict[str, Any], path: Path) -> Pair | None:
+    answers = (read_answer(body) for key in _RESPONSES if key in record for body in _bodies(record[key]))
+    answer = next((found for found in answers if found is not None), None)
+    if answer is None and (not any(key in record for key in _RESPONSES) or "object" in record):
+        alone = read_answer(record)
+        return None if alone is None or path else Pair(None, {}, alone, {"response": record})
+    for body in (*(body for key in _REQUESTS if key in record for body in _bodies(record[key])), record):
+        request = read_request(body)
+        if request is not None:
+            return Pair(request, body, answer, record, path)
+    return None if answer is None or path else Pair(None, {}, answer, record)
+
+
+def _bodies(value: Any) -> Iterator[Any]:
+    """A body, or what it is wrapped in."""
+    value = _collected(value) if isinstance(value, str) else value
+    yield value
+    for key in _WRAPPERS if isinstance(value, dict) else ():
+        if key in value:
+            yield _collected(value[key]) if isinstance(value[key], str) else value[key]
+
+
+def _collected(text: str) -> Any:
+    """A body that was recorded as text: JSON, or the events of a stream."""
+    if not text.startswith(("data:", "event:", ":")):
+        return parsed(text)
+    from bylaw.wire.formats import FORMATS
+    from bylaw.wire.formats.base import read_events
+
+    events = read_events(text.encode())
+    return next((reply for wire in FORMATS if (reply := wire.collect(events)) is not None), text)
+
+
+def _order(pair: Pair) -> tuple[float, int]:
+    at = moment(time_of(pair.answer or {}))[0]
+    return (0.0 if at is None else at, 0 if pair.request is None else len(pair.request.messages))
+
+
+class PairsReader(ConversationReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._sessions = SessionsInOrder(self._assembler, SessionsBy.HISTORY)
+        self._chains: dict[str, SessionBuffer] = {}
+        """the session of each response, by its id"""
+        self._is_unclear = False
+
+    def read_record(self, record: Record) -> None:
+        listed = record.value if isinstance(record.value, list) else [record.value]
+        for index, value in enumerate(listed):
+            path: Path = (index,) if listed is record.value else ()
+            pairs = pairs_in(value) if isinstance(value, dict) else []
+            for pair in pairs:
+                try:
+                    self._read(record, pair, (*path, *pair.path))
+                except MalformedRecord as error:
+                    record.malformed(error, (*path, *pair.path))
+            if not pairs:
+                record.bad("wrong-type", "this is no request to a model with its response", path)
+
+    def notes(self) -> list[str]:
+        return [*self._sessions.notes(), *super().notes()]
+
+    def _read(self, record: Record, pair: Pair, path: Path) -> None:
+        request, message, source = pair.request, pair.answer, record.locator(item_of(path))
+        messages = request.chat() if request is not None else []
+        buffer = self._session(record, pair, messages, path)
+        settings = Settings()
+        if request is not None:
+            settings = Settings(model=request.model, params=request.params, tools=request.tools)
+        conversation = Conversation(self._assembler, buffer, settings, bounded=True)
+        for one in _since_answer(messages):
+            for result in results_in(one):
+                known = buffer.find_call(result.call_id, result.name, result.arguments)
+                if known is not None and not known.answered:
+                    conversation.add_result(
+                        source, time_of(one), result.call_id, result.content, name=result.name, is_error=result.is_error
+                    )
+        conversation.set_input(None if request is None else Deferred(RequestBody.chat, request), source)
+        if message is None:
+            conversation.end()
+            return
+        answer = read_assistant(message)
+        (start, at), (end, _) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
+        add_answer(
+            conversation,
+            record,
+            answer,
+            source,
+            path=path,
+            at=time_of(message) if at is None else at,
+            model=text_field(message, "model"),
+            stop_reason=text_field(message, "finish_reason", "stop_reason"),
+            latency_ms=latency_ms(start, end),
+            usage=read_recorded_usage(record, message, (*path, "response", "usage")),
+        )
+        if buffer is self._sessions.current:
+            self._sessions.response(answer.blocks, None, text_field(message, "finish_reason", "stop_reason"))
+        own = text_field(object_field(pair.record, "response"), "id")
+        if own is not None:
+            remember(self._chains, own, buffer)
+
+    def _session(self, record: Record, pair: Pair, messages: list[Any], path: Path) -> SessionBuffer:
+        """The session that the log names, or that the request continues."""
+        response = object_field(pair.record, "response")
+        before = text_field(pair.body, "previous_response_id") or text_field(response, "previous_response_id")
+        if before is not None and before in self._chains:
+            return self._chains[before]
+        metadata = object_field(pair.record, "metadata"), object_field(pair.body, "metadata")
+        named = next(filter(None, (text_field(place, *_SESSIONS) for place in (pair.record, *metadata))), None)
+        if named is None and "litellm_call_id" in pair.record:
+            named = text_field(pair.record, "trace_id")
+        if named:
+            return self._assembler.session(named)
+        if not messages:
+            return self._sessions.start()
+        if not self._sessions.request(msgspec.json.encode(messages), None) and not self._is_unclear:
+            self._is_unclear = True  # once is enough
+            record.warn("unclear-session", UNCLEAR.format(self._sessions.current.origin.session), path)
+        return self._sessions.current
+
+
+def _since_answer(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages after the latest answer."""
+    for at in range(len(messages) - 1, -1, -1):
+        if messages[at].get("role") == "assistant":
+            return messages[at + 1 :]
+    return messages
+
+
+def _moment(record: dict[str, Any], keys: tuple[str, ...]) -> tuple[float | None, str | float | None]:
+    return next((found for key in keys if (found := moment(record.get(key)))[1] is not None), (None, None))
