@@ -2,7 +2,8 @@
 # Needed on the machine: Python 3.11, 3.12 or 3.13, git, make. PYTHON=... chooses the interpreter.
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+# Modules are compiled when they are first imported: most of what the tools bring never is.
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install --no-compile -c constraints.txt
 FUZZ_INPUTS ?= 200000
 
 # Hundreds of processes start during the tests: compiled modules are shared, even where the environment forbids it.

@@ -44,10 +44,10 @@ def _cases() -> list[Any]:
 
 
 @pytest.mark.parametrize("case", _cases())
-def test_case(case: dict[str, Any], tmp_path: Path) -> None:
+def test_case(case: dict[str, Any], request: pytest.FixtureRequest) -> None:
     assert case.keys() <= _CASE_KEYS, f"unknown keys in the case: {case.keys() - _CASE_KEYS}"
-    trace = _trace(case, tmp_path)
-    text = case["rules"] if isinstance(case["rules"], str) else yaml.safe_dump(case["rules"])
+    trace = _trace(case, request)
+    text = case["rules"] if isinstance(case["rules"], str) else yaml.dump(case["rules"], Dumper=yaml.CSafeDumper)
     ruleset = parse_rules(text, file="rules.yaml")
     assert not [d for d in ruleset.diagnostics if d.is_error], ruleset.diagnostics
     answers = every_way(ruleset.rules, trace.events, trace.complete)
@@ -61,10 +61,10 @@ def test_case(case: dict[str, Any], tmp_path: Path) -> None:
         assert any(part in note for note in trace.notes), trace.notes
 
 
-def _trace(case: dict[str, Any], tmp_path: Path) -> Trace:
+def _trace(case: dict[str, Any], request: pytest.FixtureRequest) -> Trace:
     if "turns" in case:
         return build(case["turns"], complete=case.get("complete", True))
-    path = tmp_path / f"trace{case.get('suffix', '.jsonl')}"
+    path = request.getfixturevalue("tmp_path") / f"trace{case.get('suffix', '.jsonl')}"
     path.write_text(case["file"], "utf-8")
     return load_trace(path, format=case.get("from"))
 

@@ -6,7 +6,7 @@ from tests.fuzz.run import run_many
 
 
 def test_mutated_inputs_are_read_or_refused_never_worse() -> None:
-    outcome = run_many(seed=7, first=0, count=1_000)
+    outcome = run_many(seed=7, first=0, count=500)
     assert outcome.failures == []
-    assert outcome.accepted > 100
-    assert outcome.refused > 100
+    assert outcome.accepted > 50
+    assert outcome.refused > 50
