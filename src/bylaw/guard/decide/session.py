@@ -64,14 +64,20 @@ class PolicyState:
         """how many events of the log one undo record takes back, and that record"""
         self.undo_text: tuple[Undo, Raw] | None = None
         """that record, encoded"""
-        self.counter_texts: dict[int, tuple[Any, list[Raw]]] = {}
-        """by rule: the state whose counters were encoded last, and their encodings"""
+        self.counter_states: dict[int, Any] = {}
+        """by rule: the state whose counters were encoded last"""
+        self.counter_texts: dict[str, Raw] = {}
+        """the encodings, by the name of the counter"""
+        self.counter_limits: dict[str, int] = {}
+        """the limits of the rules whose counters these are"""
 
     @property
     def undo(self) -> Undo:
         """What takes back the whole log at once."""
         joined, undo = self._joined
-        if joined < len(self.log):
+        if not joined and len(self.log) == 1 and self.log[0].undo is not None:
+            self._joined = 1, self.log[0].undo
+        elif joined < len(self.log):
             longer = join_undos([undo, *_undos(self.log[joined:])])
             # events that move the same rules again change nothing, and then its text need not be written anew
             self._joined = len(self.log), undo if joined and longer == undo else longer
@@ -204,7 +210,14 @@ class SessionState:
         return attempt.agent
 
     def announce(self, run: str, agent: str | None, parent_run: str | None) -> None:
-        """A run of the agent has started."""
+        """A run of the agent has started. Raises ValueError if it was announced as another: the runs below it would
+        leave their family."""
+        known_agent, known_parent = self.runs.get(run, (None, None))
+        agent, parent_run = agent or known_agent, parent_run or known_parent
+        if known_agent not in (None, agent):
+            raise ValueError(f"the run `{run}` is of the agent `{known_agent}`, and cannot become one of `{agent}`")
+        if known_parent not in (None, parent_run):
+            raise ValueError(f"the run `{run}` is below the run `{known_parent}`, and cannot move below `{parent_run}`")
         self.runs[run] = (agent, parent_run)
         if agent is not None:
             self._add_to_family(agent, ancestors(Attempt(tool="-", run=run), self.runs))

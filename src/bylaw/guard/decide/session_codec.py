@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from bylaw.engine.evaluation import Carried, Evaluation
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
-from bylaw.engine.scope import Undo, dumped_undo, revived_undo
+from bylaw.engine.scope import NOTHING_MOVED, Undo, dumped_undo, revived_undo
 from bylaw.engine.values import UNREADABLE
 from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.redaction import StoredArguments, redacted_paths, unread_places
@@ -87,6 +87,7 @@ class _NamedUndo(Struct, array_like=True):
 
 
 _encode = msgspec.json.Encoder().encode
+_NOTHING_MOVED = Raw(_encode(_NamedUndo({}, [], [], {}, False)))
 _decode_form = msgspec.json.Decoder(_Form).decode
 _decode = msgspec.json.Decoder(_Current).decode
 _decode_earlier = msgspec.json.Decoder(_Earlier).decode
@@ -146,27 +147,28 @@ def _dump_policy(state: PolicyState, session: SessionState) -> PolicyData:
 
 
 def _dump_counters(state: PolicyState, session: SessionState) -> dict[str, Raw]:
-    """Each counter once, however many rules count the same."""
-    policy, known = state.policy, state.counter_texts
-    highest: dict[str, int] = {}
-    found: dict[str, Raw] = {}
+    """Each counter once, however many rules count the same: by the one with the highest limit. What has not changed
+    since the last time is not encoded again."""
+    policy, known, found, highest = state.policy, state.counter_states, state.counter_texts, state.counter_limits
     for index, own in state.attempts.all_states(session.key).items():
+        if known.get(index) is own:
+            continue
+        known[index] = own
         counters = policy.names.counters[index]
         if not counters:
             continue
-        written = known.get(index)
-        if written is None or written[0] is not own:
-            monitor = policy.attempts.monitors[index]
-            assert isinstance(monitor, AttemptMonitor)
-            written = known[index] = own, [Raw(_encode(value)) for value in monitor.dump_counters(own)]
-        for counted, text in zip(counters, written[1], strict=True):
+        monitor = policy.attempts.monitors[index]
+        assert isinstance(monitor, AttemptMonitor)
+        for counted, value in zip(counters, monitor.dump_counters(own), strict=True):
             if counted.limit >= highest.get(counted.name, -1):
-                highest[counted.name], found[counted.name] = counted.limit, text
+                highest[counted.name], found[counted.name] = counted.limit, Raw(_encode(value))
     return found
 
 
 def _dump_undo(state: PolicyState) -> Raw:
     undo, known = state.undo, state.undo_text
+    if undo is NOTHING_MOVED:
+        return _NOTHING_MOVED
     if known is None or known[0] is not undo:
         plain, names = dumped_undo(state.policy.calls, undo), state.policy.names.calls
         named = _NamedUndo(

@@ -55,8 +55,9 @@ UNTOUCHED = digest(b"0")
 
 
 def session_digest(record: SessionRecord) -> str:
-    terminated = b"" if record.terminated is None else record.terminated.encode("utf-8", "surrogatepass")
-    return digest(b"%d %d" % (record.version, record.terminated is not None), terminated, record.state)
+    if record.terminated is None:
+        return hashlib.sha256(b"%d 0\n\n%b" % (record.version, record.state)).hexdigest()
+    return digest(b"%d 1" % record.version, record.terminated.encode("utf-8", "surrogatepass"), record.state)
 
 
 def continued(before: str, after: str) -> str:

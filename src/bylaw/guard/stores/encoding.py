@@ -37,11 +37,11 @@ def encode_both(data: dict[str, Any], **more: str) -> tuple[bytes, bytes]:
     together = {**more, **data}
     own: list[bytes] = []
     whole: list[bytes] = []
-    for key in sorted(together) if all(map(_is_name, data)) else ():
+    for key, name in _keys(*together):
         text = plain_json(together[key])
         if text is None:
             break
-        part = b'"%b":%b' % (key.encode(), text)
+        part = name + text
         whole.append(part)
         if key in data:
             own.append(part)
@@ -50,10 +50,11 @@ def encode_both(data: dict[str, Any], **more: str) -> tuple[bytes, bytes]:
     return b"{%b}" % b",".join(own), b"{%b}" % b",".join(whole)
 
 
-@lru_cache(maxsize=256)
-def _is_name(key: Any) -> bool:
-    """Whether the key sorts as it is and needs no escapes."""
-    return type(key) is str and key.isascii() and key.isidentifier()
+@lru_cache(maxsize=256, typed=True)
+def _keys(*keys: Any) -> list[tuple[str, bytes]]:
+    """In their order, each with its JSON; nothing if one does not sort as it is or needs escapes."""
+    is_usual = all(type(key) is str and key.isascii() and key.isidentifier() for key in keys)
+    return [(key, b'"%b":' % key.encode()) for key in sorted(keys)] if is_usual else []
 
 
 def decode(text: str | bytes) -> Any:
