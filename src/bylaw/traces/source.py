@@ -15,6 +15,7 @@ from bylaw.model.events import Event
 from bylaw.model.ports import TraceSource
 from bylaw.traces.find import find_traces
 from bylaw.traces.formats.bylaw.reader import header_of
+from bylaw.traces.formats.call_signs import CallSigns
 from bylaw.traces.formats.catalogue import CATALOGUE, FORMATS
 from bylaw.traces.formats.detect import detect
 from bylaw.traces.formats.reader import Opened
@@ -104,21 +105,25 @@ class TraceStream:
         records, problems = opened.records, opened.problems
         problems.checks_keys = self._source.size <= SMALL
         reader = CATALOGUE[self._reads_as].open(opened)
+        signs = CallSigns(repeats_history=CATALOGUE[self._reads_as].repeats_history)
         has_events = False
         for block in records.blocks():
-            events = reader.read(keep_repeats(block, problems) if problems.checks_keys else block)
+            block = signs.watch(block)
+            read = reader.read(keep_repeats(block, problems) if problems.checks_keys else block)
+            events = read if signs.has_calls else signs.check(read)
             if not problems.failed:  # else the file is read on only to find more bad records
                 has_events = has_events or bool(events)
                 warn_of_repeats(events, problems)
                 yield from events
-        events = reader.finish()
+        events = signs.check(reader.finish())
+        signs.report(problems)
         warn_of_repeats(events, problems)
         problems.settle()
         if self._is_forced and not has_events and not events and not problems.skipped:
             _refuse_other_format(self._source, self._layout, self._reads_as)
         yield from events
         self.header = reader.header
-        self.complete = reader.complete and not records.cut
+        self.complete = reader.complete and not records.cut and not signs.is_unread
         self.problems = problems.listed
         self.skipped = problems.skipped
         more = problems.unlisted

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from bylaw.traces.assembly.content import CALL_BLOCKS, read_content
+from bylaw.traces.assembly.content import CALL_BLOCKS, foreign_call, foreign_result, read_content
 from bylaw.traces.records.jsontext import REFUSED
 
 MOST_CONVERSATIONS = 1 << 10
@@ -168,6 +168,14 @@ def identify(message: Any) -> Message:
             id = item.get("call_id") or item.get("id")
             calls.append(hash(("call", str(id))) if id else hash(("name", str(name))))
             parts.append((str(id), str(name)))
+        elif item is not message and (call := foreign_call(item)) is not None:
+            id, name = call["id"], call["name"]
+            calls.append(hash(("call", str(id))) if id else hash(("name", str(name))))
+            parts.append((str(id), str(name)))
+        elif item is not message and (result := foreign_result(item)) is not None:
+            if result.call_id:
+                results.append(hash(("call", result.call_id)))
+            parts.append((str(result.call_id or result.name), msgspec.json.encode(result.content)))
         elif item is not message and "text" not in item and block not in _THOUGHTS:
             parts.append(msgspec.json.encode({key: value for key, value in item.items() if key != "cache_control"}))
     issued = tuple(calls[:_MOST_TOKENS]) if is_model else ()

@@ -10,6 +10,7 @@ decide: a part that is larger than its whole was counted in addition to it.
 | `input_tokens`, `cache_read_…`, `cache_creation_…`, `cached_write_…` | cache counts not in the input, added to it   |
 | `cached_input_tokens`                                           | inside, unless larger than the input or `claude…` |
 | `thinking_tokens`                                               | inside the output, unless larger                  |
+| `promptTokenCount`, `candidatesTokenCount`, `thoughtsTokenCount` | thoughts not in the candidates, added to them    |
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from typing import Any
 from bylaw.model.events import Usage
 from bylaw.model.values import json_type
 
-_INPUT = ("input_tokens", "prompt_tokens")
-_OUTPUT = ("output_tokens", "completion_tokens")
+_INPUT = ("input_tokens", "prompt_tokens", "inputTokens", "promptTokenCount", "prompt_token_count")
+_OUTPUT = ("output_tokens", "completion_tokens", "outputTokens", "candidatesTokenCount", "candidates_token_count")
+_THOUGHTS = ("thoughtsTokenCount", "thoughts_token_count")
+"""Gemini counts these in addition to its candidates"""
+_CACHED = ("cachedContentTokenCount", "cached_content_token_count")
 _READ_OUTSIDE = "cache_read_input_tokens"
 _WRITE_OUTSIDE = "cache_creation_input_tokens"
 _WRITES_OUTSIDE = ("cached_write_5m_tokens", "cached_write_1h_tokens")
@@ -103,7 +107,11 @@ def _read_slowly(recorded: dict[str, Any], model: str | None) -> tuple[Usage, li
             outside.append(inside)
         read = _sum([read, inside])
     input_tokens = _sum([input_tokens, *outside])
-    reasoning = counts.first(_REASONING)
+    thoughts, cached = counts.first(_THOUGHTS), counts.first(_CACHED)
+    read = cached if read is None else read
+    if thoughts is not None:
+        output_tokens = (output_tokens or 0) + thoughts
+    reasoning = counts.first(_REASONING) if thoughts is None else thoughts
     if reasoning is not None and reasoning > (output_tokens or 0):
         output_tokens = (output_tokens or 0) + reasoning
     usage = Usage(

@@ -43,7 +43,7 @@ class AgentsSdkReader(SpanReader):
     def read_block(self, block: Block) -> None:
         for record in records_of(block, self._problems, _UNDECODED):
             value = record.value
-            parts = value.get("data") if isinstance(value, dict) and "object" not in value else value
+            parts = value.get("data") if isinstance(value, dict) and not _is_part(value) else value
             for part in parts if isinstance(parts, list) else [parts]:
                 self._part(record, part, len(record.raw) // (len(parts) if isinstance(parts, list) and parts else 1))
 

@@ -108,14 +108,15 @@ class AtifReader(ConversationReader):
 
 
 def _read_results(conversation: Conversation, step: dict[str, Any], source: Locator) -> None:
+    issued = [text_field(call, "tool_call_id") for call in list_field(step, "tool_calls") if isinstance(call, dict)]
     for result in list_field(step["observation"], "results"):
         if not isinstance(result, dict):
             continue
         call_id, content = text_field(result, "source_call_id"), result.get("content")
+        call_id = issued[0] if call_id is None and len(issued) == 1 else call_id
         if content is None and result.get("subagent_trajectory_ref") is not None:
             content = result["subagent_trajectory_ref"]
-        if call_id is not None:
-            conversation.add_result(source, time_of(step), call_id, content)
+        conversation.add_result(source, time_of(step), call_id, content)
         conversation.add_input({"role": "tool", "tool_call_id": call_id, "content": content}, source)
 
 

@@ -22,6 +22,8 @@ class Format(Struct, frozen=True):
     """`module:name`, below this package: a class or function that takes `Opened` and returns a reader"""
     has_claims: bool = True
     """whether the module has `claims`; the other formats are distinguished in `detect`"""
+    repeats_history: bool = False
+    """whether requests are recorded with the messages before them, so that a call stands in many records"""
 
     def _load(self, name: str) -> Any:
         return getattr(import_module(f"bylaw.traces.formats.{self.reader.partition(':')[0]}"), name)
@@ -36,13 +38,21 @@ class Format(Struct, frozen=True):
         return reader
 
 
-def _by_shape(description: str, reader: str) -> Format:
-    return Format(description, reader, has_claims=False)
+def _by_shape(description: str, reader: str, *, repeats_history: bool = False) -> Format:
+    return Format(description, reader, has_claims=False, repeats_history=repeats_history)
+
+
+def _with_history(description: str, reader: str) -> Format:
+    return Format(description, reader, repeats_history=True)
 
 
 CATALOGUE: dict[str, Format] = {
-    "bylaw": _by_shape("Bylaw's own JSONL: a header, then one event a line", "bylaw.reader:reader"),
-    "agentlog": _by_shape(".agentlog: one content-addressed record a line", "agentlog:AgentlogReader"),
+    "bylaw": _by_shape(
+        "Bylaw's own JSONL: a header, then one event a line", "bylaw.reader:reader", repeats_history=True
+    ),
+    "agentlog": _by_shape(
+        ".agentlog: one content-addressed record a line", "agentlog:AgentlogReader", repeats_history=True
+    ),
     "openai": _by_shape("OpenAI chat messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
     "anthropic": _by_shape("Anthropic messages: a list, one a line, or objects with `messages`", "chat:ChatReader"),
     "bedrock": _by_shape("Bedrock Converse messages, as Strands agents store them too", "chat:ChatReader"),
@@ -50,8 +60,8 @@ CATALOGUE: dict[str, Format] = {
         "plain event lists: user_message, agent_message, tool_call, tool_result", "eventlist:EventListReader"
     ),
     "tau": _by_shape("tau-bench: a list of trajectories with rewards", "tau:TauReader"),
-    "otlp": Format("OpenTelemetry spans or logs: OTLP JSON lines, or length-prefixed protobuf", "otlp:reader"),
-    "openinference": Format(
+    "otlp": _with_history("OpenTelemetry spans or logs: OTLP JSON lines, or length-prefixed protobuf", "otlp:reader"),
+    "openinference": _with_history(
         "spans one by one, as Phoenix and OpenTelemetry's SDK export them, or nested",
         "openinference:OpenInferenceReader",
     ),
@@ -60,15 +70,17 @@ CATALOGUE: dict[str, Format] = {
         "claude_code.reader:ClaudeCodeReader",
     ),
     "codex": Format("Codex: a session's rollout", "codex:CodexReader"),
-    "inspect": Format("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
+    "inspect": _with_history("inspect_ai logs: .eval archives, or .json", "inspect_ai:InspectReader"),
     "mcp": Format("MCP: JSON-RPC messages, one a line", "mcp:McpReader"),
-    "pairs": Format("requests to a model's API with their responses, as proxies log them", "pairs:PairsReader"),
-    "responses": Format("OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"),
-    "agents-sdk": Format("OpenAI Agents SDK: exported traces and spans", "agents_sdk:AgentsSdkReader"),
-    "langsmith": Format("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),
-    "langfuse": Format("Langfuse: observations of its API or its blob export", "langfuse:LangfuseReader"),
+    "pairs": _with_history("requests to a model's API with their responses, as proxies log them", "pairs:PairsReader"),
+    "responses": _with_history(
+        "OpenAI Responses: items, or whole responses with their `output`", "responses:ResponsesReader"
+    ),
+    "agents-sdk": _with_history("OpenAI Agents SDK: exported traces and spans", "agents_sdk:AgentsSdkReader"),
+    "langsmith": _with_history("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),
+    "langfuse": _with_history("Langfuse: observations of its API or its blob export", "langfuse:LangfuseReader"),
     "agentdojo": Format("AgentDojo: a run with its messages", "agentdojo:AgentDojoReader"),
-    "atif": Format("ATIF: a trajectory of steps", "atif:reader"),
+    "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),
 }
 """in the order in which they are listed; if several claim a file, the first one gets it"""
 

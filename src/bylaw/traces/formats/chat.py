@@ -15,6 +15,7 @@ from bylaw.model.values import json_type
 from bylaw.traces.assembly.content import EVERYTHING
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.assembly.usage import read_usage
+from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import ASSISTANT, item_of, read_assistant, results_in, role_of, time_of, unwrap
 from bylaw.traces.formats.reader import ConversationReader, add_answer
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, text_field
@@ -98,6 +99,9 @@ class ChatReader(ConversationReader):
         if message.keys() <= _PLAIN and not unread:
             add_answer(conversation, record, answer, source, path=path)
         else:
+            if not answer.uses and looks_like_call(message):
+                unread = EVERYTHING
+                record.warn("unread-content", UNREAD_CALL, path)
             latency = message.get("latency_ms")
             add_answer(
                 conversation,

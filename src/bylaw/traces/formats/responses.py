@@ -35,6 +35,7 @@ from bylaw.traces.formats.responses_items import (
 from bylaw.traces.records.jsontext import Undecoded, decode_whole
 
 _SAMPLED = 50
+_LISTS = ("items", "input", "data")
 _MOST_CHAINED = 100_000
 _UNIQUE = OUTPUTS | RESULTS | MARKS
 """items that only this API has"""
@@ -42,7 +43,11 @@ _UNIQUE = OUTPUTS | RESULTS | MARKS
 
 def claims(value: Any) -> bool:
     """Items that only this API has, or a whole response. Bare messages look like a chat and are read as one."""
+    if isinstance(value, dict) and value.get("object") == "list":  # a page of the API
+        value = value.get("data")
     if isinstance(value, list):
+        if value and isinstance(value[0], dict) and _response_in(value[0]) is not None:
+            return True
         return any(isinstance(item, dict) and text_field(item, "type") in _UNIQUE for item in value[:_SAMPLED])
     if not isinstance(value, dict) or isinstance(value.get("request"), dict):
         return False
@@ -95,13 +100,19 @@ class ResponsesReader(ConversationReader):
         if found is not None:
             self._read_response(record, *found)
             return
-        items = value.get("items", value.get("input")) if isinstance(value, dict) else value
+        key = next((key for key in _LISTS if isinstance(value, dict) and key in value), None)
+        items = value if key is None else value[key]
         if not isinstance(items, list):
             self.read_open(record)
-        elif isinstance(value, dict):
-            self.read_list(record, items, ("items" if "items" in value else "input",), text_field(value, "id"))
+            return
+        path: Path = () if key is None else (key,)
+        whole = [_response_in(item) if isinstance(item, dict) else None for item in items]
+        if items and None not in whole:
+            for index, one in enumerate(whole):
+                assert one is not None
+                self._read_response(record, one[0], one[1], (*path, index, *one[2]))
         else:
-            self.read_list(record, items, (), None)
+            self.read_list(record, items, path, None if key is None else text_field(value, "id"))
 
     # Items
 

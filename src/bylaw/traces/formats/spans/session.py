@@ -20,6 +20,7 @@ from bylaw.model.source import Span as Place
 from bylaw.traces.assembly.assembler import Assembler
 from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, Result, calls_in, read_content, unread_kinds
 from bylaw.traces.assembly.session_buffer import GUESSED, GUESSED_HELP, SHARED_ID, SessionBuffer
+from bylaw.traces.formats.call_signs import UNREAD_CALL, looks_like_call
 from bylaw.traces.formats.chat_message import read_assistant, results_in
 from bylaw.traces.formats.record import MalformedRecord
 from bylaw.traces.formats.spans.issued_calls import IssuedCalls, Run, Turn, mark_unordered
@@ -106,10 +107,14 @@ class SessionSpans:
         if call.answer is None:
             return None
         try:
-            return read_assistant(call.answer)
+            answer = read_assistant(call.answer)
         except MalformedRecord as error:
-            self._warn(span, "wrong-type", f"the answer of this span is not read: {error.message}")
-            return None
+            self._warn(span, "unread-content", f"the answer of this span is not read: {error.message}")
+            return AssistantContent([call.answer])
+        if not answer.uses and looks_like_call(call.answer):
+            self._warn(span, "unread-content", UNREAD_CALL)
+            return AssistantContent([*(answer.blocks or ()), call.answer])
+        return answer
 
     def _add_turn(self, turn: Turn) -> None:
         span, call, assembler = turn.span, turn.call, self._assembler

@@ -1,0 +1,102 @@
+"""Signs of calls in records from which no call was read: nothing that an agent did may pass unread.
+
+Each reader tells of parts of an answer that it does not know. This is the net below all readers: a whole recording
+without a call, although its records look as if they hold some, in the words of any API.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.model.events import Event, Response, SessionEnd, ToolCall
+from bylaw.traces.records.lines import Block
+from bylaw.traces.records.problems import Place, Problems
+
+_HINTS = (b"tool", b"unction")
+"""a record without these holds no sign"""
+_CALLS = re.compile(
+    rb'"(?:tool_calls|toolCalls|tool_uses)"\s*:\s*\[\s*\{'
+    rb'|"(?:function_call|functionCall|toolUse|toolCall|tool_call)"\s*:\s*\{\s*"(?!type"\s*:\s*"object)'
+    rb'|"(?:type|kind|part_kind|event_type)"\s*:\s*"(?:tool_use|function_call|tool-call|tool_call|toolCall|mcp_call)"'
+)
+_NAMES = frozenset(("tool_calls", "toolCalls", "tool_uses", "function_call", "functionCall", "toolUse", "toolCall"))
+_TYPES = frozenset(("tool_use", "function_call", "tool-call", "tool_call", "toolCall", "mcp_call", "tool-invocation"))
+_MOST_LEVELS = 6
+_SAMPLED = 50
+UNREAD_CALL = "this answer looks like a call of a tool, and no call was read from it"
+_MESSAGE = "this looks like a call of a tool, and no call was read from the file"
+_HELP = "the recording counts as incomplete, and rules that a call may decide are inconclusive"
+
+
+def looks_like_call(value: Any, level: int = 0) -> bool:
+    """Whether a decoded value holds what looks like a call, in the words of any API."""
+    if isinstance(value, list):
+        return level < _MOST_LEVELS and any(looks_like_call(one, level + 1) for one in value[:_SAMPLED])
+    if not isinstance(value, dict):
+        return False
+    if value.get("type") in _TYPES and not isinstance(value.get("type"), dict):
+        return True
+    if any(value[key] for key in _NAMES.intersection(value)):
+        return True
+    return level < _MOST_LEVELS and any(
+        looks_like_call(one, level + 1) for one in value.values() if isinstance(one, (dict, list))
+    )
+
+
+def _is_told(event: Event) -> bool:
+    return isinstance(event, Response) and bool(event.unread)
+
+
+class CallSigns:
+    """Looks for signs of calls until the first call is read."""
+
+    def __init__(self, *, repeats_history: bool) -> None:
+        """`repeats_history`: requests show earlier calls, so signs mean something only if nothing was read at all."""
+        self._repeats_history = repeats_history
+        self._first: tuple[bytes, int | Place] | None = None
+        self._has_turns = False
+        self.has_calls = False
+        """a call was read, or a reader told that it could not read one"""
+
+    def watch(self, block: Block) -> Block:
+        """The same records, each looked at while no call was read."""
+        if self.has_calls or self._first is not None:
+            return block
+        return self._watch(block)
+
+    def _watch(self, block: Block) -> Block:
+        for raw, place in block:
+            if self._first is None and any(hint in raw for hint in _HINTS) and _CALLS.search(raw) is not None:
+                self._first = (raw, place)
+            yield raw, place
+
+    @property
+    def is_unread(self) -> bool:
+        return self._first is not None and not self.has_calls and not (self._repeats_history and self._has_turns)
+
+    def check(self, events: Sequence[Event]) -> Sequence[Event]:
+        """The events, with sessions as incomplete that ended while signs and no call had been seen."""
+        if self.has_calls or not events:
+            return events
+        kinds = {type(event) for event in events}
+        self._has_turns = self._has_turns or Response in kinds
+        self.has_calls = ToolCall in kinds or (Response in kinds and any(map(_is_told, events)))
+        if SessionEnd not in kinds or not self.is_unread:
+            return events
+        return [replace(event, complete=False) if type(event) is SessionEnd else event for event in events]
+
+    def report(self, problems: Problems) -> None:
+        if problems.skipped:
+            self._first = None  # what was skipped on request is told and counted
+        if self._first is not None and self.is_unread:
+            raw, place = self._first
+            text = raw.decode(errors="replace")
+            found = _CALLS.search(raw)
+            offset = 0 if found is None else len(raw[: found.start()].decode(errors="replace"))
+            problems.report_at(
+                place, text, offset, code="unread-content", message=_MESSAGE, severity="warning", help=_HELP
+            )

@@ -1,0 +1,98 @@
+"""Requests to a model's API with their responses, in the words of each provider and of several loggers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bylaw.traces import load_trace
+from tests.importers.support import calls, lines, results, story
+from tests.importers.test_unread import codes
+
+USER = {"role": "user", "content": "refund order 7"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "refund", "arguments": '{"order": 7}'}}
+ASKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"model": "m", "messages": [USER]}, {"role": "assistant", "content": None, "tool_calls": [CALL]}),
+    (
+        {"model": "m", "messages": [USER, {"role": "assistant", "tool_calls": [CALL]}, {
+            "role": "tool", "tool_call_id": "c1", "content": "done"}]},
+        {"role": "assistant", "content": "It is done."},
+    ),
+]  # fmt: skip
+BODIES = [(asked, {"model": "m", "choices": [{"message": answer}]}) for asked, answer in ASKED]
+STORY = [
+    "0 request user",
+    "0 response",
+    '0 tool_call refund {"order": 7}',
+    '0 tool_result refund "done"',
+    "1 request user assistant tool",
+    "1 response It is done.",
+]
+SHAPES: dict[str, Any] = {
+    "request": lambda asked, body: {"request": asked, "response": body},
+    "http": lambda asked, body: {"request": {"url": "u", "body": asked}, "response": {"status": 200, "body": body}},
+    "text": lambda asked, body: {"request": json.dumps(asked), "response": json.dumps(body)},
+    "nock": lambda asked, body: {"method": "POST", "path": "/v1", "body": asked, "status": 200, "response": body},
+    "litellm": lambda asked, body: {**asked, "litellm_call_id": "x", "trace_id": "t", "response": body},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_the_shapes_of_loggers(shape: Any) -> None:
+    records = [shape(asked, body) for asked, body in BODIES]
+    for data in (lines(*records), json.dumps(records).encode(), json.dumps(records, indent=2).encode()):
+        trace = load_trace(data)
+        assert (trace.format, codes(trace), len(trace.sessions)) == ("pairs", [], 1)
+        assert story(trace) == STORY
+
+
+def test_pairs_by_name_are_read_in_their_order() -> None:
+    named = {f"k{number}": {"input": asked, "output": {**body, "created": 5 + number}}
+             for number, (asked, body) in enumerate(BODIES)}  # fmt: skip
+    trace = load_trace(json.dumps(dict(reversed(named.items()))).encode())
+    assert (trace.format, story(trace)) == ("pairs", STORY)
+
+
+def test_a_streamed_response() -> None:
+    delta = {"role": "assistant", "tool_calls": [{"index": 0, **CALL}]}
+    chunks = [
+        {"choices": [{"index": 0, "delta": delta}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "s"}]},
+    ]
+    text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    trace = load_trace(lines({"request": BODIES[0][0], "response": text}))
+    assert [(call.name, call.arguments) for call in calls(trace)] == [("refund", {"order": 7})]
+
+
+def test_gemini_and_bedrock() -> None:
+    gemini = {
+        "request": {"contents": [{"role": "user", "parts": [{"text": "q"}]}]},
+        "response": {"candidates": [{"content": {"parts": [{"functionCall": {"name": "refund", "args": {"order": 7}}}],
+                                                 "role": "model"}}], "usageMetadata": {"promptTokenCount": 3,
+                     "candidatesTokenCount": 2, "thoughtsTokenCount": 4}},
+    }  # fmt: skip
+    used = {"toolUse": {"toolUseId": "c1", "name": "refund", "input": {"order": 7}}}
+    answered = {"toolResult": {"toolUseId": "c1", "content": [{"json": {"ok": True}}], "status": "error"}}
+    first = [{"role": "user", "content": [{"text": "q"}]}]
+    bedrock = [
+        {"request": {"messages": first}, "response": {"output": {"message": {"role": "assistant", "content": [used]}}}},
+        {"request": {"messages": [*first, {"role": "assistant", "content": [used]},
+                                  {"role": "user", "content": [answered]}]},
+         "response": {"output": {"message": {"role": "assistant", "content": [{"text": "no"}]}},
+                      "usage": {"inputTokens": 5, "outputTokens": 1}}},
+    ]  # fmt: skip
+    trace = load_trace(lines(gemini, *bedrock))
+    assert [(call.name, call.arguments) for call in calls(trace)] == [("refund", {"order": 7})] * 2
+    assert [(result.content, result.is_error) for result in results(trace)] == [({"ok": True}, True)]
+    usages = [turn.response.usage for turn in trace.turns]
+    assert [usage and (usage.input_tokens, usage.output_tokens) for usage in usages] == [(3, 6), None, (5, 1)]
+    assert (len(trace.sessions), codes(trace)) == (2, [])
+
+
+def test_a_request_that_failed_has_no_response() -> None:
+    failed = {"request": BODIES[0][0], "response": {"error": {"message": "overloaded"}}}
+    trace = load_trace(lines({"request": BODIES[0][0], "response": BODIES[0][1]}, failed))
+    assert [event.kind for event in trace.events].count("request") == 2
+    assert (len(trace.turns), trace.notes[-1]) == (1, "1 request has no response")
