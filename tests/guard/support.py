@@ -155,9 +155,13 @@ class Host:
             event = Message(origin=origin, at=self.clock.now, role="user", content=content)
         return [verdict.rule.id for verdict in self._guard.observe(event)]
 
-    def _start(self, i: int, fields: dict[str, Any]) -> None:
+    def _start(self, i: int, fields: dict[str, Any]) -> str | None:
         given = {"session": "default", **fields}
-        self._guard.start_run(given.pop("session"), given.pop("run"), **given)
+        try:
+            self._guard.start_run(given.pop("session"), given.pop("run"), **given)
+        except ValueError as why:
+            return str(why)
+        return None
 
     def _approve(self, i: int, fields: Any) -> str:
         return self._answer("approve", fields)

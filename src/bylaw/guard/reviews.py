@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.model import Attempt, Decision, Options
+from bylaw.guard.decide.attempts import Refused, check_json
+from bylaw.guard.model import Attempt, Decision, Limits, Options, is_name
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
 from bylaw.model.canonical import canonical_json
@@ -23,6 +24,7 @@ MOST_READ = 100_000
 
 
 _REDACT = Redactor()
+_LIMITS = Limits()
 
 
 class NotAnswered(ValueError):
@@ -129,6 +131,29 @@ def approved_review(
     return review, ""
 
 
+def ask_more(
+    transaction: Transaction, review: ReviewRecord, needs: Iterable[dict[str, Any]], now: float
+) -> ReviewRecord | None:
+    """The review, pending again, if these needs are not met by those who approved it; None if they are."""
+    wider = replace(review, needs=(*review.needs, *(need for need in needs if need not in review.needs)))
+    if not missing_approvals(wider):
+        return None
+    wider = transaction.put_review(replace(wider, status="pending", decided_by=None, decided_at=None))
+    _note(transaction, wider, "reopened", now)
+    return wider
+
+
+def expire_open(store: GuardStore, transaction: Transaction, session: str, now: float) -> None:
+    """No review outlives its session: an approval would let a call of the next one run."""
+    statuses: tuple[ReviewStatus, ...] = ("pending", "approved")
+    for status in statuses:
+        for listed in store.reviews(status=status, session=session, limit=MOST_READ):
+            review = transaction.review(listed.id)
+            if review is not None and review.is_open:
+                review = transaction.put_review(replace(review, status="expired"))
+                _note(transaction, review, "expired", now)
+
+
 def spend(transaction: Transaction, review: ReviewRecord, now: float) -> None:
     """Use the approval once."""
     left = review.uses_left - 1
@@ -169,17 +194,30 @@ def _is_person(by: Any) -> bool:
     return isinstance(by, str) and bool(identity(by))
 
 
-def _is_call(edited: Any) -> bool:
-    return isinstance(edited, dict) and edited.keys() == {"tool", "arguments"} and isinstance(edited["tool"], str)
+def _check_call(edited: Any, limits: Limits) -> None:
+    """An edit that no guard would accept must not be approved, since it could never run."""
+    if not isinstance(edited, dict) or edited.keys() != {"tool", "arguments"}:
+        raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
+    if not edited["tool"] or not is_name(edited["tool"]):
+        raise NotAnswered("edited=…: `tool` is the name of a tool")
+    try:
+        check_json(edited["arguments"], limits)
+    except Refused as why:
+        raise NotAnswered(f"edited=…: {why}") from None
 
 
 class Reviews:
     """Lists, approves, rejects and waits for reviews."""
 
-    def __init__(self, store: GuardStore, clock: Callable[[], float], redact: Redactor = _REDACT) -> None:
-        self._store = store
-        self._clock = clock
-        self._redact = redact
+    def __init__(
+        self,
+        store: GuardStore,
+        clock: Callable[[], float],
+        redact: Redactor = _REDACT,
+        limits: Limits = _LIMITS,
+    ) -> None:
+        self._store, self._clock = store, clock
+        self._redact, self._limits = redact, limits
 
     def list(
         self, *, status: ReviewStatus | None = None, session: str | None = None, limit: int = 1000
@@ -220,8 +258,8 @@ class Reviews:
         if uses is not None and (type(uses) is not int or uses < 1):
             raise NotAnswered(f"uses={uses!r}: expected a whole number of at least 1")
         _check_note(note)
-        if edited is not None and not _is_call(edited):
-            raise NotAnswered("edited=… takes exactly `tool` and `arguments`")
+        if edited is not None:
+            _check_call(edited, self._limits)
         return self._answer(
             review_id, by, lambda review, now: self._approved(review, by, uses=uses, edited=edited, note=note, now=now)
         )

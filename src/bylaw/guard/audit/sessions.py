@@ -128,6 +128,9 @@ class ReplayedSessions(Sessions):
     def rules_before(self, transaction: Transaction, policy: str) -> Collection[str] | None:
         return self._sessions.rules_before(policy)
 
+    def note_review(self, key: str) -> None:
+        """Does nothing: the rows say when a review expires."""
+
     def forget(self, key: str) -> None:
         """Does nothing: a guard with a store remembers runs and denials after the end, too."""
 
@@ -158,8 +161,14 @@ class RecordedReviews:
             edited, digest = data["edited"], None
             if edited is not None:
                 digest = action_hash(edited["tool"], edited["arguments"], known.agent, known.bound_to)
+            people = tuple(data.get("approved_by") or (data["by"],))
             self._reviews[id] = replace(
-                known, status="approved", uses_left=data["uses"], edited=edited, edited_hash=digest
+                known,
+                status="approved",
+                uses_left=data["uses"],
+                edited=edited,
+                edited_hash=digest,
+                approved_by=people,
             )
         elif what in ("rejected", "expired"):
             self._reviews.pop(id, None)
@@ -169,9 +178,8 @@ class RecordedReviews:
         under another id."""
         known, same = self._reviews.get(id), self._opened
         if known is not None and not known.action_hash and same is not None and same.id == opened:
-            self._reviews[id] = replace(
-                known, action_hash=same.action_hash, agent=same.agent, policy=same.policy, bound_to=same.bound_to
-            )
+            taken = ("action_hash", "agent", "policy", "bound_to", "needs", "above")
+            self._reviews[id] = replace(known, **{name: getattr(same, name) for name in taken})
 
     def review(self, review_id: str) -> ReviewRecord | None:
         return self._reviews.get(review_id)

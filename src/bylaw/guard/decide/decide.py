@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of
 from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
-from bylaw.guard.decide.policy import NOBODY, Chain, Policies, lineage
+from bylaw.guard.decide.policy import NOBODY, Chain, CompiledPolicy, Policies, lineage
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
@@ -23,16 +23,17 @@ from bylaw.guard.reviews import (
     ReviewTerms,
     action_hash,
     approved_review,
+    ask_more,
     needed_approvals,
     open_review,
     review_advice,
     spend,
 )
 from bylaw.guard.stores.ports import Transaction
-from bylaw.guard.stores.records import SessionRecord
+from bylaw.guard.stores.records import ReviewRecord, SessionRecord
 from bylaw.model.canonical import short_digest
 from bylaw.model.events import ToolCall
-from bylaw.model.guard_policy import Action
+from bylaw.model.guard_policy import Action, GuardRule
 
 _ALLOW = Action.ALLOW
 _OTHER_RULES = "the rules have changed since the call was approved, and those before are not known"
@@ -211,18 +212,25 @@ class Decider:
                 terms=self._review_terms(attempt, chain, decision, state),
                 is_known=lambda policy: self._sessions.rules_before(within, policy) is not None,
             )
+        self._sessions.note_review(call.origin.session)
         return replace(decision, review=review.id, advice=review_advice(review))
 
     def _review_terms(self, attempt: Attempt, chain: Chain, decision: Decision, state: SessionState) -> ReviewTerms:
         rules = chain.rules_by_name(attempt.agent)
         matched = [match.rule for match in decision.matches if not match.shadow and match.then is not _ALLOW]
         paused_by = {name: rules[name] for name in matched if name in rules}
-        stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
+        above = self._above(attempt, state)
+        hashes = sorted(_rule_hash(policy, rule) for policy, rule in paused_by.values())
         return ReviewTerms(
             needs=needed_approvals((name, rule) for name, (_, rule) in paused_by.items()),
-            above=(*possible, *stated),
-            bound_to=short_digest(sorted(policy.rule_hashes[rule.rule.id] for policy, rule in paused_by.values())),
+            above=above,
+            bound_to=short_digest([hashes, sorted(above)] if above else hashes),
         )
+
+    def _above(self, attempt: Attempt, state: SessionState) -> tuple[str, ...]:
+        """The agents that stand above the one of the attempt, or may."""
+        stated, possible = lineage(attempt, state.runs, state.above, self._options.max_depth)
+        return (*possible, *stated)
 
     def _resumed(
         self,
@@ -234,11 +242,16 @@ class Decider:
         state: SessionState,
     ) -> Decision:
         """A call that was paused. It is not counted as a new attempt, unless the person chose another tool, which
-        nobody has attempted yet. The approval is spent when the call may run."""
+        nobody has attempted yet. Every rule judges it as of now; a person overrides rules that pause, and no others.
+        The approval is spent when the call may run."""
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
             review, problem = approved_review(within, review_id, attempt, self._clock())
             if review is None:
                 return replace(block(self._policy, "review", problem), review=review_id)
+            new_above = [name for name in self._above(attempt, state) if name not in review.above]
+            if new_above:
+                why = f"`{new_above[0]}` stands above its agent, and did not when the call was paused"
+                return _void(block(self._policy, "review", why), review_id)
             before: Collection[str] | None = None
             if review.policy != self._policy:
                 before = self._sessions.rules_before(within, review.policy)
@@ -246,23 +259,58 @@ class Decider:
                     return _void(block(self._policy, "review", _OTHER_RULES), review_id)
             if review.tool != call.name:
                 count_attempt(chain.judging, state, call)
-            edited = review.edited is not None
-            stops = judge_approved(chain, state, call, Action.BLOCK, edited=edited, before=before)
-            best = strictest(stops, shadow=False)
-            if best is not None and best.then is Action.PAUSE:
-                why = f"`{best.rule}` is new, or has changed since the call was approved"
-                return replace(_void(block(self._policy, "review", why), review_id), matches=tuple(stops))
-            if best is not None:
-                stopped = block(self._policy, best.rule, best.reason or best.message)
-                return replace(stopped, action=best.then, matches=tuple(stops), review=review_id)
+            stopped = self._still_stopped(attempt, call, review, chain, before, within, state)
+            if stopped is not None:
+                return stopped
             spend(within, review, self._clock())
         reserve_call(chain, state, call)
         return Decision(action=_ALLOW, decided_by="review", reason="approved", review=review_id, policy=self._policy)
+
+    def _still_stopped(
+        self,
+        attempt: Attempt,
+        call: ToolCall,
+        review: ReviewRecord,
+        chain: Chain,
+        before: Collection[str] | None,
+        within: Transaction,
+        state: SessionState,
+    ) -> Decision | None:
+        """Why the call may not run, though it was approved. `before`: the hashes of the rules at the time of the
+        review, if they have changed."""
+        matches = [
+            m for m in judge_approved(chain, state, call, self._on_error) if not m.shadow and m.then is not _ALLOW
+        ]
+        if not chain.can_pause:
+            matches = [_blocking(match) for match in matches]
+        stops = [match for match in matches if match.then is not Action.PAUSE]
+        best = strictest(stops, shadow=False)
+        if best is not None:
+            stopped = block(self._policy, best.rule, best.reason or best.message)
+            return replace(stopped, action=best.then, matches=tuple(stops), review=review.id)
+        rules = chain.rules_by_name(attempt.agent)
+        paused_by = {match.rule: rules[match.rule] for match in matches}
+        if before is not None:
+            new = [m for m in matches if _rule_hash(*paused_by[m.rule]) not in before]
+            if new:
+                why = f"`{new[0].rule}` is new, or has changed since the call was approved"
+                return replace(_void(block(self._policy, "review", why), review.id), matches=tuple(new))
+        needs = needed_approvals((name, rule) for name, (_, rule) in paused_by.items())
+        pending = ask_more(within, review, needs, self._clock())
+        if pending is None:
+            return None
+        why = "not everybody whom the rules demand has approved the call"
+        paused = replace(block(self._policy, "review", why), action=Action.PAUSE, matches=tuple(matches))
+        return replace(paused, review=review.id, advice=review_advice(pending))
 
 
 def _hash(call: ToolCall) -> str:
     """The call, whichever rules deny it: the breaker counts how often an agent repeats it."""
     return action_hash(call.name, call.arguments, call.origin.agent)
+
+
+def _rule_hash(policy: CompiledPolicy, rule: GuardRule) -> str:
+    return policy.rule_hashes[rule.rule.id]
 
 
 def _void(decision: Decision, review: str) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bylaw.engine.operators.attempt import NOT_COMPARED
@@ -41,33 +41,14 @@ def reserve_call(chain: Chain, state: SessionState, call: ToolCall) -> None:
         state.open_call(call)
 
 
-def judge_approved(
-    chain: Chain,
-    state: SessionState,
-    call: ToolCall,
-    on_error: Action,
-    *,
-    edited: bool,
-    before: Collection[str] | None = None,
-) -> list[Match]:
-    """Every rule that still stops a call which a person approved. Its attempt was counted when it paused.
-
-    Calls made meanwhile may have used up a limit. An edited call has not been judged by any rule yet. `before`: the
-    hashes of the rules at the time of the review, if they have changed. The person has not overridden any other rule.
-    """
-    stops: list[Match] = []
+def judge_approved(chain: Chain, state: SessionState, call: ToolCall, on_error: Action) -> list[Match]:
+    """Every rule that matches a call which a person approved, by the rules and counters of now. Its attempt was counted
+    when it paused."""
+    matches: list[Match] = []
     for policy in chain.judging:
         own = state.of(policy)
-        looked = _look(own, call) if edited or before is not None else []
-        for i, verdict in enumerate((*looked, *own.calls.peek(call))):
-            match = _match(policy, verdict, call, on_error)
-            if before is not None and policy.rule_hashes[verdict.rule.id] not in before:
-                is_stop = match.then is not Action.ALLOW
-            else:
-                is_overridden = i < len(looked) and not edited
-                is_stop = match.then.strictness > Action.PAUSE.strictness and not is_overridden
-            stops += [match] if is_stop else []
-    return stops
+        matches += [_match(policy, verdict, call, on_error) for verdict in (*_look(own, call), *own.calls.peek(call))]
+    return matches
 
 
 def _look(state: PolicyState, call: ToolCall) -> list[Verdict]:

@@ -26,7 +26,7 @@ from bylaw.guard.decide.session import SessionState, end_session, observe_event,
 from bylaw.guard.decide.sessions import Sessions
 from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
 from bylaw.guard.policies import joined_hash, without_repeats
-from bylaw.guard.reviews import Reviews, edited_attempt, open_review, review_advice
+from bylaw.guard.reviews import Reviews, edited_attempt, expire_open, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
 from bylaw.guard.stores.records import ReviewRecord, SessionRecord
@@ -64,7 +64,7 @@ class BaseGuard:
         self.store = store
         is_default = self.options.redaction == Redaction()
         self._redact = records.REDACT if is_default else Redactor(self.options.redaction)
-        self.reviews = Reviews(store, clock, self._redact)
+        self.reviews = Reviews(store, clock, self._redact, self.options.limits)
         self._clock = clock
         if sessions is None:
             self._sessions = Sessions(self.policies, store=store, durable=durable, redact=self._redact)
@@ -275,6 +275,7 @@ class BaseGuard:
         if decision.action is Action.PAUSE and reachable:
             with suppress(Exception), self.store.transaction(attempt.session) as transaction:
                 decision.review = open_review(transaction, attempt, decision, self.options, self._clock()).id
+                self._sessions.note_review(attempt.session)
         if not self._sessions.durable:
             return
         blank = SessionState(decision.session)
@@ -385,7 +386,8 @@ class BaseGuard:
             self._decider.switches = transaction.switches()
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
-        """Announce a run, so that attempts in it need only name it."""
+        """Announce a run, so that attempts in it need only name it. Raises ValueError if it was announced for another
+        agent, or below another run."""
         check_names(session=session, run=run, **{"agent": agent} if agent is not None else {})
         if parent_run is not None:
             check_names(parent_run=parent_run)
@@ -408,19 +410,31 @@ class BaseGuard:
                 records.write_session_end(transaction, session, "terminated", (), self._clock(), why, about=about)
 
     def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
-        """The session is over. Returns the rules that only its end breaks; a later attempt begins a new session."""
+        """The session is over, and so are its reviews. Returns the rules that only its end breaks; a later attempt
+        begins a new session. While the store cannot be written, the end waits for the next transaction, and nothing is
+        returned."""
+        return self._end_session(session, complete, lambda: True)
+
+    def _end_session(self, session: str, complete: bool, is_over: Callable[[], bool]) -> tuple[Verdict, ...]:
+        """`is_over`: asked when nobody else can decide in the session; if not, nothing happens."""
         check_names(session=session)
         _check_type("complete", complete, bool)
-        session = self._session_key(session)
-        with self._sessions.change(session) as (transaction, record, state):
+        key, at = self._session_key(session), self._clock()
+
+        def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+            if not is_over():
+                return ()
             found = tuple(verdict for _, verdict in end_session(state, complete=complete))
+            if self._sessions.may_have_reviews(key):
+                with self._sessions.review_transaction(transaction, key) as within:
+                    expire_open(self.store, within, key, at)
             if transaction is not None:
                 why, about = None if complete else _STOPPED_EARLY, self._about(record)
-                records.write_session_end(
-                    transaction, session, "ended", found, self._clock(), why, about=about, redact=self._redact
-                )
-            self._sessions.forget(session)
-        return found
+                records.write_session_end(transaction, key, "ended", found, at, why, about=about, redact=self._redact)
+            self._sessions.forget(key)
+            return found
+
+        return self._sessions.change_now_or_later(key, change, later=())
 
     def _session_key(self, session: str) -> str:
         """The id under which a session is stored: itself, or a digest if it contains something to redact."""

@@ -76,6 +76,8 @@ class Sessions:
         self._beginning, self._applying, self._dropping = (threading.Lock() for _ in range(3))
         """held while sessions without a store begin or are forgotten, while late changes are written, and while the
         oldest of them are dropped"""
+        self._asked: set[str] = set()
+        """without a store: sessions in which a review was opened"""
         self._terminated: dict[str, str] = {}
         """forgotten sessions without a store that stay terminated"""
         self._forgotten: set[int] = set()
@@ -266,6 +268,19 @@ class Sessions:
             return
         with self._store.transaction(key) as own:
             yield own
+
+    def note_review(self, key: str) -> None:
+        """A review was opened in this session."""
+        if not self.durable:
+            self._asked.add(key)
+
+    def may_have_reviews(self, key: str) -> bool:
+        """Whether a review was opened in the session; a store finds that out at no cost. Asked when it ends."""
+        if self.durable:
+            return True
+        asked = key in self._asked
+        self._asked.discard(key)
+        return asked
 
     def write_later(self, decision: LateDecision) -> None:
         """Write it with the next transaction."""
