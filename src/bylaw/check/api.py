@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
+from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Response
 from bylaw.model.ports import TraceSource
@@ -79,20 +80,29 @@ class Check:
         )
 
     def add(self, source: TraceSource) -> None:
+        """Check one trace. Raises InputError if it cannot be read to its end; then nothing of it is reported."""
         evaluation = Evaluation(self._program)
         step, see = evaluation.step, self._seen.add
-        for event in source:
-            verdicts = step(event)
-            if type(event) is Response:
-                see(event)
-            if verdicts:
-                self._add_findings(source.name, verdicts)
+        report = self._report
+        before, listed = report.finding_count, len(report.findings)
+        try:
+            for event in source:
+                verdicts = step(event)
+                if type(event) is Response:
+                    see(event)
+                if verdicts:
+                    self._add_findings(source.name, verdicts)
+        except InputError:
+            report.finding_count = before
+            del report.findings[listed:]
+            raise
         self._add_findings(source.name, evaluation.end(complete=source.complete))
         self._count(evaluation)
         self._report.traces.append(_summary(source, evaluation))
 
-    def report(self, unread: Iterable[Diagnostic] = ()) -> CheckReport:
-        """`unread`: why whole files were skipped."""
+    def report(self, unread: Iterable[Diagnostic] = (), *, refuses_unread: bool = False) -> CheckReport:
+        """`unread`: why whole files could not be read; `refuses_unread`: that is bad input, not skipped on request."""
+        self._report.refuses_unread = refuses_unread
         self._report.findings.sort(key=_reading_order(self._report))
         self._report.unread = tuple(unread)
         self._report.warnings += self._seen.doubts(self._program, self._report.warnings)

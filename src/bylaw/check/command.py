@@ -106,17 +106,17 @@ def command(
                     job.add(watch(open_trace(name, format=trace_format, skip_bad=skip_bad, verify_ids=verify_ids)))
                 except InputError as problem:
                     unread += problem.diagnostics
-        if unread and not skip_bad:
+        report = job.report(unread, refuses_unread=not skip_bad)
+        if unread and not skip_bad and not report.traces:
             for one in streams:
                 one.end_on_bad_input(unread)
             return report_bad_input("check", unread, [] if streams else targets)
-        report = job.report(unread)
         for one in streams:
             one.end(report)
     if not streams:
         write_reports(RENDERERS, targets, report)
     about_traces = [problem for trace in report.traces for problem in trace.problems]
-    print_diagnostics([*report.warnings[len(rules.diagnostics) :], *about_traces])
+    print_diagnostics([*unread, *report.warnings[len(rules.diagnostics) :], *about_traces])
     return ExitCode(report.exit_code)
 
 

@@ -66,7 +66,9 @@ class CheckReport(Struct, kw_only=True):
     notes: dict[str, tuple[str, ...]] = {}
     """rule id → remarks that belong to no single finding"""
     unread: tuple[Diagnostic, ...] = ()
-    """files that `skip_bad` passed over whole"""
+    """files that could not be read …"""
+    refuses_unread: bool = False
+    """… which is bad input, unless `skip_bad` passed over them"""
     warnings: list[Diagnostic] = []
     """about the rule files, and about rules that do not fit the traces"""
     scope_doubts: list[str] = []
@@ -100,6 +102,8 @@ class CheckReport(Struct, kw_only=True):
     @property
     def exit_code(self) -> int:
         """The one criterion: renderers print what it says, commands exit with it."""
+        if self.unread and self.refuses_unread:
+            return 2
         if self.tripped:
             return 1
         if self.scope_doubts or (self.strict and (self.unchecked or self.warning_count)):

@@ -44,6 +44,7 @@ def check_fields(report: CheckReport) -> dict[str, Any]:
         ],
         "notes": msgspec.to_builtins(report.notes),
         "unread": [diagnostic_as_json(diagnostic) for diagnostic in report.unread],
+        **({"diagnostics": list(map(diagnostic_as_json, report.unread))} if report.exit_code == 2 else {}),
     }
 
 

@@ -11,7 +11,7 @@ from bylaw.report.diagnostics import summarize
 from bylaw.report.text import escape_markdown, inline_code
 
 MOST_FINDINGS = 5
-_MARKS = {0: "✅", 1: "❌", 3: "⚠️"}
+_MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️"}
 
 
 def render_check(report: CheckReport) -> str:

@@ -14,7 +14,7 @@ from bylaw.report.text import printable, terminal_width, wrap
 
 MOST_FINDINGS = 5
 """findings shown for one rule"""
-_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow")}
+_VERDICTS = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow")}
 
 
 def render_check(report: CheckReport, *, findings_shown: bool = False) -> str:

@@ -16,6 +16,11 @@ MOST_NAMED = 10
 
 def headline(report: CheckReport) -> str:
     """The verdict in one line; it agrees with the exit code."""
+    if report.exit_code == 2:
+        files = len({diagnostic.file for diagnostic in report.unread})
+        return (
+            f"BAD INPUT: {files:,} of {count(files + len(report.traces), 'file')} could not be read; {_broken(report)}"
+        )
     if report.exit_code == 1:
         return f"FAILED: {_broken(report)}"
     if report.exit_code == 3 and report.nothing_checked and not report.scope_doubts:
@@ -126,6 +131,7 @@ def remarks(report: CheckReport) -> Iterable[str]:
         if trace.skipped:
             yield f"{trace.name}: {count(trace.skipped, 'bad record')} skipped"
         yield from (f"{trace.name}: {note}" for note in trace.notes)
-    yield from (f"{diagnostic.file}: the whole file was skipped: {diagnostic.message}" for diagnostic in report.unread)
+    lost = "could not be read" if report.refuses_unread else "the whole file was skipped"
+    yield from (f"{diagnostic.file}: {lost}: {diagnostic.message}" for diagnostic in report.unread)
     for rule_id, notes in report.notes.items():
         yield from (f"{rule_id}: {note}" for note in notes)
