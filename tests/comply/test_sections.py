@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.comply.inputs import read_tools
+from bylaw.comply.prompt.reader import read_prompt
 from tests.support.yaml_files import load_yaml
 
 FILES = sorted(Path(__file__).with_name("sections").glob("*.yaml"))
@@ -35,18 +37,14 @@ def test_broken_conditions_are_found(content: dict[str, Any], case: dict[str, An
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_conditions_under_a_tool_become_rules(file: Path) -> None:
     content = load_yaml(file.read_text())
-    result = bylaw.check_compliance_sync(content["prompt"], [_user()], tools=content["tools"])
-    of_tools = [rule for rule in result.extracted_rules if rule.trigger.startswith("call_tool: ")]
+    rules = read_prompt(content["prompt"], tools=read_tools(content["tools"])).rules
+    of_tools = [rule for rule in rules if rule.trigger.startswith("call_tool: ")]
     wanted_rules = [(rule["trigger"], rule["tier"]) for rule in content["rules"]]
-    assert [(rule.trigger, rule.tier.value) for rule in of_tools] == wanted_rules
+    assert [(rule.trigger, rule.tier and rule.tier.value) for rule in of_tools] == wanted_rules
     for rule, wanted in zip(of_tools, content["rules"], strict=True):
         assert wanted["says"] in rule.description
         stated = content["prompt"][rule.start : rule.end]
         assert stated.split()[0] == rule.description.split()[0]
-
-
-def _user() -> dict[str, Any]:
-    return {"type": "user_message", "content": "hello"}
 
 
 def _call(name: str, arguments: dict[str, Any], result: str) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Violation
+from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Tier, Violation
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult
@@ -92,7 +92,7 @@ class CompiledPrompt:
             severity=rule.severity,
             start=rule.start,
             end=rule.end,
-            tier=rule.tier,
+            tier=None if is_open else rule.tier,
             confidence=rule.confidence,
             state=state,
             reason=self._why_undecided(rule, unusable, evaluated) if is_open else None,
@@ -189,7 +189,8 @@ def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions) -> Vio
     found = [(index, event) for event in verdict.evidence if (index := positions.of(event)) is not None]
     indexes = tuple(dict.fromkeys(index for index, _ in found))
     quotes = [f"event {index}: {event.excerpt or event.event}" for index, event in found[-_MOST_QUOTED:]]
-    aspect = next((one.aspect for one in rule.items if one.item["id"] == verdict.rule.id), None)
+    item = next((one for one in rule.items if one.item["id"] == verdict.rule.id), None)
+    aspect = item.aspect if item else None
     if aspect == "dialogue" and rule.required_action == "confirm_with_user":
         message = _UNCONFIRMED
     else:  # the formula of a dialogue rule quotes long patterns, which nobody reads
@@ -201,7 +202,7 @@ def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions) -> Vio
         confidence=rule.confidence,
         event_index=indexes[-1] if indexes else None,  # the engine puts the deciding event last
         event_indexes=indexes,
-        tier=rule.tier,
+        tier=(item and item.tier) or rule.tier or Tier.CERTAIN,
         aspect=aspect,
         session=verdict.session,
         turn=verdict.turn,
@@ -219,15 +220,16 @@ LONGEST = 1 << 18
 """characters; longer texts stay as they are"""
 DEEPEST = 40
 """nested brackets"""
-_NAMES = {"True": True, "False": False, "None": None}
+_NAMES = {"True": True, "False": False, "None": None, "true": True, "false": False}
 
 
 def read_result(event: Event) -> Event:
     """The event itself, or the value of a result in Python's notation.
 
-    Many harnesses record `str(result)`: `True`, `None`, `{'status': 'pending'}`, `(True, {…})`. JSON stays as it is,
-    since the engine reads it itself; so does any text that is not one whole Python literal. In a pair, a first half of
-    `True` or `False` is a success flag: `(True, v)` is read as `v`, `(False, v)` as `v` of a call that failed.
+    Many harnesses record `str(result)`: `True`, `None`, `{'status': 'pending'}`, `(True, {…})`. Lists and objects in
+    JSON stay as they are, since the engine reads them itself; so does any text that is not one whole Python literal. In
+    a pair, a first half of `True` or `False` is a success flag: `(True, v)` is read as `v`, `(False, v)` as `v` of a call
+    that failed.
     """
     if type(event) is not ToolResult or type(event.content) is not str:
         return event
@@ -235,6 +237,8 @@ def read_result(event: Event) -> Event:
     if found is None:
         return event
     value, failed = found
+    if value is None:  # content that is None was not recorded
+        value = "None"
     return replace(event, content=value, is_error=True if failed and event.is_error is None else event.is_error)
 
 

@@ -67,6 +67,10 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     params: dict[str, dict[str, Any]] = {}
     """JSON Schema by parameter; empty if only the name of the parameter is known"""
     has_schema: bool = False
+    fields: tuple[str, ...] = ()
+    """names in its results, by its output schema or by results in the trace"""
+    answer: str = ""
+    """the JSON type of its results, if that is known"""
 
 
 RuleSeverity: TypeAlias = Literal["critical", "high", "medium", "low"]
@@ -82,6 +86,8 @@ class EngineItem(Struct, frozen=True):
 
     item: dict[str, Any]
     aspect: Aspect
+    tier: Tier | None = None
+    """if it is less certain than the rule as a whole"""
 
 
 class PromptRule(Struct, frozen=True, kw_only=True):
@@ -98,7 +104,8 @@ class PromptRule(Struct, frozen=True, kw_only=True):
     """such as `call_tool: verify_identity`"""
     forbidden_action: str | None = None
     severity: RuleSeverity = "medium"
-    tier: Tier = Tier.CERTAIN
+    tier: Tier | None = Tier.CERTAIN
+    """None if nothing decides the rule"""
     confidence: float = 1.0
     """how likely a reported violation is a real one"""
     items: tuple[EngineItem, ...] = ()
@@ -153,7 +160,8 @@ class BehavioralRule(_Record, frozen=True, kw_only=True):
     start: int
     """its position in the prompt, in characters"""
     end: int
-    tier: Tier = Tier.CERTAIN
+    tier: Tier | None = Tier.CERTAIN
+    """None if it is undecided"""
     confidence: float = 1.0
     state: State = State.UNDECIDED
     reason: str | None = None

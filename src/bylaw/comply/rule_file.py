@@ -82,6 +82,7 @@ def _pin(rule: PromptRule, one: EngineItem) -> dict[str, Any]:
         "confidence": (rule.confidence, 1.0),
         "severity": (rule.severity, RULE_SEVERITY.get(one.item.get("severity", "error"))),
         "aspect": (one.aspect, "call"),
+        "part": (one.tier and one.tier.value, None),
         "trigger": (rule.trigger, "always"),
         "required_action": (rule.required_action, None),
         "forbidden_action": (rule.forbidden_action, None),
@@ -155,9 +156,14 @@ def _prompt_rule(
         ),
         tier=Tier(tier) if tier in tuple(Tier) else Tier.CERTAIN,
         confidence=_share(pin.get("confidence")),
-        items=tuple(EngineItem({"id": rule.id, "kind": rule.kind}, _aspect(pins.get(rule.id, {}))) for rule in rules),
+        items=tuple(_item(rule, pins.get(rule.id, {})) for rule in rules),
         undecided=_text(pin, "undecided"),
     )
+
+
+def _item(rule: Rule, pin: Mapping[str, Any]) -> EngineItem:
+    part = _text(pin, "part")
+    return EngineItem({"id": rule.id, "kind": rule.kind}, _aspect(pin), Tier(part) if part in tuple(Tier) else None)
 
 
 def _notes(file: str, top: Mapping[str, Any], prompt: str) -> tuple[str, ...]:

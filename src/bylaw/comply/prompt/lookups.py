@@ -1,17 +1,23 @@
 """Which tools can show whether a condition holds, and for which arguments.
 
-`the balance of "account_id" must be at least 300` is shown by `get_balance`, called with the same `account_id`. A tool
-is found by its whole name, by the greater part of its name, or by its description.
+`the balance of "account_id" must be at least 300` is shown by `get_balance`, called with the same `account_id`.
+
+| found by | tier |
+|---|---|
+| an alias; all words of the name, at least one of which says what is shown (`balance`) | certain |
+| a field that the sentence quotes and the tool's results, schema or description name | certain |
+| a name that says only whose record it is (`get_order_details`), if the record's existence is the condition | certain |
+| such a name otherwise, several tools alike, no common argument, a part of the name, the description | likely |
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from bylaw.comply.model import Tier
+from bylaw.comply.model import Tier, ToolSpec
 from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, stems
 
 LEAST_LIKENESS = 0.30
@@ -19,24 +25,51 @@ LEAST_LIKENESS = 0.30
 LEAST_SHARE = 0.6
 """of a tool's name that must be in the sentence, its words weighted by how distinctive they are"""
 NEARLY_BEST = 0.9
-"""tools with this share of the best likeness can show it as well"""
-_MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
+"""tools with this share of the best score can show it as well"""
+MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
+_OWNER = re.compile(
+    r"\b([A-Za-z]+)(?:'s)?(?: with)?(?: the)?(?: id)? [\"'\u201c\u2018`]([A-Za-z_]\w*)[\"'\u201d\u2019`]"
+)
 NUMBER_WORDS = frozenset(stems("num number count"))
-_EXTENT = NUMBER_WORDS | frozenset(stems("info information detail details data record records list status field value"))
+_EXTENT = NUMBER_WORDS | frozenset(
+    stems("info information detail details data record records list status state field value profile summary entry all")
+)
 """words in a tool's name that say how much of a thing it shows, or in which form, not which thing"""
-_EXISTENCE = frozenset(stems("exist available"))
+_EXISTENCE = frozenset(stems("exist available included"))
 """words with one meaning where only a part of a name matches"""
 _PURPOSE = any_case(
     r"\b(?:in order )?to (?:be (?:eligible|accepted|able|allowed)|proceed|perform|take|get|receive|complete)\b.*$"
 )
 """the purpose of a condition names the guarded call again, not what shows the condition"""
+_ACT = any_case(
+    r"\b(?:logg?(?:ed)?|sign(?:ed)?)[ -]?(?:in|on|out)\b"
+    r"|\b(?:authenticat|verif|validat|identif|confirm|consent)(?:ed|ied)\b"
+    r"|\b(?:you|agent|assistant) (?:must |should )?(?:has|have|had)\b"
+)
+"""something is done in the talk itself: a call of a tool that changes things shows it"""
 _EARLIER = any_case(
     r"\b(?:previously|already|before|beforehand|prior|earlier|first|successfully)\b"
     r"|\b(?:has|have|had) (?:been )?\w+(?:ed|en)\b"
 )
-"""something was done: a call of a tool that changes things shows it"""
+"""something was done, in the talk or long before it"""
+_BY_SOMEBODY = any_case(
+    r"\bby (?:the |a |this )?(?:user|customer|client|\w+ (?:of|\")|same)"
+    r"|\b(?:user|customer|client)\b.{0,40}\b(?:has|have)\b"
+)
 _ASIDE = re.compile(r"\([^()]{0,200}\)|,\s*(?:which|retrieved|calculated|computed|defined|i\.e\.)\b[^,]{0,200}(?:,|$)")
 """how a thing is found or computed, not which thing"""
+_PERSON = frozenset(
+    stems(
+        """user username person owner customer client patient student member guest holder driver buyer seller recipient
+        sender employee name"""
+    )
+)
+"""words of parameters that say who"""
+_ANYBODY = frozenset(stems("user username person owner holder name id account"))
+"""words of parameters that say who, whatever the person is in the guarded call"""
+_KEY_WORDS = frozenset(stems("id number code key name uuid no"))
+_FIT = 1.0
+"""what it adds to a score that a tool takes the arguments that the sentence quotes"""
 
 
 class Lookup(Struct, frozen=True):
@@ -50,6 +83,8 @@ class Lookups(Struct, frozen=True):
     any_of: tuple[Lookup, ...]
     tier: Tier
     likeness: float = 1.0
+    is_named: bool = True
+    """by all words of the name: `false` of `is_open` is the contrary of `must be open`"""
 
 
 def find_lookups(
@@ -59,25 +94,40 @@ def find_lookups(
 
     `phrase` is the part that names the thing; `hints` are words that the sentence means without saying them.
     """
-    return _Search(text, action, tools, is_counting=bool(hints & NUMBER_WORDS)).run(phrase, hints)
+    search = _Search(text, action, tools, is_counting=bool(hints & NUMBER_WORDS))
+    if found := search.run(phrase, hints):
+        return found
+    if not _EARLIER.search(text) or _BY_SOMEBODY.search(text):
+        return None
+    # A state that no tool shows may be the work of one: `the table must have been backed up`.
+    found = _Search(text, action, tools, is_counting=False, any_tool=True).run(phrase, hints)
+    return Lookups(found.any_of, Tier.LIKELY, found.likeness, found.is_named) if found else None
 
 
 class _Search:
-    def __init__(self, text: str, action: str, tools: Tools, *, is_counting: bool) -> None:
+    def __init__(self, text: str, action: str, tools: Tools, *, is_counting: bool, any_tool: bool = False) -> None:
         self._text = text
         self._action = action
         self._tools = tools
         self._vocabulary = tools.vocabulary
         self._is_counting = is_counting
         self._params = tools.spec(action).params
-        mentions = _MENTION.findall(_ASIDE.sub(" ", text))
-        self._quoted = frozenset(word for name in mentions if name not in self._params for word in stems(name))
+        mentions = MENTION.findall(_ASIDE.sub(" ", text))
+        self._fields = [name for name in mentions if name not in self._params]
+        self._mentioned = [name for name in MENTION.findall(text) if name in self._params]
+        self._quoted = frozenset(word for name in self._fields for word in stems(name))
         """the words of quoted fields: the sentence is about these before anything else"""
-        any_tool = _EARLIER.search(text) is not None
+        owners = " ".join(found[1] for found in _OWNER.finditer(text) if found[2] in self._params)
+        self._keys = frozenset(word for name in (*self._params, owners) for word in stems(name)) | _PERSON
+        """words that say whose record a tool shows: `the prescription "rx_id"`"""
+        any_tool = any_tool or _ACT.search(text) is not None
         self._candidates = {
             tool: names
             for tool, names in self._vocabulary.names.items()
-            if tool != action and tool not in tools.whole_database and (any_tool or only_reads(tools.specs[tool]))
+            if tool != action
+            and tool not in tools.whole_database
+            and tool not in tools.clocks
+            and (any_tool or only_reads(tools.specs[tool]))
         }
 
     def run(self, phrase: str | None, hints: frozenset[str]) -> Lookups | None:
@@ -87,48 +137,113 @@ class _Search:
             return self._lookups(aliased, Tier.CERTAIN)
         words = frozenset[str]()
         for part in (phrase, self._text) if phrase else (self._text,):
-            words = frozenset(stems(_ASIDE.sub(" ", _PURPOSE.sub("", part)))) | hints
-            if found := self._by_name(words) or self._by_part_of_name(words):
+            words = self._words(part)
+            if found := self._by_name(words):
+                return found
+            if hints and (found := self._by_name(words | hints)):
+                return Lookups(found.any_of, Tier.LIKELY, NEARLY_BEST)
+            words |= hints
+            if found := self._by_field() or self._by_record(words) or self._by_part(words):
                 return found
         return self._by_likeness(words) or self._by_whole_database(words)
 
-    def _by_name(self, words: frozenset[str]) -> Lookups | None:
-        """All words of the name are in the sentence; the name with the most distinctive ones wins."""
-        found = {tool: names for tool, names in self._candidates.items() if names <= words}
-        best = max(found, key=lambda tool: self._rank(found[tool], words, tool), default=None)
-        return None if best is None else self._lookups(self._with_equals(best), Tier.CERTAIN)
+    def _words(self, part: str) -> frozenset[str]:
+        """The words of a part of the sentence, and the abbreviations of them that names of tools have."""
+        spoken = _ASIDE.sub(" ", _PURPOSE.sub("", part))
+        words = frozenset(stems(spoken))
+        names = {word for names in self._candidates.values() for word in names}
+        return words | {word for word in names - words if abbreviates(word, spoken)}
 
-    def _by_part_of_name(self, words: frozenset[str]) -> Lookups | None:
+    # -- certain -------------------------------------------------------------------------------------------------------
+
+    def _by_name(self, words: frozenset[str]) -> Lookups | None:
+        """All words of the name are in the sentence, and not only those that say whose record it is."""
+        found = {
+            tool: names
+            for tool, names in self._candidates.items()
+            if (names if names & NUMBER_WORDS else self._thing(names)) <= words and not self._thing(names) <= self._keys
+        }
+        if not found:
+            return None
+        scores = {tool: self._score(names, tool) for tool, names in found.items()}
+        best = max(found, key=lambda tool: (scores[tool], self._vocabulary.likeness(words, tool)))
+        if self._quoted and not self._quoted & found[best] and (by_field := self._by_field()):
+            return by_field
+        rivals = [
+            tool
+            for tool, names in found.items()
+            if scores[tool] >= NEARLY_BEST * scores[best] and not names <= found[best] and not found[best] <= names
+        ]
+        if rivals:
+            return self._lookups([best, *rivals], Tier.LIKELY, NEARLY_BEST)
+        return self._lookups(self._with_equals(best), Tier.CERTAIN)
+
+    def _by_field(self) -> Lookups | None:
+        """A field that the sentence quotes is one of the tool's results, or stands in its description."""
+        specs = self._tools.specs
+        shown = [tool for tool in self._candidates if any(shows_field(specs[tool], field) for field in self._fields)]
+        joined = [tool for tool in shown if tuple(self._same(tool))]
+        return self._lookups(joined, Tier.CERTAIN, is_named=False) if joined else None
+
+    # -- likely --------------------------------------------------------------------------------------------------------
+
+    def _by_record(self, words: frozenset[str]) -> Lookups | None:
+        """`get_order_details` for a sentence about the order: the name says only whose record it is."""
+        found = [
+            tool
+            for tool, names in self._candidates.items()
+            if (thing := self._thing(names)) <= words and not thing <= _PERSON and tuple(self._same(tool))
+        ] or [
+            tool
+            for tool, names in self._candidates.items()
+            if self._thing(names) <= words & _PERSON and names & _EXTENT and tuple(self._same(tool))
+        ]
+        if not found:
+            return None
+        tier = Tier.CERTAIN if words & frozenset(stems("exist")) and len(found) == 1 else Tier.LIKELY
+        return self._lookups(found, tier, NEARLY_BEST, is_named=False)
+
+    def _by_part(self, words: frozenset[str]) -> Lookups | None:
         if words & _EXISTENCE:
             words |= _EXISTENCE
         shares: dict[str, float] = {}
         for tool, names in self._candidates.items():
-            distinctive = (names - _EXTENT) or names
-            if distinctive & words:
+            distinctive = self._thing(names)
+            if distinctive & words and not distinctive & words <= self._keys:
                 shares[tool] = self._weight(distinctive & words) / self._weight(distinctive)
         best = max(
             shares,
-            key=lambda tool: (shares[tool], *self._rank(self._candidates[tool] & words, words, tool)),
+            key=lambda tool: (shares[tool], self._score(self._candidates[tool] & words, tool)),
             default=None,
         )
         if best is None or shares[best] < LEAST_SHARE:
             return None
-        return self._lookups(self._with_equals(best), Tier.LIKELY, shares[best])
+        is_whole = self._thing(self._candidates[best]) <= words
+        return self._lookups(self._with_equals(best), Tier.LIKELY, shares[best], is_named=is_whole)
 
     def _by_likeness(self, words: frozenset[str]) -> Lookups | None:
         scores = {tool: self._vocabulary.likeness(words, tool) for tool in self._candidates}
         best = max(scores.values(), default=0.0)
         if best < LEAST_LIKENESS:
             return None
-        return self._lookups([tool for tool, score in scores.items() if score >= NEARLY_BEST * best], Tier.LIKELY, best)
+        found = [tool for tool, score in scores.items() if score >= NEARLY_BEST * best]
+        return self._lookups(found, Tier.LIKELY, best, is_named=False)
 
     def _by_whole_database(self, words: frozenset[str]) -> Lookups | None:
         """`consider the database as a whole`: only a tool that shows everything is enough."""
         named = [tool for tool in self._tools.whole_database if self._vocabulary.names[tool] <= words]
         return Lookups(tuple(Lookup(tool, ()) for tool in named), Tier.CERTAIN) if named else None
 
-    def _rank(self, names: frozenset[str], words: frozenset[str], tool: str) -> tuple[float, float]:
-        return self._weight(names) + self._weight(names & self._quoted), self._vocabulary.likeness(words, tool)
+    # -- measures ------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _thing(names: frozenset[str]) -> frozenset[str]:
+        return (names - _EXTENT) or names
+
+    def _score(self, names: frozenset[str], tool: str) -> float:
+        joined = {name for _, name in self._same(tool)} & set(self._mentioned)
+        fit = len(joined) / len(set(self._mentioned)) if self._mentioned else 0.0
+        return self._weight(names) + self._weight(names & self._quoted) + _FIT * fit
 
     def _weight(self, names: frozenset[str]) -> float:
         return sum(self._vocabulary.weight(word) for word in names)
@@ -145,21 +260,84 @@ class _Search:
         )
         return list(dict.fromkeys((best, *equals)))
 
-    def _lookups(self, tools: Sequence[str], tier: Tier, likeness: float = 1.0) -> Lookups:
-        return Lookups(tuple(Lookup(tool, tuple(self._same(tool))) for tool in tools), tier, likeness)
+    # -- arguments -----------------------------------------------------------------------------------------------------
+
+    def _lookups(self, tools: Sequence[str], tier: Tier, likeness: float = 1.0, *, is_named: bool = True) -> Lookups:
+        found = tuple(Lookup(tool, tuple(self._same(tool))) for tool in tools)
+        if tier is Tier.CERTAIN and any(not one.same and self._tools.specs[one.tool].params for one in found):
+            tier, likeness = Tier.LIKELY, NEARLY_BEST  # nothing says whose it was
+        return Lookups(found, tier, likeness, is_named)
 
     def _same(self, tool: str) -> Iterator[tuple[str, str]]:
-        mentioned = [name for name in _MENTION.findall(self._text) if name in self._params]
-        for param, schema in self._tools.specs[tool].params.items():
-            partner = _partner(param, mentioned, self._params)
-            if partner is not None and schema.get("type") not in ("array", "object"):
+        params = [
+            param
+            for param, schema in self._tools.specs[tool].params.items()
+            if schema.get("type") not in ("array", "object")
+        ]
+        for param in params:
+            if partner := self._partner(param, params):
                 yield param, partner
 
+    def _partner(self, param: str, own: Sequence[str]) -> str | None:
+        """The argument of the guarded call that this one must equal.
 
-def _partner(param: str, mentioned: Sequence[str], params: Mapping[str, object]) -> str | None:
-    """The argument of the guarded call that this one must equal: one that the sentence quotes, or else its namesake."""
-    if param in mentioned:
-        return param
-    words = frozenset(stems(param))
-    longer = (name for name in mentioned if words < frozenset(stems(name)))
-    return next(longer, param if param in params else None)
+        It is one that the sentence quotes: the namesake, a longer name (`destination_username`), the only one that says
+        who if the parameter says who (`new_owner` for `username`). Or else it is the namesake.
+        """
+        if param in self._mentioned:
+            return param
+        words = frozenset(stems(param)) - _KEY_WORDS or frozenset(stems(param))
+        longer = (name for name in self._mentioned if words < frozenset(stems(name)))
+        if found := next(longer, None):
+            return found
+        if frozenset(stems(param)) <= _ANYBODY or (words & _PERSON and param not in self._params):
+            who = {name for name in self._mentioned if name not in own and frozenset(stems(name)) & _PERSON}
+            if len(who) == 1:
+                return who.pop()
+        if param in self._params:
+            return param
+        if not self._mentioned and words & _PERSON:
+            who = {name for name in self._params if frozenset(stems(name)) & _PERSON}
+            return who.pop() if len(who) == 1 else None
+        return None
+
+
+def shows_field(tool: ToolSpec, field: str) -> bool:
+    """Whether results of a tool have this field, by its schema, by results seen, or by its description.
+
+    A description shows only names of several words: `borrowed` may stand there for anything.
+    """
+    if field in tool.fields or "_" not in field:
+        return field in tool.fields
+    spaced = field.replace("_", " ")
+    pattern = rf"(?<!\w)(?:{re.escape(field)}|{re.escape(spaced)})(?!\w)"
+    return re.search(pattern, tool.description, re.IGNORECASE) is not None
+
+
+# -- abbreviations -----------------------------------------------------------------------------------------------------
+
+_LETTERS = re.compile(r"[a-z]+(?:['\u2019]s)?")
+
+
+def abbreviates(short: str, text: str) -> bool:
+    """Whether a word of a name is short for words of a text: `dl` for `driver's license`, `resv` for `reservation`."""
+    if not (2 <= len(short) <= 5 and short.isalpha()):
+        return False
+    spoken = _LETTERS.findall(text.lower())
+    if short in "".join(word[0] for word in spoken):
+        return True
+    return len(short) > 2 and any(
+        len(word) >= len(short) + 3 and word[0] == short[0] and _is_within(short, word) for word in spoken
+    )
+
+
+def _is_within(short: str, word: str) -> bool:
+    """Whether a word has these letters in this order: at its beginning, or without its vowels."""
+    if word.startswith(short):
+        return True
+    letters = iter(word)
+    return (
+        short[-1] not in "aeiou"
+        and sum(letter in "aeiou" for letter in short) <= 1
+        and all(letter in letters for letter in short)
+    )

@@ -9,33 +9,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from bylaw.comply.model import Aspect, EngineItem, PromptRule, Tier, ToolSpec
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison
 from bylaw.comply.prompt.layout import Junction, Statement, plain_text
-from bylaw.comply.prompt.lookups import NUMBER_WORDS, Lookup, Lookups, find_lookups
+from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, Lookup, Lookups, find_lookups
+from bylaw.comply.prompt.results import ResultReader, Shown, answer_of, arguments, latest, shifted
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems
 
-_QUOTED = re.compile(r"[\"\u201c\u201d'\u2018\u2019`]([A-Za-z_][\w.]*)[\"\u201c\u201d'\u2018\u2019`]")
-_NEGATIVE = any_case(r"\b(?:not|no|never|none|nor|without|cannot|isn't|hasn't|doesn't|free of)\b")
+_NEGATIVE = any_case(r"\b(?:not|no|never)\b")
 _EXISTS = any_case(r"\bexists?\b")
-_TRUTH = any_case(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false)\b")
-_YES_NO = any_case(r"\btrue or false\b|\bboolean\b|\bwhether\b|\btrue if\b")
 _ONE_OF = any_case(r"\b(?:must be|should be|is|are|be) (?:either |one of |any of |in )(?P<values>.+)$")
 _DEMANDS = any_case(
     r"\b(?:must|should|shall|needs? to|has to|have to|required?|requires|only|cannot|can't|may not|previously|already|"
     r"beforehand|in order to|to (?:perform|proceed|be accepted|be eligible)|at least|at most|no more than)\b"
 )
+_HOLDS = any_case(
+    r"\b(?:has|have) (?:been |not |already )?\w+(?:ed|en)\b|\bis (?:already |currently |not )?logged in\b|\bexists\b"
+)
+"""says that something is so: `The patient "patient_id" has given consent`"""
 _DESCRIBES_THE_TOOL = any_case(
     r"\W*(?:(?:this|the) (?:tool|function|action|operation|call|endpoint|api)|it|returns?|takes|accepts|used?)\b"
 )
 _HAS = any_case(r"\b(?:has|have|had|having|owns?|holds?)\b")
+_OF_IT = any_case(r"\b(?:of|for|from|by|with|in|to|on)(?: (?:the|a|an|this|their|its)(?: \w+)?)?\s*$")
+"""what stands before a key: `the balance of "account_id"`"""
 _SAYS_IT_IS = frozenset(stems("must be is value amount total parameter should equal strictly"))
-_LONGEST_VALUE = 3
-"""words of a phrase that can still be one value; `credit limit minus credit balance` has to be computed"""
 
 
 def read_preconditions(statement: Statement, tools: Tools, *, is_listed: bool = False) -> Iterator[PromptRule]:
@@ -58,7 +59,9 @@ def _is_condition(statement: Statement, *, is_listed: bool = False) -> bool:
         return False
     if statement.junction is not None or (is_listed and statement.leads):
         return True
-    return bool(_DEMANDS.search(text)) and not _DESCRIBES_THE_TOOL.match(text)
+    if _DESCRIBES_THE_TOOL.match(text):
+        return False
+    return bool(_DEMANDS.search(text) or (MENTION.search(text) and (_HOLDS.search(text) or read_comparison(text))))
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
@@ -74,6 +77,11 @@ class _Condition(Struct, frozen=True):
     tier: Tier = Tier.CERTAIN
     confidence: float = 1.0
     unread: str | None = None
+    later: tuple[str, ...] = ()
+    """whole formulas beside `held`"""
+    open: str | None = None
+    """why the formulas do not decide all of it"""
+    is_state_likely: bool = False
 
 
 def _rule(statement: Statement, action: ToolSpec, condition: _Condition) -> PromptRule:
@@ -83,7 +91,9 @@ def _rule(statement: Statement, action: ToolSpec, condition: _Condition) -> Prom
         items.append(EngineItem(_temporal(condition.looked_up, condition, action, text), "order"))
     if condition.held is not None:
         aspect: Aspect = "argument" if condition.looked_up is None else "state"
-        items.append(EngineItem(_temporal(condition.held, condition, action, text), aspect))
+        tier = Tier.LIKELY if condition.is_state_likely else None
+        items.append(EngineItem(_temporal(condition.held, condition, action, text), aspect, tier))
+    items += [EngineItem(_engine_rule(formula, text), "state") for formula in condition.later]
     return PromptRule(
         rule_id=f"{action.name}-condition",
         description=text,
@@ -95,18 +105,22 @@ def _rule(statement: Statement, action: ToolSpec, condition: _Condition) -> Prom
         tier=condition.tier,
         confidence=condition.confidence,
         items=tuple(items),
-        undecided=condition.unread,
+        undecided=condition.unread or condition.open,
     )
 
 
 def _temporal(demand: str, condition: _Condition, action: ToolSpec, text: str) -> dict[str, object]:
     used = (f"args.{name} = ${name}" for name in condition.variables if f"${name}" in demand)
+    return _engine_rule(f"G (tool({', '.join((action.name, *used))}) -> {demand})", text)
+
+
+def _engine_rule(formula: str, text: str) -> dict[str, object]:
     return {
         "kind": "temporal",
         "severity": "error",
         "scope": "session",
         "description": text,
-        "params": {"formula": f"G (tool({', '.join((action.name, *used))}) -> {demand})"},
+        "params": {"formula": formula},
     }
 
 
@@ -120,23 +134,73 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
         return _join(parts, statement.junction)
     text = plain_text(statement.text)
     comparison = read_comparison(text)
-    bound = _read_bound(comparison, action) if comparison else None
-    if found := bound or _read_choice(text, action):
+    own = _read_own(comparison, action, tools) if comparison else None
+    if found := own or _read_choice(text, action):
         return found
-    lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison))
+    lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison, action))
     if lookups is None:
         return _Condition(unread="no known tool shows whether it holds")
-    reader = _LookupReader(lookups, action, tools)
-    return reader.read_fact(text) if comparison is None else reader.read_comparison(text, comparison)
+    return _from_results(text, lookups, ResultReader(lookups, action, tools).read(text, comparison), action, tools)
 
 
-def _compared_thing(comparison: Comparison | None) -> tuple[str | None, frozenset[str]]:
+def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, tools: Tools) -> _Condition:
+    """Looked up, and none of the contrary."""
+    looked_up = _looked_up(lookups, tools)
+    if (same := _named_key(text, lookups, action)) is not None:
+        # A thing that any tool has returned a result for exists.
+        looked_up += f" | O result({arguments('*', same)}, result != false, result != null)"
+    fields = [name for name in MENTION.findall(text) if name not in action.params]
+    keys = dict.fromkeys(lookup.same for lookup in lookups.any_of if lookup.same)
+    records = " | ".join(
+        name for name, tool in tools.specs.items() if answer_of(tool) == "object" and name != action.name
+    )
+    for field in dict.fromkeys(fields if records else ()):
+        looked_up += "".join(f" | O result({arguments(records, same)}, result.{field} present)" for same in keys)
+    if shown.more is not None:
+        looked_up = f"({looked_up}) & ({_looked_up(shown.more, tools)})"
+    every = (*lookups.any_of, *(shown.more.any_of if shown.more else ()))
+    confidence = 0.95 if lookups.tier is Tier.CERTAIN else min(0.9, 0.5 + lookups.likeness / 2)
+    return _Condition(
+        looked_up,
+        " & ".join(f"!{one}" for one in shown.contrary) or None,
+        tuple(dict.fromkeys((*(name for lookup in every for _, name in lookup.same), *shown.names))),
+        lookups.tier,
+        confidence,
+        later=shown.later,
+        open=shown.open,
+        is_state_likely=shown.is_likely,
+    )
+
+
+def _looked_up(lookups: Lookups, tools: Tools) -> str:
+    results = [f"O result({arguments(lookup.tool, lookup.same)})" for lookup in lookups.any_of]
+    results += [f"O result({tool})" for tool in tools.whole_database]
+    return " | ".join(dict.fromkeys(results))
+
+
+def _named_key(text: str, lookups: Lookups, action: ToolSpec) -> tuple[tuple[str, str], ...] | None:
+    """The key of a thing, if the sentence says that it exists and names nothing else."""
+    if not _EXISTS.search(text) or _NEGATIVE.search(text):
+        return None
+    named = {name for name in MENTION.findall(text) if name in action.params}
+    keys = [lookup.same for lookup in lookups.any_of]
+    is_only = all(same and {name for _, name in same} == named for same in keys)
+    return keys[0] if is_only and len(set(keys)) == 1 else None
+
+
+def _compared_thing(comparison: Comparison | None, action: ToolSpec) -> tuple[str | None, frozenset[str]]:
     """The part of a sentence that names what is compared, and words that it means without saying them."""
     if comparison is None:
         return None, frozenset()
     if comparison.is_count:
         return f"{comparison.left} {comparison.right}", NUMBER_WORDS
-    return comparison.left, frozenset(stems("available")) if comparison.wants_some else frozenset()
+    if comparison.is_date and comparison.left == "expiration":
+        return None, frozenset()
+    left, right = comparison.left, comparison.right
+    is_own = _argument_of(left, action) is not None and comparison.number is None
+    is_today = NOW.search(left) is not None and NOW.search(right) is None
+    hints = frozenset(stems("available")) if comparison.wants_some or comparison.wants_none else frozenset[str]()
+    return right if is_own or is_today else left, hints
 
 
 def _join(parts: Sequence[_Condition], junction: Junction) -> _Condition:
@@ -154,10 +218,55 @@ def _join(parts: Sequence[_Condition], junction: Junction) -> _Condition:
         tuple(dict.fromkeys(name for part in read for name in part.variables)),
         Tier.LIKELY if any(part.tier is Tier.LIKELY for part in read) else Tier.CERTAIN,
         min(part.confidence for part in read),
+        later=() if junction == "any" else tuple(formula for part in read for formula in part.later),
+        open=next((part.open for part in read if part.open), None),
+        is_state_likely=any(part.is_state_likely for part in read),
     )
 
 
 # -- the call's own arguments ------------------------------------------------------------------------------------------
+
+
+def _read_own(comparison: Comparison, action: ToolSpec, tools: Tools) -> _Condition | None:
+    """A comparison of the call's arguments with a number, with each other, or with today."""
+    if comparison.is_date:
+        return _read_own_date(comparison, action, tools)
+    return _read_bound(comparison, action) or _read_pair(comparison, action)
+
+
+def _read_own_date(comparison: Comparison, action: ToolSpec, tools: Tools) -> _Condition | None:
+    """`the requested date "test_date" must be after today's date`."""
+    left, right = _argument_of(comparison.left, action), _argument_of(comparison.right, action)
+    if left and right:
+        return _read_pair(comparison, action)
+    name, sign = left or right, comparison.sign if left else SWAPPED[comparison.sign]
+    if name is None or not NOW.search(comparison.right if left else comparison.left):
+        return None
+    if tools.today is not None:
+        return _argument(name, f'{sign} "{shifted(tools.today, comparison.days)}"', action)
+    if len(tools.clocks) != 1:
+        return _Condition(unread="the day of the talk is not known")
+    ago = f" + {comparison.days}" if comparison.days else ""
+    contrary = f"result {SWAPPED[OPPOSITE[sign]]} ${name}{ago}"
+    return _Condition(held=f"!{latest(Lookup(tools.clocks[0], ()), [contrary])}", variables=(name,))
+
+
+def _read_pair(comparison: Comparison, action: ToolSpec) -> _Condition | None:
+    """`the "amount" must not exceed 20 percent of the "income"`, `"end" must be after "start"`."""
+    left, right = _argument_of(comparison.left, action), _argument_of(comparison.right, action)
+    if not left or not right or left == right or comparison.number is not None or comparison.days:
+        return None
+    share = f"{comparison.share:g} * " if comparison.share else ""
+    contrary = f"tool({action.name}, args.{left} {OPPOSITE[comparison.sign]} {share}${right})"
+    return _Condition(held=f"!{contrary}", variables=(right,)) if comparison.sign not in "=!=" else None
+
+
+def _argument_of(text: str, action: ToolSpec) -> str | None:
+    """The argument that a side of a comparison is: the only one that it quotes, and it says no more."""
+    found = [one for one in MENTION.finditer(text) if one[1] in action.params]
+    if len(found) != 1 or set(stems(text[found[0].end() :])) - _SAYS_IT_IS or _HAS.search(text):
+        return None
+    return None if _OF_IT.search(text[: found[0].start()]) else found[0][1]
 
 
 def _read_bound(comparison: Comparison, action: ToolSpec) -> _Condition | None:
@@ -165,7 +274,7 @@ def _read_bound(comparison: Comparison, action: ToolSpec) -> _Condition | None:
     if comparison.number is None:
         return None
     test = f"{comparison.sign} {comparison.number}"
-    quoted = list(_QUOTED.finditer(comparison.left))
+    quoted = list(MENTION.finditer(comparison.left))
     if quoted:
         name, after = quoted[-1][1], comparison.left[quoted[-1].end() :]
         is_number = action.params.get(name, {}).get("type", "number") in ("number", "integer", ["number", "null"])
@@ -182,7 +291,7 @@ def _read_bound(comparison: Comparison, action: ToolSpec) -> _Condition | None:
 def _read_choice(text: str, action: ToolSpec) -> _Condition | None:
     """`the "reason" must be one of a, b or c`."""
     found = _ONE_OF.search(text)
-    quoted = _QUOTED.findall(text[: found.start()]) if found else []
+    quoted = MENTION.findall(text[: found.start()]) if found else []
     name = next((name for name in quoted if name in action.params), None)
     if found is None or name is None:
         return None
@@ -197,184 +306,3 @@ def _read_choice(text: str, action: ToolSpec) -> _Condition | None:
 def _argument(name: str, test: str, action: ToolSpec) -> _Condition:
     held = f"tool({action.name}, args.{name} {test}) | tool({action.name}, args.{name} missing)"
     return _Condition(held=held)
-
-
-# -- results of other tools --------------------------------------------------------------------------------------------
-
-
-class _LookupReader:
-    """Reads sentences about results of these tools at a call of the action."""
-
-    def __init__(self, lookups: Lookups, action: ToolSpec, tools: Tools) -> None:
-        self._lookups = lookups
-        self._action = action
-        self._tools = tools
-
-    def read_fact(self, text: str) -> _Condition:
-        """`the account must exist`: a tool that shows it was called, and did not answer the contrary."""
-        is_negative = bool(_NEGATIVE.search(text))
-        if literal := _TRUTH.search(text):
-            is_negative ^= literal[1].lower() == "false"
-        about_key = self._is_about_its_key(text)
-        contrary = []
-        for lookup in self._lookups.any_of:
-            if self._answers_yes_or_no(lookup):
-                contrary.append(_latest(lookup, ["result = true" if is_negative else "result = false"]))
-            elif not is_negative:
-                contrary.append(_latest(lookup, ["result = false", "result = null"]))
-            elif about_key:
-                contrary.append(_latest(lookup, [f"{path} > 0" for path in self._paths(text, lookup)]))
-        found = self._condition(contrary)
-        if is_negative or not about_key or not _EXISTS.search(text):
-            return found
-        # A thing that any tool has returned a result for exists.
-        keys = dict.fromkeys(lookup.same for lookup in self._lookups.any_of if lookup.same)
-        seen = [f"O result({_arguments('*', same)}, result != false, result != null)" for same in keys]
-        return replace(found, looked_up=" | ".join((str(found.looked_up), *seen)))
-
-    def read_comparison(self, text: str, comparison: Comparison) -> _Condition:
-        """`the balance must be at least 300`, or at least the value of another argument."""
-        if comparison.wants_some and all(self._answers_yes_or_no(lookup) for lookup in self._lookups.any_of):
-            return self._condition([_latest(lookup, ["result = false"]) for lookup in self._lookups.any_of])
-        contrary = _OPPOSITE[comparison.sign]
-        if comparison.number is not None:
-            return self._condition(self._measured(text, f"{contrary} {comparison.number}"))
-        if (name := self._argument_in(comparison.right)) is not None:
-            return self._condition(self._measured(comparison.left, f"{contrary} ${name}"), name)
-        name = self._argument_in(comparison.left)
-        if name is not None and 0 < len(stems(comparison.right)) <= _LONGEST_VALUE:
-            return self._condition(self._measured(comparison.right, f"{_SWAPPED[contrary]} ${name}"), name)
-        return self._condition([])
-
-    def _condition(self, contrary: Sequence[str], argument: str | None = None) -> _Condition:
-        """Looked up, and none of the contrary; `argument` is one that the contrary uses."""
-        lookups = self._lookups
-        looked_up = [f"O result({_arguments(lookup.tool, lookup.same)})" for lookup in lookups.any_of]
-        looked_up += [f"O result({tool})" for tool in self._tools.whole_database]
-        held = " & ".join(f"!{one}" for one in contrary) or None
-        names = dict.fromkeys(name for lookup in lookups.any_of for _, name in lookup.same)
-        if argument is not None and held is not None:
-            names[argument] = None
-        confidence = 0.95 if lookups.tier is Tier.CERTAIN else min(0.9, 0.5 + lookups.likeness / 2)
-        return _Condition(" | ".join(dict.fromkeys(looked_up)), held, tuple(names), lookups.tier, confidence)
-
-    def _measured(self, text: str, test: str) -> list[str]:
-        """The latest value that the text speaks of passes the test."""
-        return [
-            _latest(lookup, [f"{path} {test}" for path in self._paths(text, lookup)]) for lookup in self._lookups.any_of
-        ]
-
-    def _answers_yes_or_no(self, lookup: Lookup) -> bool:
-        return bool(_YES_NO.search(self._tools.specs[lookup.tool].description))
-
-    def _is_about_its_key(self, text: str) -> bool:
-        """Whether the only thing that the sentence names is the key that the tools are called with."""
-        named = {name for name in _QUOTED.findall(text) if name in self._action.params}
-        return all({name for _, name in lookup.same} == named for lookup in self._lookups.any_of)
-
-    def _argument_in(self, text: str) -> str | None:
-        """An argument of the call that the text quotes and that is not only a key."""
-        keys = {name for lookup in self._lookups.any_of for pair in lookup.same for name in pair}
-        quoted = (name for name in _QUOTED.findall(text) if name in self._action.params)
-        return next((name for name in quoted if name not in keys), None)
-
-    def _paths(self, text: str, lookup: Lookup) -> list[str]:
-        """Where in a tool's result the value may be: the whole of it, or a field.
-
-        Fields are those that the sentence quotes, and those that the tool's description names in words of the sentence.
-        """
-        tool = self._tools.specs[lookup.tool]
-        params = {*tool.params, *self._action.params}
-        said = frozenset(stems(text))
-        words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", tool.description)]
-        described = [
-            f"{left}_{right}"
-            for left, right in pairwise(words)
-            if left.isalpha()
-            and right.isalpha()
-            and len(pair := stems(f"{left} {right}")) == 2
-            and said.issuperset(pair)
-        ]
-        fields = dict.fromkeys((*_QUOTED.findall(text), *described))
-        return ["result", *(f"result.{field}" for field in fields if field not in params)]
-
-
-def _latest(lookup: Lookup, tests: Sequence[str]) -> str:
-    """The latest result for these arguments passes one of the tests."""
-    call = _arguments(lookup.tool, lookup.same)
-    passed = " | ".join(f"result({call}, {test})" for test in tests)
-    return f"(!result({call}) S ({passed}))"
-
-
-def _arguments(tool: str, same: tuple[tuple[str, str], ...]) -> str:
-    return ", ".join((tool, *(f"args.{own} = ${name}" for own, name in same)))
-
-
-# -- comparisons -------------------------------------------------------------------------------------------------------
-
-_NUMBER = re.compile(r"(?<![\w.])[$€£]?\s?(\d[\d,]*(?:\.\d+)?)(?![\w.]*\w)")
-# The longer wording first: `less than or equal to` must not be read as `less than`.
-_WORDINGS: tuple[tuple[str, str], ...] = (
-    (r"(?:greater|higher|more|larger) than or equal to|equal to or (?:greater|higher|more|larger) than", ">="),
-    (r"(?:less|lower|smaller|fewer) than or equal to|equal to or (?:less|lower|smaller|fewer) than", "<="),
-    (r"not (?:be )?(?:less|lower|fewer|smaller) than|no (?:less|lower|fewer) than|not (?:be )?(?:below|under)", ">="),
-    (
-        r"not (?:be )?(?:more|higher|greater|larger) than|no (?:more|higher|greater) than|not (?:be )?(?:above|over)",
-        "<=",
-    ),
-    (r"(?:must |can|may |should |does |do |shall )?(?:not|never) exceed(?:ing)?|cannot exceed", "<="),
-    (r"at least|a minimum of|minimum of|>=|≥", ">="),
-    (r"at most|a maximum of|maximum of|up to|<=|≤", "<="),
-    (r"(?:strictly )?(?:greater|higher|more|larger|older|longer) than|exceeds?|exceeding|above|over|>", ">"),
-    (r"(?:strictly )?(?:less|lower|smaller|fewer|younger|shorter) than|below|under|<", "<"),
-    (r"exactly|equal to|equals?", "="),
-    (r"on or after|no earlier than|not before", ">="),
-    (r"on or before|no later than|not after", "<="),
-)
-_OPERATORS = [(any_case(rf"(?<!\w)(?:{wording})(?!\w)"), sign) for wording, sign in _WORDINGS]
-_SPLIT = any_case(r"(?<!\w)(more|less|fewer|higher|lower|greater)\s+(?P<left>[^,;.]{1,80}?)\s+than(?!\w)")
-_NEGATION = any_case(r"\b(?:not|never|no longer|cannot|can't|isn't|doesn't|don't)\b")
-_CLAUSE_END = any_case(r"[,;:]|\bin order to\b|\bto (?:be|proceed|perform|take)\b|\bbefore\b|\bin their\b")
-_COUNTED = any_case(r"\d[\d,]*\s+(?!dollars?\b|usd\b|years?\b|days?\b|hours?\b|minutes?\b|percent\b)[a-z]+s\b")
-_OPPOSITE = {">": "<=", ">=": "<", "<": ">=", "<=": ">", "=": "!=", "!=": "="}
-_SWAPPED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "=", "!=": "!="}
-
-
-class Comparison(Struct, frozen=True):
-    left: str
-    """the words before the operator"""
-    sign: str
-    right: str
-    """the words behind it, up to the end of the clause"""
-    number: float | int | None
-    """the number that it compares with, if it is one"""
-
-    @property
-    def is_count(self) -> bool:
-        """`fewer than 3 books`: the number counts things."""
-        return self.number is not None and bool(_COUNTED.search(self.right))
-
-    @property
-    def wants_some(self) -> bool:
-        """`more than 0`: there must be one at all."""
-        return (self.sign, self.number) in ((">", 0), (">=", 1))
-
-
-def read_comparison(text: str) -> Comparison | None:
-    """`must be at least 300`; `must not have more than 3` demands at most 3."""
-    if split := _SPLIT.search(text):
-        sign = ">" if split[1].lower() in ("more", "higher", "greater") else "<"
-        return _comparison(text[: split.start()], split["left"], sign, text[split.end() :])
-    for pattern, sign in _OPERATORS:
-        if found := pattern.search(text):
-            left = text[: found.start()]
-            return _comparison(left, left, sign, re.sub(r"^\W*(?:>=|<=|>|<)\W*", " ", text[found.end() :]))
-    return None
-
-
-def _comparison(before: str, left: str, sign: str, after: str) -> Comparison:
-    right = _CLAUSE_END.split(after, maxsplit=1)[0]
-    found = _NUMBER.search(right)
-    number = found[1].replace(",", "") if found else None
-    value = None if number is None else float(number) if "." in number else int(number)
-    return Comparison(left, _OPPOSITE[sign] if _NEGATION.search(before) else sign, right, value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ _LIMITATION = any_case(
 )
 """how one begins that may take something back, if it stands in the same paragraph or below"""
 _UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
+_MOST_OWN_SENTENCES = 12
 MAX_STATEMENTS = 3_000
 """read by grammar, at about a millisecond each; the rest is reported as unread"""
 _UNREAD = "rest-of-the-prompt"
@@ -80,6 +82,7 @@ def extract_rules(
     statements = read_layout(prompt, known)
     named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
     every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases, today=stated_today(prompt) or today)
+    every.sentences = _own_sentences(statements)
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
@@ -92,6 +95,12 @@ def extract_rules(
     if len(statements) > MAX_STATEMENTS:
         rules.append(_unread(statements[MAX_STATEMENTS:]))
     return tuple(_with_ids(rules))
+
+
+def _own_sentences(statements: Sequence[Statement]) -> tuple[str, ...]:
+    """Some sentences that nobody says by chance, without places that are filled in."""
+    fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set("{}<>[]`*\"") & set(one.text))
+    return tuple(islice(dict.fromkeys(fits), _MOST_OWN_SENTENCES))
 
 
 def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
@@ -161,7 +170,7 @@ def _with_ids(rules: Iterable[PromptRule]) -> Iterator[PromptRule]:
         items = []
         for one in rule.items:
             item_id = rule_id if len(rule.items) == 1 else _free_id(f"{rule_id}-{one.aspect}", taken)
-            items.append(EngineItem({**one.item, "id": item_id}, one.aspect))
+            items.append(EngineItem({**one.item, "id": item_id}, one.aspect, one.tier))
         yield replace(rule, rule_id=rule_id, items=tuple(items), tier=rule.tier if items else None)
 
 
@@ -200,7 +209,7 @@ def parse_prompt_rules(prompt: str, rules: Sequence[PromptRule]) -> PromptRules:
 def _item(one: EngineItem, rule: PromptRule, taken: dict[str, int]) -> EngineItem:
     """The item with an id of its own. A prompt speaks about each conversation, so its rules have session scope."""
     item_id = _free_id(str(one.item.get("id", rule.rule_id)), taken)
-    return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect)
+    return EngineItem({"id": item_id, "scope": "session"} | one.item | {"id": item_id}, one.aspect, one.tier)
 
 
 def _notes(prompt: str, rules: Sequence[PromptRule]) -> tuple[str, ...]:

@@ -66,8 +66,8 @@ def _stem_set(words: str) -> frozenset[str]:
 
 
 _NAME_FILLERS = _stem_set(
-    """get set check internal is has verify validate fetch retrieve find list lookup look read show do the a of to by
-    for api tool function"""
+    """get set check internal is has verify validate fetch retrieve find list lookup look read show view display
+    describe query search calculate compute do the a of to by for api tool function"""
 )
 """words in names of tools that say how a thing is looked up, not which thing"""
 _READING_VERBS = _stem_set(
@@ -75,6 +75,8 @@ _READING_VERBS = _stem_set(
     calculate compute think browse inspect"""
 )
 """tools whose names begin with these only look something up"""
+_CLOCK_HANDS = _stem_set("date time day datetime now today clock timestamp")
+_CLOCK = _CLOCK_HANDS | _stem_set("current interaction system present server local utc")
 _NO_VERBS = _stem_set("internal api tool")
 _PREDICATES = _stem_set("exist exists available eligible valid allowed")
 
@@ -182,9 +184,15 @@ def number_of(text: str) -> float | None:
 class Tools:
     """The tools of one prompt, and the aliases that the user gave: phrase → tools."""
 
-    def __init__(self, tools: Sequence[ToolSpec], aliases: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, tools: Sequence[ToolSpec], aliases: Mapping[str, Sequence[str]] | None = None, *, today: str | None = None
+    ) -> None:
+        self.today = today
+        """the day of the talk, `2025-03-10`, if the prompt or the trace says it"""
         self.specs = {tool.name: tool for tool in tools}
         self.aliases = aliases or {}
+        self.sentences: tuple[str, ...] = ()
+        """sentences by which the prompt can be recognised if an answer quotes it"""
         self.roots = {tool.name: tuple(roots(tool.name)) for tool in tools}
 
     @cached_property
@@ -209,6 +217,18 @@ class Tools:
             if not tool.params
             and only_reads(tool)
             and (_WHOLE_DATABASE.search(tool.description) or tool.name.endswith("database"))
+        )
+
+    @cached_property
+    def clocks(self) -> tuple[str, ...]:
+        """Tools without parameters that return the current date or time."""
+        return tuple(
+            tool.name
+            for tool in self.specs.values()
+            if not tool.params
+            and only_reads(tool)
+            and self.vocabulary.names[tool.name] <= _CLOCK
+            and self.vocabulary.names[tool.name] & _CLOCK_HANDS
         )
 
     def spec(self, tool: str) -> ToolSpec:

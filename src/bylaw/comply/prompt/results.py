@@ -1,0 +1,421 @@
+"""What results of other tools must have shown when the guarded call is made, as formulas.
+
+`contrary` formulas say that the latest result contradicts the condition. Where a result cannot be compared (the tool
+returns something else than the sentence is about), there is none, and `open` says so: that a thing was looked up does
+not show that it holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.comply.model import ToolSpec
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum
+from bylaw.comply.prompt.lookups import MENTION, Lookup, Lookups, find_lookups
+from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
+
+Answer: TypeAlias = Literal["boolean", "number", "list", "object", "text", ""]
+NOT_SHOWN = "results do not show whether it holds, only that it was looked up"
+_NEGATIVE = any_case(r"\b(?:not|no|never|none|nor|without|cannot|isn't|hasn't|doesn't|free of)\b")
+_EMPTY = any_case(r"\bempty\b")
+_TRUTH = any_case(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false|yes|no)\b")
+_YES_NO = any_case(r"\btrue or false\b|\bboolean\b|\bwhether\b|\btrue if\b|\byes or no\b|\btrue (?:only )?when\b")
+_CHECKS = any_case(r"\W*(?:checks?|verif(?:y|ies)|validates?|tests?|determines?|tells?) (?:if|whether|that)\b")
+_LISTS = any_case(r"\breturns?\b[^.]*\b(?:list|array)\b|\blists? (?:of|all|the)\b")
+_OBJECTS = any_case(
+    r"\breturns?\b[^.]*\b(?:dict(?:ionary)?|object|details|record|profile|information|json|mapping|both)\b"
+    r"|\b(?:retrieves?|gets?|shows?) (?:the )?(?:\w+ )?(?:details|profile|record|information)\b"
+)
+_SEVERAL = any_case(r"\breturns?\b[^.]*,[^.]*\band\b|\bwith \w+, \w+[^.]* and \w+|\breturns? \w+ and \w+ of\b")
+"""names several things: they are fields of an object"""
+_TEXTS = any_case(
+    r"\b(?:returns?|retrieves?|gets?)\b[^.]*\b(?:string|text|word|date|address|name|title|email|deadline|time|day)\b"
+)
+_NULL = 'result in ["None", "null", ""]'
+_NUMBERS = any_case(
+    r"\breturns?\b[^.]*\b(?:number|integer|int|float|count|amount|balance|total|score|how many|percentage|fee|price)\b"
+)
+_ONE_OF = any_case(r"\b(?:must|should|has to|is|are) (?:be |have )?(?:either |one of |any of |in )+(?P<values>.+)$")
+_IS_VALUE = any_case(
+    r"\b(?:must|should|has to) (?:be|equal|have (?:the )?(?:status|state|value)(?: of)?|read)\s+(?P<values>[\"'`].+)$"
+)
+_VALUE = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{1,40})[\"'`\u201d\u2019]")
+_PREDICATE = any_case(r"\b(?:be|been|is|are|was)\s+(?:already |currently |still |an? )?(?P<word>[a-z]{4,})\b")
+_STATES = word_set(
+    """delivered cancelled canceled completed closed refunded returned paid expired active inactive pending open shipped
+    approved confirmed suspended frozen locked processing valid invalid verified unlocked enabled disabled"""
+)
+"""values of a `status`; `placed` is none, since an order that was delivered was placed too"""
+_FINAL = _STATES - {"shipped", "approved", "confirmed", "paid", "verified", "completed"}
+"""states that no other state implies: `must have been shipped` holds for an order that was delivered"""
+_EXPIRY = sorted(
+    word_set("expiration_date expiry_date expires expires_at expires_on expiration expiry valid_until end_date end")
+)
+_FILLERS = frozenset(
+    stems("must valid value amount total number current user date time day today have has had end ends expiration")
+)
+_AGE = any_case(r"\byears? old\b|\bof age\b|\b(?:older|younger) than\b")
+_DATED = any_case(r"\b(?:dates?|times?|days?|expir\w*|ends?|deadline|due)\b|_date\b|_time\b")
+_LEAST_LIKENESS = 0.6
+"""of a tool that was not found by its whole name, for its `false` to count as the contrary"""
+_LONGEST_VALUE = 3
+"""words of a phrase that can still be one value; `credit limit minus credit balance` has to be computed"""
+
+
+class Shown(Struct, frozen=True):
+    """What the results must show."""
+
+    contrary: tuple[str, ...] = ()
+    """formulas at the call: each says that the latest result of one tool contradicts the condition"""
+    names: tuple[str, ...] = ()
+    """arguments of the call that they use beside the keys"""
+    later: tuple[str, ...] = ()
+    """whole formulas, for two results of which either may come last"""
+    more: Lookups | None = None
+    """other tools whose results are needed too"""
+    is_likely: bool = False
+    """by the words of a status"""
+    open: str | None = None
+
+
+class ResultReader:
+    """Reads sentences about results of these tools at a call of the action."""
+
+    def __init__(self, lookups: Lookups, action: ToolSpec, tools: Tools) -> None:
+        self._lookups = lookups
+        self._action = action
+        self._tools = tools
+
+    def read(self, text: str, comparison: Comparison | None) -> Shown:
+        if comparison is None:
+            return self._read_values(text) or self._read_fact(text)
+        if comparison.is_date:
+            return self._read_date(text, comparison)
+        return self._read_comparison(text, comparison)
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def _read_fact(self, text: str) -> Shown:
+        """`the account must exist`: a tool that shows it did not answer the contrary."""
+        is_negative = bool(_NEGATIVE.search(text))
+        if literal := _TRUTH.search(text):
+            is_negative ^= literal[1].lower() in ("false", "no")
+        found = [self._contrary_of_fact(lookup, text, is_negative) for lookup in self._lookups.any_of]
+        tests = [one for one in found if one]
+        by_status = (
+            [] if is_negative else [one for lookup in self._lookups.any_of if (one := self._status(lookup, text))]
+        )
+        if not tests and not by_status:
+            return Shown(open=NOT_SHOWN)
+        is_whole = all(found) or bool(by_status)
+        return Shown((*tests, *by_status), is_likely=bool(by_status), open=None if is_whole else NOT_SHOWN)
+
+    def _contrary_of_fact(self, lookup: Lookup, text: str, is_negative: bool) -> str | None:
+        tool = self._tools.specs[lookup.tool]
+        match self.answer(tool):
+            case "boolean":
+                if not self._lookups.is_named and (is_negative or self._lookups.likeness < _LEAST_LIKENESS):
+                    return None
+                return latest(lookup, ["result = true" if is_negative != _denies(tool.name) else "result = false"])
+            case "list" if _EMPTY.search(text):
+                return latest(lookup, ["result = []"] if is_negative else ["result.0 present"])
+            case "list":
+                return None if MENTION.search(text) and not self._is_about_keys(text) else _empty(lookup, is_negative)
+            case "number":
+                return latest(lookup, ["result > 0"]) if is_negative else None
+        if is_negative:
+            paths = [f"{path} > 0" for path in self._paths(text, lookup)]
+            return latest(lookup, paths) if self._is_about_keys(text) else None
+        word = _PREDICATE.search(text)
+        fields = [word["word"].lower(), f"is_{word['word'].lower()}"] if word else []
+        if self.answer(tool) == "object" or not self._lookups.is_named:
+            return latest(lookup, [f"result.{field} = false" for field in fields]) if fields else None
+        return latest(lookup, [_NULL] if self.answer(tool) == "text" else ["result = false", _NULL])
+
+    def _status(self, lookup: Lookup, text: str) -> str | None:
+        """`the order must have been delivered`: its `status` is another one."""
+        word = _PREDICATE.search(text)
+        state = word["word"].lower() if word else ""
+        if state not in _FINAL or self.answer(self._tools.specs[lookup.tool]) in ("boolean", "number", "list"):
+            return None
+        call = arguments(lookup.tool, lookup.same)
+        differs = [
+            f"(result({call}, result.{field} present) & !result({call}, result.{field} matches /{state[:-1]}/i))"
+            for field in ("status", "state")
+        ]
+        return f"(!result({call}) S ({' | '.join(differs)}))"
+
+    def _read_values(self, text: str) -> Shown | None:
+        """`the credit status must be either "good" or "excellent"`."""
+        found = _IS_VALUE.search(text) or _ONE_OF.search(text)
+        values = _VALUE.findall(found["values"]) if found else []
+        if (
+            found is None
+            or not values
+            or _NEGATIVE.search(text)
+            or any(value in self._action.params for value in values)
+        ):
+            return None
+        pattern = "|".join(re.escape(value) for value in values).replace("/", r"\/")
+        contrary = []
+        for lookup in self._lookups.any_of:
+            call = arguments(lookup.tool, lookup.same)
+            kind = self.answer(self._tools.specs[lookup.tool])
+            paths = self._paths(text[: found.start()], lookup)
+            differs = [
+                f"(result({call}, {path} present) & !result({call}, {path} matches /^(?:{pattern})$/i))"
+                for path in paths
+            ]
+            if differs and kind not in ("boolean", "number", "list"):
+                contrary.append(f"(!result({call}) S ({' | '.join(differs)}))")
+        return Shown(tuple(contrary), open=None if contrary else NOT_SHOWN)
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    def _read_comparison(self, text: str, comparison: Comparison) -> Shown:
+        """`the balance must be at least 300`, or at least the value of another argument, or of another result."""
+        contrary = OPPOSITE[comparison.sign]
+        if comparison.number is not None:
+            if (total := read_sum(comparison.left)) is not None:
+                return self._read_sum(total, contrary, comparison.number)
+            tests = [self._contrary_of_number(lookup, text, comparison) for lookup in self._lookups.any_of]
+            return _shown(tests)
+        if comparison.sign in ("=", "!="):
+            return Shown(open=NOT_SHOWN)
+        if (name := self._argument_in(comparison.right)) is not None:
+            return _shown(self._measured(comparison.left, f"{contrary} {_scaled(name, comparison)}"), name)
+        name = self._argument_in(comparison.left)
+        if name is not None and (comparison.share is not None or 0 < len(stems(comparison.right)) <= _LONGEST_VALUE):
+            test = f"{SWAPPED[contrary]} ${name}" + (f" / {comparison.share:g}" if comparison.share else "")
+            return _shown(self._measured(comparison.right, test), name)
+        if comparison.share is None and (other := self._other(comparison.right)):
+            return self._two_results(comparison.left, contrary, other)
+        return Shown(open=NOT_SHOWN)
+
+    def _contrary_of_number(self, lookup: Lookup, text: str, comparison: Comparison) -> str | None:
+        number, contrary = comparison.number, OPPOSITE[comparison.sign]
+        match self.answer(self._tools.specs[lookup.tool]):
+            case "boolean" if comparison.wants_some or comparison.wants_none:
+                return latest(lookup, ["result = false" if comparison.wants_some else "result = true"])
+            case "boolean":
+                return None
+            case "list" if isinstance(number, int) and contrary in ("<", "<=", ">", ">=") and number >= 0:
+                index = number - 1 if contrary in ("<", ">=") else number
+                call = arguments(lookup.tool, lookup.same)
+                if index < 0:
+                    return None
+                if contrary in (">", ">="):
+                    return latest(lookup, [f"result.{index} present"])
+                return f"(!result({call}) S (result({call}) & !result({call}, result.{index} present)))"
+        return latest(
+            lookup, [f"{path} {sign} {number}" for path in self._paths(text, lookup) for sign in _signs(contrary)]
+        )
+
+    def _read_sum(self, total: Sum, contrary: str, number: float) -> Shown:
+        """`the sum of A and B must not exceed 18`: A and B are results, or one is an argument."""
+        sign = "+" if total.is_difference else "-"
+        for own, other in ((total.first, total.second), (total.second, total.first)):
+            name = self._argument_in(other)
+            if name is not None and not (total.is_difference and own is total.second):
+                if self._action.params.get(name, {}).get("type") not in ("number", "integer", None):
+                    return Shown(open=NOT_SHOWN)
+                return _shown(self._measured(own, f"{contrary} {number:g} {sign} ${name}"), name)
+        other = self._other(total.second)
+        if other is None:
+            return Shown(open=NOT_SHOWN)
+        if total.is_difference:
+            return self._two_results(total.first, contrary, other, f"{{}} + {number:g}", f"{{}} - {number:g}")
+        return self._two_results(total.first, contrary, other, f"{number:g} - {{}}", None)
+
+    def _other(self, text: str) -> Lookup | None:
+        """The tool that shows another value, by all words of its name."""
+        found = find_lookups(text, self._action.name, self._tools)
+        if found is None or not found.is_named or len(found.any_of) != 1:
+            return None
+        one = found.any_of[0]
+        own = {lookup.tool for lookup in self._lookups.any_of}
+        return (
+            None
+            if one.tool in own or self.answer(self._tools.specs[one.tool]) in ("boolean", "list", "object")
+            else one
+        )
+
+    def _two_results(
+        self, text: str, contrary: str, other: Lookup, forward: str = "{}", backward: str | None = "{}"
+    ) -> Shown:
+        """The latest of one tool against the latest of another: `backward` is what the other is compared with.
+
+        A formula at the call sees the case in which the first tool answered last; one that looks ahead from the answer
+        of the first tool sees the other case.
+        """
+        test = f"{contrary} {forward}" if backward is None else f"{SWAPPED[contrary]} {backward}"
+        against = f"result({arguments(other.tool, other.same)}, result {test.format('$shown')})"
+        that = f"result({arguments(other.tool, other.same)})"
+        seen, later = list[str](), list[str]()
+        for lookup in self._lookups.any_of:
+            if not {name for _, name in other.same} <= {name for _, name in lookup.same}:
+                continue  # the engine would have to store what it saw for every pair of keys
+            this = arguments(lookup.tool, lookup.same)
+            call = arguments(self._action.name, tuple((name, name) for _, name in lookup.same))
+            for path in self._values(text, lookup):
+                fixed = f"result({this}, {path} = $shown)"
+                kept = f"(!{that} | {against}) & !result({this})"
+                seen.append(f"(!result({this}) S ({fixed} & (!{that} S {against})))")
+                later.append(f"G ({fixed} -> !((!result({this}) | {fixed}) U ({against} & (({kept}) U tool({call})))))")
+        more = None if other.tool in self._tools.clocks else Lookups((other,), self._lookups.tier)
+        return Shown(tuple(seen), later=tuple(later), more=more, open=None if seen else NOT_SHOWN)
+
+    def _values(self, text: str, lookup: Lookup) -> list[str]:
+        """Where one value may be that another result is compared with."""
+        paths = self._date_paths(text, lookup) if _DATED.search(text) else self._paths(text, lookup)
+        return paths if self.answer(self._tools.specs[lookup.tool]) == "object" else paths[:1]
+
+    # -- dates ---------------------------------------------------------------------------------------------------------
+
+    def _read_date(self, text: str, comparison: Comparison) -> Shown:
+        """`the insurance must end on or after today's date`, in either order."""
+        left, right, contrary = comparison.left, comparison.right, OPPOSITE[comparison.sign]
+        if not NOW.search(right) and NOW.search(left):
+            left, right, contrary = right, left, SWAPPED[contrary]
+        name = self._argument_in(right)
+        if name is None and (name := self._argument_in(left)) is not None:
+            left, right, contrary = right, left, SWAPPED[contrary]
+        if name is not None:
+            return _shown(self._dated(left, contrary, f"${name}"), name)
+        if not NOW.search(right):
+            other = self._other(right)
+            return self._two_results(left, contrary, other) if other else Shown(open=NOT_SHOWN)
+        if self._tools.today is not None:
+            return _shown(self._dated(left, contrary, f'"{shifted(self._tools.today, comparison.days)}"'))
+        if len(self._tools.clocks) != 1 or not all(self._date_paths(left, lookup) for lookup in self._lookups.any_of):
+            return Shown(open="the day of the talk is not known")
+        clock = Lookup(self._tools.clocks[0], ())
+        ago = f" + {comparison.days}" if comparison.days else ""
+        found = self._two_results(left, contrary, clock, backward="{}" + ago)
+        null = [latest(lookup, [_NULL]) for lookup in self._lookups.any_of if contrary in ("<", "<=")]
+        return Shown((*found.contrary, *null), later=found.later)
+
+    def _dated(self, text: str, contrary: str, value: str) -> list[str | None]:
+        found: list[str | None] = []
+        for lookup in self._lookups.any_of:
+            tests = [f"{path} {contrary} {value}" for path in self._date_paths(text, lookup)]
+            tests += [_NULL] if tests and contrary in ("<", "<=") else []
+            found.append(latest(lookup, tests) if tests else None)
+        return found
+
+    def _date_paths(self, text: str, lookup: Lookup) -> list[str]:
+        kind = self.answer(self._tools.specs[lookup.tool])
+        if kind in ("boolean", "number", "list"):
+            return []
+        words = [
+            word for word in re.findall(r"[a-z]+", text.lower()) if not set(stems(word)) <= _FILLERS and stems(word)
+        ]
+        fields = [f"{word}{end}" for word in words for end in ("_date", "_time", "_at", "")]
+        if "expir" in text or re.search(r"\bends?\b", text):
+            fields = [*_EXPIRY, *fields]
+        return [*(["result"] if kind != "object" else []), *(f"result.{field}" for field in dict.fromkeys(fields))]
+
+    # -- paths ---------------------------------------------------------------------------------------------------------
+
+    def answer(self, tool: ToolSpec) -> Answer:
+        return answer_of(tool)
+
+    def _measured(self, text: str, test: str) -> list[str | None]:
+        """The latest value that the text speaks of passes the test."""
+        return [
+            latest(lookup, [f"{path} {test}" for path in self._paths(text, lookup)])
+            if self.answer(self._tools.specs[lookup.tool]) not in ("boolean", "list")
+            else None
+            for lookup in self._lookups.any_of
+        ]
+
+    def _is_about_keys(self, text: str) -> bool:
+        """Whether the only things that the sentence names are the keys that the tools are called with."""
+        named = {name for name in MENTION.findall(text) if name in self._action.params}
+        return all({name for _, name in lookup.same} == named for lookup in self._lookups.any_of)
+
+    def _argument_in(self, text: str) -> str | None:
+        """An argument of the call that the text quotes and that is not only a key."""
+        keys = {name for lookup in self._lookups.any_of for pair in lookup.same for name in pair}
+        quoted = (name for name in MENTION.findall(text) if name in self._action.params)
+        return next((name for name in quoted if name not in keys), None)
+
+    def _paths(self, text: str, lookup: Lookup) -> list[str]:
+        """Where in a tool's result the value may be: the whole of it, or a field.
+
+        Fields are those that the sentence quotes, pairs of words that stand together, and in results that are objects
+        also single words.
+        """
+        tool = self._tools.specs[lookup.tool]
+        kind = self.answer(tool)
+        if kind in ("number", "text", "boolean"):
+            return ["result"]
+        params = {*tool.params, *self._action.params}
+        words = re.findall(r"[a-z]+|[,.;]", re.sub(r"['\u2019]s\b", "", MENTION.sub(" , ", text)).lower())
+        own = [word for word in words if word.isalpha() and stems(word) and not set(stems(word)) <= _FILLERS]
+        pairs = [f"{left}_{right}" for left, right in pairwise(words) if left in own and right in own]
+        fields = dict.fromkeys((*MENTION.findall(text), *pairs, *own, *(["age"] if _AGE.search(text) else ())))
+        found = [f"result.{field}" for field in fields if field not in params]
+        return found if kind == "object" else ["result", *found]
+
+
+def answer_of(tool: ToolSpec) -> Answer:
+    """What a tool returns, by its output schema or its results, or by what its description says."""
+    if tool.answer:
+        return "number" if tool.answer == "integer" else tool.answer  # type: ignore[return-value]
+    text = tool.description
+    if _YES_NO.search(text) or _CHECKS.match(text):
+        return "boolean"
+    kinds = (_LISTS, "list"), (_OBJECTS, "object"), (_SEVERAL, "object"), (_NUMBERS, "number"), (_TEXTS, "text")
+    for pattern, kind in kinds:
+        if pattern.search(text):
+            return kind  # type: ignore[return-value]
+    return ""
+
+
+def _denies(name: str) -> bool:
+    return bool({"not", "no", "non"} & set(name.split("_")))
+
+
+def _signs(contrary: str) -> tuple[str, ...]:
+    """`!=` is also true of a field that is missing."""
+    return ("<", ">") if contrary == "!=" else (contrary,)
+
+
+def _scaled(name: str, comparison: Comparison) -> str:
+    return f"${name}" if comparison.share is None else f"{comparison.share:g} * ${name}"
+
+
+def _empty(lookup: Lookup, is_negative: bool) -> str:
+    return latest(lookup, ["result.0 present" if is_negative else "result = []"])
+
+
+def shifted(day: str, days: str) -> str:
+    """The day so long before: `30d`."""
+    from datetime import date, timedelta
+
+    if not days:
+        return day
+    number, unit = int(days[:-1]), days[-1]
+    return (date.fromisoformat(day[:10]) - timedelta(days=number if unit == "d" else -(-number // 24))).isoformat()
+
+
+def _shown(tests: Sequence[str | None], *names: str) -> Shown:
+    found = tuple(test for test in tests if test)
+    return Shown(found, names, open=None if found and len(found) == len(tests) else NOT_SHOWN)
+
+
+def latest(lookup: Lookup, tests: Sequence[str]) -> str:
+    """The latest result for these arguments passes one of the tests."""
+    call = arguments(lookup.tool, lookup.same)
+    passed = " | ".join(f"result({call}, {test})" for test in tests)
+    return f"(!result({call}) S ({passed}))"
+
+
+def arguments(tool: str, same: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join((tool, *(f"args.{own} = ${name}" for own, name in same)))
