@@ -42,6 +42,8 @@ def _item_in_short(item: EngineItem) -> str:
         return f"once {_names(params['tool'])}"
     if kind == "forbidden_text":
         return f"forbidden_text {params['text']}"
+    if kind == "must_match_json_schema":
+        return "in JSON"
     return _formula_in_short(params)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.prompt.binding import Bound
-from bylaw.comply.prompt.readings import Draft, Reading, View, at_least, at_most, exactly, not_shown
+from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, at_least, at_most, exactly, not_shown
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
 At: TypeAlias = Literal["<=", ">=", "="]
@@ -139,7 +139,8 @@ def require_calls(view: View, count: Count, tools: Bound) -> Reading:
         drafts += exactly((tool,), count.number) if count.at == "=" else [at_least((tool,), count.number)]
     often = f"{'exactly' if count.at == '=' else 'at least'} {count.number}"
     required = f"{tools.calls} {'exactly' if count.at == '=' else 'at least'} {_times(count.number)}"
-    return Reading(name=f"{often} {tools.names}", drafts=tuple(drafts), required=required, bounds=(tools,))
+    name = f"{often} {tools.names}"
+    return Reading(name=name, drafts=tuple(drafts), required=required, bounds=(tools,), ceiling=EVERY_ANSWER)
 
 
 def _times(number: int) -> str:

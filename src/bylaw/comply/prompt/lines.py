@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, word_set
 
 MAX_PROMPT = 2_000_000
 """characters; the rest is reported as unread"""
@@ -27,30 +27,8 @@ _TAG = re.compile(
     r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?:\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
 )
 _CLOSING = re.compile(r"</([A-Za-z][\w.-]*(?: [A-Z]\w*)*)\s*>")
-_INLINE = frozenset(["a", "b", "i", "u", "em", "strong", "span", "small", "code", "kbd", "mark", "sup", "sub", "br"])
-_BLOCKS = frozenset(
-    [
-        "br",
-        "p",
-        "li",
-        "ul",
-        "ol",
-        "div",
-        "tr",
-        "td",
-        "th",
-        "table",
-        "tbody",
-        "thead",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "section",
-    ]
-)
+_INLINE = word_set("a b i u em strong span small code kbd mark sup sub br")
+_BLOCKS = word_set("br p li ul ol div tr td th table tbody thead h1 h2 h3 h4 h5 h6 section")
 _SHOWS = any_case(
     r"(?:\w+[-_ ])*(?:examples?|samples?|demonstrations?|few[-_]?shots?|transcripts?)(?:[-_ ]\d+)?"
     r"|user|assistant|human|code|pre|schema|json|template|example[-_]\w+"
@@ -146,11 +124,12 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                 if shown:
                     shown = "" if name == f"/{shown}" else shown
                     continue
+                if name and _SHOWS.fullmatch(name) and name not in _INLINE:
+                    shown = name
+                    continue
                 if name:
                     yield _tag_heading(name, begin + at, open_tags)
-                if name and not name.startswith("/") and _SHOWS.fullmatch(name) and name not in _INLINE:
-                    shown = name
-                elif piece.strip():
+                if piece.strip():
                     yield from _plain_lines(piece, begin + at, "", is_item=name == "li")
 
 

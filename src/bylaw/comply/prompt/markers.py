@@ -78,7 +78,8 @@ _PERMIT = any_case(
 )
 _DESCRIBES = any_case(
     r"\b(?:is|are) (?:not )?(?:required|mandatory) (?:by|in) the (?:api|schema)\b|\bthe (?:api|tool|system"
-    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b|^[^,;]*?\b(?:indicates?|means|denotes"
+    r"|backend) (?:does not|doesn't|do not) (?:check|validate|verify)\b"
+    r"|^(?!\W*(?:never|do not|don't|always|you must|must|avoid)\b)[^,;]*?\b(?:indicates?|means|denotes"
     r"|represents?|refers? to)\b|(?<!that )(?<!which )\b(?:cannot|can't) be (?:undone|reversed|recovered)\b"
 )
 _CRITICAL = any_case(

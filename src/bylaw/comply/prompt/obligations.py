@@ -5,14 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from bylaw.comply.model import Tier
+from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.arguments import Constraint, find_bound, find_choice, find_range
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Clause
+from bylaw.comply.prompt.commands import read_absolute_paths
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls, require_calls
 from bylaw.comply.prompt.dialogue import asks_user
 from bylaw.comply.prompt.order import read_before, read_means, read_precedence, read_sequence, read_trigger
 from bylaw.comply.prompt.prohibitions import forbid_calls
-from bylaw.comply.prompt.readings import NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown
+from bylaw.comply.prompt.readings import EVERY_ANSWER, NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown
 from bylaw.comply.prompt.sayings import read_required_text
 from bylaw.comply.prompt.turns import read_one_call_at_a_time
 from bylaw.comply.prompt.vocabulary import any_case
@@ -41,6 +43,7 @@ def read_obligation(view: View) -> Reading:
     return (
         _read_refusal(view)
         or read_one_call_at_a_time(view)
+        or read_answer_form(view)
         or _read_contrast(view)
         or read_sequence(view)
         or read_precedence(view)
@@ -48,6 +51,7 @@ def read_obligation(view: View) -> Reading:
         or read_before(view)
         or read_trigger(view)
         or _read_count(view)
+        or read_absolute_paths(view)
         or _read_constraint(view)
         or read_required_text(view)
         or _read_agreement(view)
@@ -103,8 +107,12 @@ def _read_constraint(view: View) -> Reading | None:
 
 def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
     """An argument has to pass; certain only if the sentence names the parameter."""
+    if not tools and not found.param.is_named:
+        tools = view.bind(view.main)
     actors = tools if tools and not tools.is_any else Bound(found.param.tools)
     param = found.param.name
+    if actors is not tools and not found.param.is_named and len(actors.tools) > 1:
+        return Reading(name=f"limit {param}", undecided=NO_TOOL)
     name = f"{param} of {' '.join(actors.tools[:2])}"
     values = [value for _, _, one in found.tests for value in (one if isinstance(one, list) else [one])]
     known = [(word, "present", None) for word in (param, *map(str, values))]
@@ -144,7 +152,7 @@ def _read_first(view: View, tools: Bound) -> Reading | None:
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
         return Reading(name=view.name, undecided=NO_TOOL)
     draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order")
-    return _call(_less_certain_unless_named(tools), f"{tools.names} first", draft, how=" first")
+    return _call(_less_certain(tools), f"{tools.names} first", draft, how=" first")
 
 
 def _read_last(view: View, tools: Bound) -> Reading | None:
@@ -152,7 +160,7 @@ def _read_last(view: View, tools: Bound) -> Reading | None:
     if not _CLOSING.search(view.main) or view.extra(_TALK.sub(" ", _CLOSING.sub(" ", view.bare)), tools):
         return None
     draft = formula(f"G (tool(*) -> F {atom(tools.tools)})", "order")
-    return _call(tools, f"{tools.names} last", draft, how=" at the end")
+    return _call(_less_certain(tools), f"{tools.names} last", draft, how=" at the end")
 
 
 def _read_every_turn(view: View, tools: Bound) -> Reading | None:
@@ -162,7 +170,7 @@ def _read_every_turn(view: View, tools: Bound) -> Reading | None:
     if view.extra(_EVERY_TURN.sub(" ", view.bare), tools):
         return None
     draft = formula(f"G {atom(tools.tools)}", "call", over="turns")
-    return _call(tools, f"{tools.names} every turn", draft, how=" in every turn")
+    return _call(_less_certain(tools), f"{tools.names} every turn", draft, how=" in every turn")
 
 
 def _always(view: View, tools: Bound) -> Reading:
@@ -173,12 +181,12 @@ def _always(view: View, tools: Bound) -> Reading:
     if view.marker.severity in ("medium", "low"):
         return Reading(name=f"call {tools.names}", undecided="it does not say when")
     drafts = (formula(f"F {atom(group)}", "call") for group in tools.groups)
-    return _call(_less_certain_unless_named(tools), f"always {tools.names}", *drafts)
+    return _call(_less_certain(tools), f"always {tools.names}", *drafts)
 
 
-def _less_certain_unless_named(tools: Bound) -> Bound:
-    """`always get the order first` is meant for conversations about orders; only a tool's name is a demand as such."""
-    return tools if tools.is_named else replace(tools, tier=Tier.LIKELY, confidence=min(tools.confidence, 0.6))
+def _less_certain(tools: Bound) -> Bound:
+    """`always get the order first` is meant for conversations about orders; a tool's name is less often."""
+    return replace(tools, tier=Tier.LIKELY, confidence=EVERY_ANSWER if tools.is_named else min(tools.confidence, 0.6))
 
 
 def _call(tools: Bound, name: str, *drafts: Draft, how: str = "") -> Reading:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from bylaw.comply.prompt.arguments import find_bound
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Part
@@ -38,6 +40,8 @@ _HOW = any_case(
 )
 """words by which an order says more than that one call comes before another"""
 HOW = "it also says how often or how soon"
+ANOTHER = "it also demands another action before the call"
+_AND = any_case(r"\band\b|,")
 _EACH = any_case(r"\W*(?:each|every)\b")
 _BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
 _SEES_TO = any_case(
@@ -145,7 +149,8 @@ def read_before(view: View) -> Reading | None:
     if first and (first.is_named or not asks_user(view.main)):
         return require_before(view, first, second, tests)
     if asks_user(view.main):
-        return require_agreement(view, second, tests)
+        agreed = require_agreement(view, second, tests)
+        return replace(agreed, undecided=ANOTHER) if first and _AND.search(view.main) else agreed
     if texts := find_texts(view.main, view.texts()):
         return Reading(
             name=f"say before {second.names}",

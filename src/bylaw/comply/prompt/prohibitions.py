@@ -7,8 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.arguments import find_bound, find_choice, find_param, find_state
 from bylaw.comply.prompt.binding import Bound, without_class
+from bylaw.comply.prompt.commands import read_command
 from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, destructive_sql, read_condition
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import SPEAKS
@@ -37,6 +39,12 @@ _TOGETHER = any_case(
     r"|\b(?:at the same time|together|in parallel|simultaneously|at once)\b"
 )
 
+_ANY_CALL = any_case(
+    r"\b(?:call|us|invok|run|mak|execut)(?:e|ing|ning|s)? (?:(?:any|a|an|the|more|other|of|available|these|your"
+    r"|further) )*(?:tools?|functions?"
+    r"|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called|used|invoked|made|allowed"
+    r"|permitted)\b"
+)
 _BENEFICIARY = any_case(
     r"\b(?:for|on behalf of|from|about|against) (?:(?:a|an|any|the|your|this|that|another|other) )?(?:users?"
     r"|customers?|clients?)\b"
@@ -47,6 +55,8 @@ _BENEFICIARY = any_case(
 def read_prohibition(view: View) -> Reading:
     return (
         read_turn_shape(view)
+        or read_answer_form(view)
+        or read_command(view)
         or _read_bound(view)
         or _read_count(view)
         or read_forbidden_text(view)
@@ -98,6 +108,8 @@ def _read_calls(view: View) -> Reading | None:
         return reading
     if reading := _read_bound_with_exception(view, tools) or _read_choice(view, tools):
         return reading
+    if tools.is_any and not _ANY_CALL.search(view.main):
+        return _undecided(tools, OPEN)
     beneficiary = _BENEFICIARY.search(view.action)
     if beneficiary or (extra := view.extra(without_class(view.bare), tools)):
         return _narrowed(tools, beneficiary[0] if beneficiary else extra)
@@ -222,7 +234,10 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     if condition.tools and (narrowing := view.narrowing(condition.part.text, condition.tools)):
         return _narrowed(tools, narrowing)
     if condition.tools:
-        draft = formula(f"G ({atom(tools.tools)} -> !O {condition.trigger})", "order")
+        before = f"O {condition.trigger}"
+        if condition.failed:  # a later call that succeeded makes up for it
+            before = f"(!{atom(condition.tools.tools, of='result')[:-1]}, error = false) S {condition.trigger})"
+        draft = formula(f"G ({atom(tools.tools)} -> !{before})", "order")
         causes = () if condition.failed else (condition.tools,)
         return _forbid(tools, draft, trigger=trigger, causes=causes)
     if condition.said:

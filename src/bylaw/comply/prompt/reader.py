@@ -99,7 +99,7 @@ def extract_rules(
 
 def _own_sentences(statements: Sequence[Statement]) -> tuple[str, ...]:
     """Some sentences that nobody says by chance, without places that are filled in."""
-    fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set("{}<>[]`*\"") & set(one.text))
+    fits = (one.text for one in statements if 60 <= len(one.text) <= 200 and not set('{}<>[]`*"') & set(one.text))
     return tuple(islice(dict.fromkeys(fits), _MOST_OWN_SENTENCES))
 
 

@@ -13,17 +13,20 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.model import Aspect, Tier
 from bylaw.comply.prompt.binding import Bound, bind, only_database_tools, without_class
 from bylaw.comply.prompt.clauses import Clause, Literal, Part, Sentence
 from bylaw.comply.prompt.markers import Marker
-from bylaw.comply.prompt.vocabulary import number_of, root_set, roots
+from bylaw.comply.prompt.vocabulary import any_case, number_of, root_set, roots
 
 NO_TOOL = "it names no known tool"
 OPEN = "open wording: no event shows whether it was followed"
 SEVERAL_CONDITIONS = "it has several conditions"
 _LONGEST_TRIGGER = 300
+EVERY_ANSWER = 0.9
+"""of demands without a condition, which may be meant for some answers or conversations only: not for a greeting"""
 STATE_CONFIDENCE = 0.8
 """of rules that depend on the latest value of a field, or on words of the user"""
 
@@ -219,6 +222,8 @@ class Reading(Struct, frozen=True, kw_only=True):
     """the highest confidence of this kind of reading; below 1 the rule is only likely"""
     forbids: tuple[str, ...] = ()
     """tools of which it forbids calls"""
+    asked_by: str = ""
+    """a pattern of the words by which a user asks for what it forbids"""
 
     @property
     def tier(self) -> Tier:
@@ -284,7 +289,51 @@ class View:
         text = without_class(text)
         known = set(_DONE).union(*(roots(param) for param, _, _ in tests)) | (_COMPARING if tests else set())
         left = [word for word in self.extra(text, bound).split() if not set(roots(word)) <= known]
+        left = [word for word in left if not (tests and _QUOTED_WORD.fullmatch(word))]
         return " ".join(word for word in left if not (tests and number_of(word.rstrip(",.")) is not None))
+
+
+_ON_REQUEST = any_case(
+    r"(?:\W|\b(?:the|a|an|user|users|customer|you|they|i|are|is|being|be|been|have|has|was|were|explicitly"
+    r"|specifically|expressly|directly|clearly|first"
+    r"|asks?|asked|asking|requests?|requested|requesting|instruct(?:s|ed)?|instructions?|told|tells?|for|it|this"
+    r"|them|so|to|do|otherwise|that|by|or|and|wants?)\b)+"
+)
+_REQUESTS = any_case(r"\b(?:ask|request|instruct|told|tell)")
+_UNCLEAR_REQUEST = "whether the user asked for it is known only by a word"
+_ON_REQUEST_CONFIDENCE = 0.7
+
+
+def limit_to_requests(view: View, reading: Reading) -> Reading:
+    """`never commit unless the user asks`: a breach if no message of the user has the word."""
+    parts = view.clause.parts
+    if not parts:
+        return reading
+    part = parts[0]
+    is_request = (
+        part.word in ("unless", "without", "iff", "if")
+        and _ON_REQUEST.fullmatch(part.text)
+        and _REQUESTS.search(part.text)
+    )
+    if part.word == "if" and view.marker.force != "only":
+        is_request = None
+    if len(parts) > 1 or not is_request or not reading.asked_by or not reading.drafts:
+        return Reading(name=reading.name, undecided=f"no event shows whether `{view.quote(part)}` holds")
+    return replace(
+        reading,
+        drafts=tuple(_only_on_request(draft, reading.asked_by) for draft in reading.drafts),
+        trigger=view.when(part),
+        undecided=_UNCLEAR_REQUEST,
+        ceiling=min(reading.ceiling, _ON_REQUEST_CONFIDENCE),
+    )
+
+
+def _only_on_request(draft: Draft, words: str) -> Draft:
+    done = draft.params.get("formula", "").removeprefix("G !")
+    if draft.kind == "forbidden_text":
+        pattern = draft.params["text"].replace("/", r"\/")
+        done = f"text(/{pattern}/{'i' if draft.params.get('ignore_case') else ''})"
+    return formula(f"G ({done} -> O user(/{words}/i))", draft.aspect)
 
 
 def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
@@ -293,9 +342,12 @@ def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
     for phrase, names in sentence.tools.aliases.items():
         if set(names) & set(bound.tools):
             known |= set(roots(phrase))
-    return " ".join(word for word in re.findall(r"[\w$'-]+", text) if not set(roots(word)) <= known)
+    words = re.findall(r"[\w$'-]+", text)
+    return " ".join(word for word in words if not set(roots(word)) <= known or _QUOTED_WORD.fullmatch(word))
 
 
+_QUOTED_WORD = re.compile(r"'?_+'?")
+"""quoted text in a masked sentence"""
 _OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bylaw.comply.prompt.answers import read_answer_form
 from bylaw.comply.prompt.arguments import find_bound, find_choice
+from bylaw.comply.prompt.commands import read_command
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import asks_user
@@ -30,6 +32,8 @@ _WHO = any_case(r"\bonly\s+(?P<who>[\w' -]+?)\s+(?:may|can|should|are allowed to
 def read_reservation(view: View) -> Reading:
     return (
         read_one_call_at_a_time(view)
+        or read_answer_form(view)
+        or read_command(view)
         or _read_count(view)
         or _read_condition(view)
         or _read_state(view)

@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 
 from bylaw.comply.prompt.dialogue import Texts, literal_words
-from bylaw.comply.prompt.readings import Draft, Reading, View, formula
+from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, formula
 from bylaw.comply.prompt.vocabulary import any_case
 
 _LIKE_THESE = "it also forbids other texts of this kind"
 _EXAMPLES_CONFIDENCE = 0.7
 
-_LEAD = (
+LEAD = (
     r"(?:(?:you|the (?:agent|assistant|model|bot)|please|also|and|so|must|should|shall|will|may|can|could|always"
     r"|never|not"
     r"|do|don't|mustn't|shouldn't|can't|cannot|won't|ever|even|strictly|absolutely|avoid|refrain from|be sure to"
     r"|be sure not to"
     r"|make sure to|make sure you|make sure not to|ensure you|ensure that you|remember to|have to|need to|are to"
     r"|are not"
-    r"|allowed to|under no circumstances|forget to|fail to|it is forbidden to|important|critical|note)[ ,:!]+)*"
+    r"|are|is|it|strictly|forbidden|prohibited|allowed|from|to|under no circumstances|forget to|fail to"
+    r"|it is forbidden to|important|critical|note)[ ,:!]+)*"
 )
-_ANSWER = (
+ANSWER = (
     r"(?:(?:in|of|to|your|the|each|every|all|any|a|its|final|last|first|text|written|user-facing|visible|assistant"
     r"|agent's"
     r"|single) )*(?:answers?|responses?|repl(?:y|ies)|messages?|outputs?|turns?|conversations?|chats?|sessions?)"
@@ -35,8 +36,9 @@ _WORDS = (
     r"|texts?|sentences?|lines?|strings?|expressions?|disclaimers?|greetings?|statements?|notes?|names?|signatures?) )?"
 )
 _TEXTS = r"§(?:(?: ?, ?| ?/ ?| )(?:(?:or|and|nor) )?(?:the (?:words?|phrases?|terms?) )?§)*"
-_TO = r"(?: (?:to|with|for) (?:(?:the|your|any|all|our) )?(?:users?|customers?|clients?|callers?|them|anyone))?"
-_WHERE = rf"(?: (?:in|within|throughout|at the (?:very )?(?:start|beginning|end) of|to) {_ANSWER})?"
+_PEOPLE = r"(?:users?|customers?|clients?|callers?|guests?|visitors?|patients?|students?|them|anyone)"
+_TO = rf"(?: (?:tools?|functions?|commands?|feature))?(?: (?:to|with|for) (?:(?:the|your|any|all|our) )?{_PEOPLE})?"
+_WHERE = rf"(?: (?:in|within|throughout|at the (?:very )?(?:start|beginning|end) of|to) {ANSWER})?"
 _WHEN = (
     r"(?: (?:at least once|once|verbatim|exactly|word for word|every time|anywhere|at the (?:start|beginning|end)))*"
 )
@@ -50,36 +52,39 @@ _WRITE = r"(?:(?:includ|writ|us)(?:e|ing)|output(?:ting)?|put(?:ting)?|(?:print|
 _NAMED_WORDS = r"(?:the |any of the |these )?(?:exact )?(?:words?|phrases?|terms?|expressions?|names?|sentences?) "
 
 _REQUIRED = any_case(
-    rf"{_LEAD}(?:{_OPENING}|{_CLOSING})(?: {_ANSWER})?{_TO} (?:with|by saying) {_WORDS}{_TEXTS}{_WHEN}"
-    rf"|{_LEAD}(?:{_SAY}|{_WRITE}) {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}{_WHEN}"
-    rf"|(?:in )?{_ANSWER} {_LEAD}(?:(?:{_OPENING}|{_CLOSING}) with|contains?|includes?|mentions?"
+    rf"{LEAD}(?:{_OPENING}|{_CLOSING})(?: {ANSWER})?{_TO} (?:with|by saying) {_WORDS}{_TEXTS}{_WHEN}"
+    rf"|{LEAD}(?:{_SAY}|{_WRITE}) {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}{_WHEN}"
+    rf"|(?:in )?{ANSWER} {LEAD}(?:(?:{_OPENING}|{_CLOSING}) with|contains?|includes?|mentions?"
     rf"|has) {_WORDS}{_TEXTS}{_WHEN}{_WHERE}"
-    rf"|{_LEAD}(?:reply|respond|answer){_TO} with {_WORDS}{_TEXTS}{_WHEN}"
-    rf"|{_LEAD}greet (?:(?:the|your|every|each|all|new) )*(?:users?|customers?|clients?|callers?) with {_WORDS}{_TEXTS}"
+    rf"|{LEAD}(?:reply|respond|answer){_TO} with {_WORDS}{_TEXTS}{_WHEN}"
+    rf"|{LEAD}greet (?:(?:the|your|every|each|all|new) )*(?:users?|customers?|clients?|callers?) with {_WORDS}{_TEXTS}"
 )
 _SAYS_WHERE = any_case(
     r"\b(?:always|every|each|all|any|your|final|last|first|conversation|chat|session|at least once|greet)\b"
 )
 _FORBIDDEN = any_case(
-    rf"{_LEAD}{_SAY} {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}"
-    rf"|{_LEAD}{_WRITE} {_NAMED_WORDS}{_TEXTS}{_TO}{_WHERE}"
-    rf"|{_LEAD}{_WRITE} {_WORDS}{_TEXTS}{_TO} (?:in|within|at the (?:start|beginning|end) of) {_ANSWER}"
-    rf"|(?:in )?{_ANSWER} {_LEAD}(?:contain|include|mention|say) {_WORDS}{_TEXTS}"
-    rf"|(?:{_LEAD}{_NAMED_WORDS}{_TEXTS} (?:is|are|must be|should be)? ?(?:forbidden|prohibited|banned|not allowed"
+    rf"{LEAD}{_SAY} {_WORDS}{_TEXTS}{_TO}{_WHEN}{_WHERE}"
+    rf"|{LEAD}{_WRITE} {_NAMED_WORDS}{_TEXTS}{_TO}{_WHERE}"
+    rf"|{LEAD}{_WRITE} {_WORDS}{_TEXTS}{_TO} (?:in|within|at the (?:start|beginning|end) of) {ANSWER}"
+    rf"|(?:in )?{ANSWER} {LEAD}(?:contain|include|mention|say) {_WORDS}{_TEXTS}"
+    rf"|(?:{LEAD}{_NAMED_WORDS}{_TEXTS} (?:is|are|must be|should be)? ?(?:forbidden|prohibited|banned|not allowed"
     rf"|avoided))"
-    rf"|{_LEAD}{_NAMED_WORDS}{_TEXTS}"
+    rf"|{LEAD}{_NAMED_WORDS}{_TEXTS}"
 )
 _FORBIDDEN_AT = any_case(
-    rf"{_LEAD}(?:(?P<open>{_OPENING})|{_CLOSING})(?: {_ANSWER})?{_TO} (?:with|by saying) {_WORDS}{_TEXTS}"
-    rf"|{_ANSWER} {_LEAD}(?:(?P<opens>{_OPENING})|{_CLOSING}) with {_WORDS}{_TEXTS}"
+    rf"{LEAD}(?:(?P<open>{_OPENING}|(?:reply|respond|answer)(?:ing)?)|{_CLOSING})(?: {ANSWER})?{_TO} (?:with"
+    rf"|by saying) {_WORDS}{_TEXTS}"
+    rf"|{ANSWER} {LEAD}(?:(?P<opens>{_OPENING})|{_CLOSING}) with {_WORDS}{_TEXTS}"
 )
 _EXAMPLES = any_case(
-    rf"{_LEAD}(?:{_SAY} |{_WRITE} )?(?:(?!(?:should|must|may|can|the) )[\w-]+,? ){{0,4}}(?:(?P<open>preambles?"
+    rf"{LEAD}(?:{_SAY} |{_WRITE} )?(?:(?!(?:should|must|may|can|the) )[\w-]+,? ){{0,4}}(?:(?P<open>preambles?"
     rf"|openers?|openings?|introductions?"
     r"|acknowledge?ments?)|phrases|phrasing|words|expressions|fillers?|clich[eé]s|pleasantries)"
     rf"(?: such as| like| e\.g\.,?|,)?(?: [\w-]+)? \(?(?:e\.g\.,? |like |such as )?{_TEXTS}\)?(?: or [\w -]+)?"
 )
 """`avoid phrases such as "Great question"`: the quoted texts, and others like them"""
+_OF_TOOL = re.compile(r"§ (?:tool|function|command|feature)s?\b")
+_TOOL_WORD = r"\W{0,3}(?:tool|function|command|feature)"
 _PLACEHOLDER = re.compile(r"[<{\[].*[>}\]]|\.\.\.|…|\b[XYZN]\b|__|\bfoo\b")
 _CONVERSATION = any_case(
     r"\b(?:conversation|chat|session|at least once|first (?:message|reply|response|answer)|greet)\b"
@@ -114,7 +119,8 @@ def read_required_text(view: View) -> Reading | None:
     if not _SAYS_WHERE.search(shape):
         return Reading(name=name, undecided="it does not say when")
     groups = [texts] if _ANY_OF.search(shape) else [Texts((text,)) for text in texts.literals]
-    return Reading(name=name, drafts=tuple(_require(shape, one) for one in groups), required=f"say: {texts}")
+    drafts = tuple(_require(shape, one) for one in groups)
+    return Reading(name=name, drafts=drafts, required=f"say: {texts}", ceiling=EVERY_ANSWER)
 
 
 def _require(shape: str, texts: Texts) -> Draft:
@@ -156,12 +162,15 @@ def read_forbidden_text(view: View) -> Reading | None:
     before, after = (r"^\s*" if opens else ""), (r"\W*$" if at and not opens else "")
     return Reading(
         name=name,
-        drafts=tuple(_forbid(f"{before}{literal_words(text)}{after}") for text in words),
+        drafts=tuple(_forbid(text, before, after or (_TOOL_WORD if _OF_TOOL.search(shape) else "")) for text in words),
         forbidden=f"say: {texts}",
         undecided=_LIKE_THESE if examples else None,
         ceiling=_EXAMPLES_CONFIDENCE if examples else 1.0,
     )
 
 
-def _forbid(pattern: str) -> Draft:
-    return Draft("forbidden_text", {"text": pattern, "regex": True, "ignore_case": True}, "text")
+def _forbid(text: str, before: str, after: str) -> Draft:
+    """`Sure` alone is the interjection, which `make sure` is not: one capitalised word is searched for as it is."""
+    pattern = f"{before}{literal_words(text)}{after}"
+    is_interjection = re.fullmatch(r"[A-Z][a-z]+", text) is not None
+    return Draft("forbidden_text", {"text": pattern, "regex": True, "ignore_case": not is_interjection}, "text")

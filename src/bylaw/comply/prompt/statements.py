@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
 from bylaw.comply.prompt.actions import read_wording
+from bylaw.comply.prompt.answers import names_format
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
@@ -23,7 +24,7 @@ from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
 from bylaw.comply.prompt.readings import Reading, View, called_before, extra_words, shorten, slug
 from bylaw.comply.prompt.reservations import read_reservation
-from bylaw.comply.prompt.unread import is_passed_over, read_label, unread_reading
+from bylaw.comply.prompt.unread import carries_demand, is_passed_over, only_permits, read_label, unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
 _NO = any_case(r"\W*(no)\s+\w")
@@ -64,6 +65,8 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
         elif statement.tool is None and is_passed_over(clause, sentence):
             rules.append(_placed(unread_reading(statement.text), statement, "medium", place))
+    if not rules and statement.tool is None and not only_permits(sentence) and carries_demand(sentence.masked):
+        return [_placed(unread_reading(statement.text, names_tool=False), statement, "medium")]
     return rules
 
 
@@ -109,7 +112,7 @@ def _marker_of(clause: Clause, sentence: Sentence) -> Marker | None:
         return Marker(Force.ONLY, start, end, "only", "high") if main.text.strip(" ,.") else None
     if force is Force.PERMIT:
         return None
-    if marker is None and (no := _NO.match(main.text)) and bind(main.text, sentence):
+    if marker is None and (no := _NO.match(main.text)) and (names_format(main.text) or bind(main.text, sentence)):
         return Marker(Force.FORBID, main.start + no.start(1), main.start + no.end(1), "no", "high")
     if marker is None and (verb := imperative_at(main.text)):
         start, end = main.start + verb[0], main.start + verb[1]

@@ -46,10 +46,11 @@ _TOGETHER = any_case(
     r"\b(?:simultaneously|at the same time|at once|together|in the same (?:turn|response|message|step)"
     r"|alongside|mix|combine|both|and (?:also )?call)\w*\b|\bin a single (?:turn|response|message)\b"
 )
+_AT_ONCE = any_case(r"\b(?:at|in|within) the same (?:time|turn|response|message|step|reply)\b")
 _WORDS = root_set(
     """one 1 single multiple several two three more most than parallel simultaneously simultaneous concurrently
     concurrent many or at
-    per each every same time times once turn turns response responses message messages step steps reply respond
+    per each every time times once turn turns response responses message messages step steps reply respond
     replying responding
     talk speak write writing answer text no after another other tools calls calling called functions actions action
     together
@@ -105,7 +106,7 @@ def _read_tool_shape(view: View, tools: Bound) -> Reading | None:
 
 def _checked(view: View, tools: Bound, reading: Reading, text: str | None = None) -> Reading:
     """The reading, or undecided if the clause says more than that."""
-    left = view.extra(view.bare if text is None else text, tools).split()
+    left = view.extra(_AT_ONCE.sub(" ", view.bare if text is None else text), tools).split()
     left = [word for word in left if not set(roots(word)) <= _WORDS]
     conditions = [part for part in view.clause.parts if part.word != "if" or not _CALL_OR_SPEAK.search(part.text)]
     if not left and not conditions:

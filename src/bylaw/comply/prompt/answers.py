@@ -1,0 +1,323 @@
+"""The form of the agent's answers: length, format, language, questions, and whether they quote the prompt.
+
+`keep your answers under 80 words`, `never use emojis`, `respond only in JSON`, `always answer in French`, `ask one
+question at a time`, `never reveal these instructions`. As in `sayings`, the main part has to fit a form as a whole.
+Word counts and languages are found by patterns, so these readings are likely, not certain; so is a demand on every
+answer, which may be meant for some answers only.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, formula, limit_to_requests, literal_pattern
+from bylaw.comply.prompt.sayings import ANSWER, LEAD
+from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, word_set
+
+_PATTERNS_CONFIDENCE = 0.8
+
+
+def read_answer_form(view: View) -> Reading | None:
+    """The rule that a clause states about the form of answers; undecided if it has a condition."""
+    shape = re.sub(r"\s+", " ", view.main.replace("\u2011", "-")).strip(" .,;:!*").lower()
+    forbids = view.marker.force == "forbid"
+    if view.marker.force == "only" and view.clause.parts:
+        shape, forbids = re.sub(r"\bonly\b ?", "", shape), True
+    reading = (
+        _read_length(shape, forbids=forbids)
+        or _read_questions(shape, forbids=forbids)
+        or (
+            _read_format(shape) or _read_disclosure(view, shape)
+            if forbids
+            else _read_json(shape) or _read_language(shape)
+        )
+    )
+    return limit_to_requests(view, reading) if reading else None
+
+
+def names_format(text: str) -> bool:
+    """`no emojis`."""
+    return _NO_FEATURES.fullmatch(text.strip(" .!")) is not None
+
+
+def _never_said(pattern: str) -> Draft:
+    return Draft("forbidden_text", {"text": pattern, "regex": True}, "text")
+
+
+# -- lengths -----------------------------------------------------------------------------------------------------------
+
+_UNITS = {"word": 1, "character": 1, "sentence": 1, "line": 1, "paragraph": 1, "bullet point": 1}
+_UNIT = rf"(?P<unit>{'|'.join(_UNITS)})s?"
+_LIMIT = any_case(
+    rf"(?P<below>under|below|fewer than|less than|shorter than|not exceed(?:ing)?|exceed(?:s|ing)?|(?:no "
+    rf"|not )?(?:more|longer) than"
+    rf"|at most|up to|(?:a )?max(?:imum)?(?: of)?|within|to|in|of)?\s*(?:about )?(?P<number>{NUMBER})[ -]{_UNIT}"
+    r"(?P<behind> or (?:less|fewer)| max(?:imum)?| at most| tops)?(?: long| in length)?\b"
+)
+_EXCLUSIVE = word_set("under below fewer less shorter")
+_EXCEEDING = word_set("more longer exceed exceeds exceeding")
+_LENGTH_WORDS = word_set(
+    """keep limit restrict write make use your the all every each any answer answers response responses reply replies
+    message
+    messages output text must should shall be is are always please concise short brief and in to of per you respond it
+    them
+    never not do don't does exceed longer more than at most no long length total a single than so that sure overall
+    strictly
+    have has stay produce give send than user users customers"""
+)
+_ANSWERS = any_case(r"\b(?:answers?|respon(?:ses?|d)|repl(?:y|ies)|messages?|outputs?)\b")
+
+
+def _read_length(shape: str, *, forbids: bool) -> Reading | None:
+    """`keep your answers under 80 words`, `never write more than three sentences per reply`."""
+    found = _LIMIT.search(shape)
+    number = number_of(found["number"]) if found else None
+    if found is None or number is None or number != int(number) or number < 1:
+        return None
+    rest = re.findall(r"[\w'$%-]+", f"{shape[: found.start()]} {shape[found.end() :]}")
+    if not _ANSWERS.search(shape) or any(word not in _LENGTH_WORDS for word in rest):
+        return None
+    words, behind = (found["below"] or "").split(), found["behind"]
+    is_limit = bool(words) or behind is not None
+    exceeds = not _EXCEEDING.isdisjoint(words)
+    is_denied = forbids or words[:1] in (["no"], ["not"])
+    is_bare = words in (["in"], ["of"])
+    if not is_limit or exceeds != (is_denied and (exceeds or forbids)) or (is_bare and not behind):
+        return None
+    most = int(number) - (bool(words) and words[0] in _EXCLUSIVE)
+    pattern = _longer_than(found["unit"], most)
+    name = f"at most {most} {found['unit']}s"
+    if pattern is None:
+        return Reading(name=name, undecided=f"a text of {most:,} {found['unit']}s is too long for a pattern")
+    ceiling = EVERY_ANSWER if found["unit"] == "character" else _PATTERNS_CONFIDENCE
+    return Reading(
+        name=name, drafts=(_never_said(pattern),), forbidden=f"say: more than {most} {found['unit']}s", ceiling=ceiling
+    )
+
+
+def _longer_than(unit: str, most: int) -> str | None:
+    """A pattern for a text of more than `most` units. RE2 repeats nothing more than 1,000 times."""
+    if most > (9_000 if unit == "character" else 900):
+        return None
+    if unit == "character":
+        thousands, rest = divmod(most + 1, 1_000)
+        return "(?s)" + r".{1000}" * thousands + (f".{{{rest}}}" if rest else "")
+    return {
+        "word": rf"(?:\S+\s+){{{most}}}\S",
+        "sentence": rf"(?:[^.!?]*[^.!?\s\d][.!?]+[\"')\]*_]*(?:\s+|$)){{{most + 1}}}",
+        "line": rf"(?:\S[^\n]*\n\s*){{{most}}}\S",
+        "paragraph": rf"(?:\S[^\n]*(?:\n[^\n]*\S[^\n]*)*\n[ \t]*\n\s*){{{most}}}\S",
+        "bullet point": rf"(?s)(?:(?:^|\n)\s*(?:[-*•]|\d+[.)])\s+\S.*?){{{most + 1}}}",
+    }[unit]
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+_ONE_QUESTION = any_case(
+    rf"{LEAD}(?:only )?ask(?:ing)?(?: (?:the |your )?(?:users?|customers?))? (?:only |just |at most "
+    rf"|no more than )?(?:one|1|a single)"
+    r" (?:\w+ )?question (?:at a time|per (?:message|turn|response|reply|answer)|at once|in (?:each|every|one"
+    r"|a) (?:message|turn|response|reply))"
+)
+_SEVERAL_QUESTIONS = any_case(
+    rf"{LEAD}ask(?:ing)?(?: (?:the |your )?(?:users?|customers?))? (?:multiple|several|more than one"
+    rf"|two or more) questions?"
+    r"(?: (?:at (?:once|a time|the same time)|in (?:one|a single|the same|any|each) (?:message|turn|response|reply)"
+    r"|per (?:message|turn"
+    r"|response|reply)))?"
+)
+_CLOSING_QUESTION = any_case(
+    rf"{LEAD}(?:end|finish|close|conclude)(?:ing)?(?: {ANSWER})? with (?:an? |any )?(?:\w+-?\w* )?(?:questions?"
+    rf"|offers?)"
+)
+
+
+def _read_questions(shape: str, *, forbids: bool) -> Reading | None:
+    """`ask one question at a time`, `never end an answer with a question`."""
+    if forbids and _CLOSING_QUESTION.fullmatch(shape) and "question" in shape and "offer" not in shape:
+        draft = _never_said(r"\?[\"')\]*_\s]*$")
+        what = "say: a question at the end"
+        return Reading(name="no closing question", drafts=(draft,), forbidden=what, ceiling=EVERY_ANSWER)
+    if (_SEVERAL_QUESTIONS if forbids else _ONE_QUESTION).fullmatch(shape):
+        draft = _never_said(r"(?s)[\w)\"'*_]\?(?:[\s\"')*_]|$).*[\w)\"'*_]\?(?:[\s\"')*_]|$)")
+        return Reading(
+            name="one question at a time",
+            drafts=(draft,),
+            forbidden="say: several questions at once",
+            ceiling=_PATTERNS_CONFIDENCE,
+        )
+    return None
+
+
+# -- formats -----------------------------------------------------------------------------------------------------------
+
+_EMOJI = "[\U0001f000-\U0001faff\u2705\u274c\u26a0\u2728\u2764\u2757\u2753\ufe0f]"
+_HEADER = r"(?m)^#{1,6}[ \t]+\S"
+_BOLD = r"\*\*[^*\n]+\*\*|__[^_\n]+__"
+_TABLE = r"(?m)^[ \t]*\|.*\|[ \t]*$"
+_BULLET = r"(?m)^[ \t]*[-*•][ \t]+\S"
+_LINK = r"https?://\S+"
+_FEATURES: tuple[tuple[str, str, float], ...] = (
+    (r"emojis?|emoticons?", _EMOJI, 1.0),
+    (r"em[- ]?dash(?:es)?", "\u2014", 1.0),
+    (r"(?:markdown )?(?:headings?|headers?)", _HEADER, 1.0),
+    (r"(?:markdown )?tables?", _TABLE, 1.0),
+    (r"(?:markdown )?(?:code blocks?|code fences?|fenced code(?: blocks?)?|triple backticks)", r"```", 1.0),
+    (r"bold(?: text| formatting)?", _BOLD, 1.0),
+    (r"nested (?:bullets?|bullet points?|lists?)", r"(?m)^[ \t]{2,}[-*•][ \t]+\S", 0.8),
+    (r"bullets?(?: points?| lists?)?|bulleted lists?", _BULLET, 0.8),
+    (r"numbered lists?", r"(?m)^[ \t]*\d+[.)][ \t]+\S", 0.8),
+    (r"lists?", rf"{_BULLET}|(?m)^[ \t]*\d+[.)][ \t]+\S", 0.8),
+    (r"markdown(?: formatting| syntax)?", rf"{_HEADER}|{_BOLD}|```|{_TABLE}", 0.8),
+    (r"exclamation (?:marks?|points?)", r"\w!(?:\s|$)", 0.8),
+    (r"urls?|hyperlinks?|web links?|links", _LINK, 0.8),
+    (r"html(?: tags| markup)?", r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>]*)?>", 0.8),
+    (r"code", r"```", 0.8),
+)
+_FEATURE = "|".join(pattern for pattern, _, _ in _FEATURES)
+_FEATURE_LIST = rf"(?:{_FEATURE})(?:(?:,? (?:or|and|nor) |, | ?/ ?)(?:any |the )?(?:{_FEATURE}))*"
+_WRITES = (
+    r"(?:us|includ|writ|produc|generat)(?:e|ing)|(?:add|insert|output|respond with|print)(?:ing|ting)?"
+    r"|format(?:ting)? (?:with|in)"
+)
+_NO_FEATURES = any_case(
+    rf"{LEAD}(?:(?:no|{_WRITES}) )?(?:(?:any|the|a|an|unicode|decorative|special) )*(?P<what>{_FEATURE_LIST})"
+    rf"(?: (?:in|within|anywhere in|to) {ANSWER}| (?:to|with) (?:the )?(?:users?|customers?)| at all| anywhere)*"
+    rf"|{ANSWER} {LEAD}(?:contain|include|use|have) (?:any )?(?P<held>{_FEATURE_LIST})"
+)
+_FENCED = any_case(
+    rf"{LEAD}(?:wrap|put|enclose|surround)(?:ping|ting|ing)? (?:your |the |it |this )*(?:json|answers?|responses?"
+    rf"|outputs?|it)(?: output| object)?"
+    r" (?:in|with|inside) (?:any )?(?:markdown |code |triple )*(?:fences|code fences|code blocks?|backticks|blocks?)"
+)
+_NO_APOLOGY = any_case(rf"{LEAD}(?:apologi[sz](?:e|ing)|say(?:ing)? sorry)(?: to (?:the )?(?:users?|customers?))?")
+
+
+def _read_format(shape: str) -> Reading | None:
+    """`never use emojis or headings`, `do not wrap the JSON in code fences`, `never apologize`."""
+    if _FENCED.fullmatch(shape):
+        return Reading(
+            name="no code fences around", drafts=(_never_said(r"^\s*```"),), forbidden="say: code fences around it"
+        )
+    if _NO_APOLOGY.fullmatch(shape):
+        draft = _never_said(r"(?i)\b(?:sorry|apologi[sz]e|apologies)\b")
+        return Reading(name="no apology", drafts=(draft,), forbidden="say: an apology", ceiling=_PATTERNS_CONFIDENCE)
+    found = _NO_FEATURES.fullmatch(shape)
+    if found is None:
+        return None
+    named = re.split(r",? (?:or|and|nor) |, | ?/ ?", found["what"] or found["held"])
+    features = [_feature(re.sub(r"^(?:any|the) ", "", one)) for one in named]
+    return Reading(
+        name=f"no {' '.join(named)}",
+        drafts=tuple(_never_said(pattern) for pattern, _ in features),
+        forbidden=f"say: {', '.join(named)}",
+        asked_by="|".join(sorted({word[:4] for one in named for word in re.findall(r"[a-z]{4,}", one)})),
+        ceiling=min(confidence for _, confidence in features),
+    )
+
+
+def _feature(name: str) -> tuple[str, float]:
+    return next((pattern, sure) for words, pattern, sure in _FEATURES if re.fullmatch(words, name))
+
+
+_JSON = any_case(
+    rf"{LEAD}(?:only )?(?:respond|reply|answer|output|return|produce|write|be|format (?:it|{ANSWER}))(?: only"
+    rf"| strictly| always| with| in| as| using| a| an| the"
+    r"| exactly| nothing but| one| single| raw| pure| well-formed| format| your answer| your response| your output)*"
+    r"(?: valid| parseable)? json(?: object| array| format| only| response| output| document)*(?: and nothing else"
+    r"| in (?:this|the following)"
+    r"(?: exact)? (?:format|structure|schema)| with (?:this|the following)(?: exact)? (?:format|structure|schema))?"
+    rf"|{ANSWER} {LEAD}(?:only )?be (?:in )?(?:a |an )?(?:single )?(?:valid )?json(?: object| array"
+    rf"| format)?(?: and nothing else)?"
+)
+_STRICTLY = any_case(r"\b(?:only|always|must|nothing (?:but|else)|strictly|every|all|each)\b")
+
+
+def _read_json(shape: str) -> Reading | None:
+    """`respond only with valid JSON`."""
+    if not _JSON.fullmatch(shape) or not _STRICTLY.search(shape):
+        return None
+    draft = Draft("must_match_json_schema", {"schema": {}}, "text")
+    return Reading(name="answer in JSON", drafts=(draft,), required="say: JSON", ceiling=_PATTERNS_CONFIDENCE)
+
+
+# -- languages ---------------------------------------------------------------------------------------------------------
+
+_SCRIPTS = {
+    "chinese": r"\p{Han}", "mandarin": r"\p{Han}", "japanese": r"[\p{Hiragana}\p{Katakana}\p{Han}]",
+    "korean": r"\p{Hangul}",
+    "russian": r"\p{Cyrillic}", "ukrainian": r"\p{Cyrillic}", "bulgarian": r"\p{Cyrillic}", "greek": r"\p{Greek}",
+    "arabic": r"\p{Arabic}", "persian": r"\p{Arabic}", "hebrew": r"\p{Hebrew}", "hindi": r"\p{Devanagari}",
+    "thai": r"\p{Thai}",
+}  # fmt: skip
+_COMMON_WORDS = {
+    "english": "the and you is are to of in for it that this with can have not i your we be my what how",
+    "german": "der die das und ist sie ich nicht ein eine zu mit für wir kann haben auf es den wie",
+    "french": "le la les de des et est vous je un une pour que dans pas nous avec sur ce votre",
+    "spanish": "el la los las de que y es en un una por para con su no se lo puede usted",
+    "portuguese": "o a os as de que e é em um uma por para com não se você do da no",
+    "italian": "il la le di che e è in un una per con non si può lei del della i gli",
+    "dutch": "de het een en is van ik u je niet dat te op met voor zijn kan we wat",
+    "polish": "i w nie na to jest że się z do o jak czy co po dla ja pan pani może",
+}
+_LANGUAGE = any_case(
+    rf"{LEAD}(?:(?:only|always) )?(?:(?:respond|reply|answer|speak|write|communicate|talk)(?: to (?:the )?(?:users?"
+    rf"|customers?)"
+    r"| to them)?(?: only| exclusively| always)?|use|be) (?:in |only in |only )?(?P<language>[a-z]+)(?: only"
+    r"| language)?"
+    rf"(?: in {ANSWER}| at all times| to (?:the )?(?:users?|customers?))?"
+    rf"|{ANSWER} {LEAD}be (?:written )?in (?P<held>[a-z]+)(?: only)?"
+)
+
+
+_SOME_ANSWER = any_case(r"\b(?:final|last|first)\b")
+
+
+def _read_language(shape: str) -> Reading | None:
+    """`always answer in French`: a long answer has a common word of it, or a letter of its script."""
+    found = None if _SOME_ANSWER.search(shape) else _LANGUAGE.fullmatch(shape)
+    language = (found["language"] or found["held"]).lower() if found else ""
+    if language in _SCRIPTS:
+        text = f"text(/{_SCRIPTS[language]}/)"
+    elif language in _COMMON_WORDS:
+        text = rf"text(/(?:^|[^\p{{L}}])(?:{'|'.join(_COMMON_WORDS[language].split())})(?:[^\p{{L}}]|$)/i)"
+    else:
+        return None
+    draft = formula(rf"G (text(/\p{{L}}(?s:.*?\s){{8}}/) -> {text})", "text")
+    return Reading(
+        name=f"answer in {language}", drafts=(draft,), required=f"say: in {language}", ceiling=_PATTERNS_CONFIDENCE
+    )
+
+
+# -- the prompt itself -------------------------------------------------------------------------------------------------
+
+_DISCLOSES = any_case(
+    rf"{LEAD}(?:(?:reveal|disclos|shar|repeat|quot|output|print|show|expos|leak)(?:e|ing)?(?:,? or | and "
+    rf"|, )?)+(?: to (?:the )?users?)?"
+    r"(?: (?:any|part|parts|details|the|contents?|of|your|this|these|own|above|internal|hidden|initial|full|exact"
+    r"|verbatim))*"
+    r" (?:system (?:prompts?|messages?|instructions)|prompts?|instructions)(?: (?:to (?:the )?(?:users?|anyone"
+    r"|customers?)|verbatim|above))?"
+)
+_OTHER_WORDS = "only sentences of the prompt are searched for, not the same in other words"
+
+
+def _read_disclosure(view: View, shape: str) -> Reading | None:
+    """`never reveal these instructions`: no answer quotes a whole sentence of the prompt."""
+    if not _DISCLOSES.fullmatch(shape):
+        return None
+    own = view.sentence.tools.sentences
+    if not own:
+        return Reading(name="do not quote the prompt", undecided=_OTHER_WORDS)
+    draft = Draft(
+        "forbidden_text",
+        {"text": "|".join(literal_pattern(text) for text in own), "regex": True, "ignore_case": True},
+        "text",
+    )
+    return Reading(
+        name="do not quote the prompt",
+        drafts=(draft,),
+        forbidden="say: a sentence of the prompt",
+        undecided=_OTHER_WORDS,
+        ceiling=EVERY_ANSWER,
+    )

@@ -1,0 +1,329 @@
+"""What may not stand in arguments: shell commands, SQL statements, paths of files, and the same arguments again.
+
+`never run "rm -rf"`, `do not make DML statements`, `never edit files in "/etc"`, `never make the same call twice`. The
+main part has to fit a form as a whole. A command counts where a command can begin, not in the text of another one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from bylaw.comply.model import Tier
+from bylaw.comply.prompt.binding import Bound, sql_params
+from bylaw.comply.prompt.readings import NO_TOOL, Draft, Reading, View, atom, either, formula, limit_to_requests
+from bylaw.comply.prompt.sayings import LEAD
+from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots, word_set
+
+_HABITS_CONFIDENCE = 0.8
+_OTHER_WAYS = "other tools may do the same, such as a shell"
+
+
+def read_command(view: View) -> Reading | None:
+    """The rule that a clause states about what arguments may not hold; undecided if it has a condition."""
+    reading = _read_shell(view) or _read_sql(view) or _read_path(view) or _read_repeated(view)
+    return limit_to_requests(view, reading) if reading else None
+
+
+def _shape(view: View) -> tuple[str, list[str]]:
+    """The main part with `§` for code, quoted text and what looks like a command or a path; and these texts."""
+    begin, text, at, found = view.clause.main.start, "", 0, list[str]()
+    for literal in view.literals():
+        text += f"{view.main[at : literal.start - begin]} § "
+        at = literal.end - begin
+        found.append(literal.text)
+    text += view.main[at:]
+    if not found and (bare := _BARE_COMMAND.search(text)):
+        found.append(bare["command"])
+        text = f"{text[: bare.start()]}§{text[bare.end('command') :]}"
+    return re.sub(r"\s+", " ", text).strip(" .,;:!*"), found
+
+
+# -- shell commands ----------------------------------------------------------------------------------------------------
+
+_PROGRAMS = word_set(
+    """rm git sudo su curl wget chmod chown kill pkill killall dd mkfs shutdown reboot npm npx pip pip3 yarn pnpm
+    docker kubectl
+    terraform psql mysql apt apt-get brew mv cp cat head tail less more sed awk find ls cd echo python python3 node
+    make ssh scp
+    rsync systemctl eval exec nohup crontab iptables nc telnet cargo go mvn gradle helm aws gcloud az gh vim vi nano
+    tee touch
+    mkdir rmdir ln tar unzip bash sh zsh powershell grep rg tree watch top"""
+)
+_BARE_COMMAND = re.compile(
+    r"(?<![\w`-])(?P<command>(?:rm|sudo|git|npm|pip|docker|kubectl|curl|chmod"
+    r"|terraform) (?:[a-z-]+ )?--?[A-Za-z][\w-]*|sudo|git (?:push|commit"
+    r"|reset|rebase|stash|clean|checkout|merge)(?= *[.,;!]? *$)|rm(?= *[.,;!]? *$))(?P<end>[\s.,;!)]|$)"
+)
+_COMMANDS = (
+    r"(?:(?:the|any|a|an|shell|bash|terminal|command|destructive|dangerous|interactive|commands?|such as|like|flags?"
+    r"|options?) )*"
+)
+_RUN_COMMAND = any_case(
+    rf"{LEAD}(?:(?:run|execut|us|issu|invok|call|perform|do)(?:e|ing|ning)? )?{_COMMANDS}§(?:(?: ?, ?| ?/ ?"
+    rf"| )(?:(?:or|and|nor) )?§)*"
+    r"(?: commands?)?(?: or (?:any )?(?:similar|other such|equivalent) commands?)?(?: (?:in|on|from) (?:the |a "
+    r"|your )?(?:shell|terminal|command line|bash))?"
+)
+_SAYS_COMMAND = any_case(r"\b(?:run|running|execut\w*|commands?|shell|terminal|bash)\b")
+_HABITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (any_case(rf"{LEAD}force[- ]?push(?:ing)?(?: (?:any )?(?:changes|commits|branches))?"), ("git push --force",)),
+    (
+        any_case(
+            rf"{LEAD}(?:push(?:ing)?(?: (?:any |the |your )?(?:changes|code|commits))?(?: to (?:the |a "
+            rf"|any )?(?:remote|origin)(?: repositor(?:y|ies)| branch(?:es)?)?)?)"
+        ),
+        ("git push",),
+    ),
+    (
+        any_case(
+            rf"{LEAD}(?:commit(?:ting)?(?: (?:any |the |your )?(?:changes|code))?|(?:create|make|creating"
+            rf"|making) (?:any |a |git )*commits?)"
+        ),
+        ("git commit",),
+    ),
+    (any_case(rf"{LEAD}amend(?:ing)?(?: (?:any |a |the |an |existing |previous )*commits?)?"), ("git commit --amend",)),
+)
+_FLAGS = {
+    "-rf": r"-(?:[a-zA-Z]*r[a-zA-Z]*f|[a-zA-Z]*f[a-zA-Z]*r)[a-zA-Z]*",
+    "-f": r"(?:-f|--force)",
+    "--force": r"(?:-f|--force)",
+}
+_BEGIN = r"(?:^|[;&|(\n]\s*|\b(?:sudo|then|do|exec|time|xargs)\s+)"
+_LIKE = any_case(r"\b(?:such as|like|similar|equivalent|other such)\b")
+_LIKE_THESE = "it also forbids other commands of this kind"
+_FILLED_IN = re.compile(r"[<{\[].*[>}\]]|\.\.\.|…")
+_SHELL_WORDS = root_set("command cmd commands script shell bash")
+
+
+def _read_shell(view: View) -> Reading | None:
+    """`never run "rm -rf"`, `do not use git push --force`, `never force push`."""
+    shape, texts = _shape(view)
+    if view.marker.force == "only":
+        shape = re.sub(r"\bonly\b ?", "", shape, flags=re.IGNORECASE)
+        texts = []
+        if not view.clause.parts:
+            return None
+    habit = next((commands for pattern, commands in _HABITS if pattern.fullmatch(shape)), None)
+    if habit:
+        reading = _forbid_commands(view, habit, habit[0], ceiling=_HABITS_CONFIDENCE)
+        return replace(reading, asked_by="|".join(re.findall(r"commit|push|amend", habit[0])))
+    if not texts or not _RUN_COMMAND.fullmatch(shape) or not all(_is_command(text, shape, view) for text in texts):
+        return None
+    if any(_FILLED_IN.search(text) for text in texts):
+        return Reading(name=f"never {texts[0]}", undecided="the command has a part that is filled in")
+    return _forbid_commands(view, tuple(texts), ", ".join(texts))
+
+
+def _is_command(text: str, shape: str, view: View) -> bool:
+    words = text.split()
+    if not words or words[0] not in _PROGRAMS or text in view.sentence.tools.specs:
+        return False
+    return len(words) > 1 or words[0] == "sudo" or _SAYS_COMMAND.search(shape) is not None
+
+
+def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceiling: float = 1.0) -> Reading:
+    params = {
+        param
+        for spec in view.sentence.tools.specs.values()
+        for param in spec.params
+        if _SHELL_WORDS & set(roots(param))
+    }
+    pattern = rf"{_BEGIN}(?:{'|'.join(map(_command_pattern, commands))})(?:[\s;&|)]|$)"
+    atoms = [
+        f"tool(*, args.{param} matches /{pattern}/)"
+        for param in sorted(params | {"command", "cmd"})
+        if re.fullmatch(r"\w+", param)
+    ]
+    return Reading(
+        name=f"never {words}",
+        drafts=(formula(f"G !{either(atoms)}", "argument"),),
+        forbidden=f"run: {words}",
+        undecided=_LIKE_THESE if _LIKE.search(view.main) else None,
+        ceiling=_HABITS_CONFIDENCE if _LIKE.search(view.main) else ceiling,
+    )
+
+
+def _command_pattern(command: str) -> str:
+    """The words of a command in their order, with other arguments before a flag and other flags before an argument."""
+    first, *rest = (re.escape(word).replace("/", r"\/").replace(r"\-", "-") for word in command.split())
+    for word in rest:
+        between = r"(?:\s+[^\s;&|]+)*?\s+" if word.startswith("-") else r"(?:\s+-[^\s;&|]+(?:\s+\w[^\s;&|]*)?)*?\s+"
+        first += between + _FLAGS.get(word, word)
+    return first
+
+
+# -- SQL ---------------------------------------------------------------------------------------------------------------
+
+_STATEMENTS = {
+    "insert": r"insert\s+into", "update": r"update\s+\S+\s+set", "delete": r"delete\s+from",
+    "drop": r"drop\s+(?:table|database|schema|index|view|column|user)", "truncate": r"truncate\s+\S+",
+    "alter": r"alter\s+(?:table|database|schema|user)",
+    "create": r"create\s+(?:\w+\s+)?(?:table|database|schema|index|view|user)",
+    "grant": r"grant\s+\S+", "revoke": r"revoke\s+\S+", "merge": r"merge\s+into",
+}  # fmt: skip
+_KINDS = {
+    "dml": ("insert", "update", "delete", "merge"),
+    "ddl": ("create", "alter", "drop", "truncate"),
+    "write": ("insert", "update", "delete", "merge", "drop", "truncate", "alter", "create"),
+}
+_KEYWORD = "|".join((*_STATEMENTS, "dml", "ddl"))
+_SQL_LIST = rf"(?:{_KEYWORD})(?:(?:,? (?:or|and|nor) |, | ?/ ?)(?:{_KEYWORD}))*"
+_NO_SQL = any_case(
+    rf"{LEAD}(?:(?:run|execut|us|issu|mak|writ|perform|generat)(?:e|ing|ning)? )?(?:(?:any|the|a|sql"
+    rf"|raw) )*(?P<list>{_SQL_LIST})"
+    rf"(?: sql)?(?: (?:statements?|queries|query|commands?"
+    rf"|operations?))(?: ?\((?:e\.g\.,? )?(?P<more>{_SQL_LIST}),?(?: ?etc\.?)?\))?"
+    r"(?: (?:to|on|against|in) (?:the |any |a )?(?:databases?|db|tables?))?"
+)
+_ONLY_SELECT = any_case(
+    rf"{LEAD}(?:only )?(?:run|execute|use|issue|write"
+    rf"|make)?(?: only)?(?: read-only)? ?select(?: sql)?(?: (?:statements?|queries|query|commands?))?"
+    r"(?: (?:on|against) (?:the )?(?:database|db))?(?: (?:are|is) allowed)?"
+)
+
+
+def _read_sql(view: View) -> Reading | None:
+    """`do not make any DML statements (INSERT, UPDATE …)`, `only run SELECT queries`."""
+    shape = re.sub(r"\s+", " ", view.main).strip(" .,;:!*").lower()
+    if view.marker.force == "only":
+        keywords = list(_KINDS["write"]) if _ONLY_SELECT.fullmatch(shape) else []
+    else:
+        found = _NO_SQL.fullmatch(shape)
+        keywords = re.findall(_KEYWORD, f"{found['list']} {found['more'] or ''}") if found else []
+    statements = dict.fromkeys(word for keyword in keywords for word in _KINDS.get(keyword, (keyword,)))
+    if not statements:
+        return None
+    pattern = rf"(?:^|;)\s*(?:{'|'.join(_STATEMENTS[one] for one in statements)})\b"
+    params = {param for _, param in sql_params(view.sentence.tools)} | {"sql", "query", "statement"}
+    atoms = [f"tool(*, args.{param} matches /{pattern}/i)" for param in sorted(params) if re.fullmatch(r"\w+", param)]
+    draft = formula(f"G !{either(atoms)}", "argument")
+    return Reading(name=f"no {' '.join(statements)}", drafts=(draft,), forbidden=f"run: {', '.join(statements)}")
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+_PATH = re.compile(r"(?:[\w.~*-]*/)+[\w.*-]*|\.[A-Za-z][\w.-]*|\*\.\w+|[\w-]+(?:\.[\w-]+)*\.[A-Za-z]\w{0,5}")
+_FILES = (
+    r"(?:(?:the|any|a|an|existing|of|in|to|under|inside|within|files?|contents?|directory|folder|directories|folders"
+    r"|anything) )*"
+)
+_TOUCH_FILES = any_case(
+    rf"{LEAD}(?:(?P<change>(?:edit|modify|writ|chang|overwrit|creat|delet|updat|touch|alter|mov|renam|remov)(?:e"
+    rf"|ing)?(?: (?:or|and|,) "
+    r"(?:edit|modify|write|change|delete|create|update|move|rename|remove|overwrite))*)|(?P<read>read(?:ing)?"
+    r"|open(?:ing)?|access(?:ing)?)) "
+    rf"{_FILES}§(?:(?: ?, ?| )(?:(?:or|and|nor) )?{_FILES}§)*(?: (?:files?|director(?:y|ies)|folders?))?(?: directly"
+    rf"| manually| by hand)?"
+)
+_CHANGES = root_set(
+    "write edit create update modify delete remove move rename patch apply replace insert append save overwrite str"
+)
+_READS = root_set("read open view cat show get load")
+_PATH_PARAMS = root_set("path file filename filepath uri")
+
+
+def _read_path(view: View) -> Reading | None:
+    """`never edit files in "/etc"`, `do not modify "package-lock.json"`: tools whose names say that they do so."""
+    shape, texts = _shape(view)
+    found = _TOUCH_FILES.fullmatch(shape) if texts else None
+    if found is None or not all(_PATH.fullmatch(text) for text in texts):
+        return None
+    targets = _file_tools(view.sentence.tools, _CHANGES if found["change"] else _READS)
+    name = f"never touch {' '.join(texts)}"
+    if not targets:
+        return Reading(name=name, undecided=NO_TOOL)
+    pattern = "|".join(_path_pattern(text) for text in texts).replace("/", r"\/")
+    atoms = [f"{atom((tool,))[:-1]}, args.{param} matches /{pattern}/)" for tool, param in targets]
+    return Reading(
+        name=name,
+        drafts=(formula(f"G !{either(atoms)}", "argument"),),
+        forbidden=f"change: {', '.join(texts)}" if found["change"] else f"read: {', '.join(texts)}",
+        bounds=(Bound(tuple(tool for tool, _ in targets), Tier.LIKELY, _HABITS_CONFIDENCE),),
+        undecided=_OTHER_WAYS,
+    )
+
+
+def _file_tools(tools: Tools, verbs: frozenset[str]) -> list[tuple[str, str]]:
+    return [
+        (name, param)
+        for name, spec in tools.specs.items()
+        for param in spec.params
+        if verbs & set(tools.roots[name]) and _PATH_PARAMS & set(roots(param)) and re.fullmatch(r"\w+", param)
+    ]
+
+
+def _path_pattern(path: str) -> str:
+    text = (
+        re.escape(path.removeprefix("./").removeprefix("*").rstrip("/"))
+        .replace(r"\*", r"[^/]*")
+        .replace(r"\-", "-")
+        .replace("\\/", "/")
+    )
+    if path.startswith("*."):
+        return f"{text}$"
+    start = "^" if path.startswith(("/", "~")) else "(?:^|/)"
+    return f"{start}{text}(?:/|$)"
+
+
+_ABSOLUTE = any_case(
+    rf"{LEAD}(?:us(?:e|ing)|provid(?:e|ing)|pass(?:ing)?|giv(?:e"
+    rf"|ing)) (?:only )?(?:an )?absolute (?:file )?paths?(?: (?:in|for|as|to) (?:the )?(?P<param>§"
+    rf"|\w+)(?: (?:parameters?|arguments?))?)?"
+    rf"|(?:the )?(?P<held>§|\w+)(?: (?:parameters?|arguments?))? {LEAD}(?:be )?(?:an )?absolute(?: (?:file )?paths?)?"
+)
+
+
+def read_absolute_paths(view: View) -> Reading | None:
+    """`the "path" parameter must be absolute`; of a parameter that a known tool takes."""
+    shape, texts = _shape(view)
+    found = _ABSOLUTE.fullmatch(shape)
+    name = (found["param"] or found["held"] or "") if found else ""
+    param = texts[0] if name == "§" else name
+    takers = view.sentence.tools.params.get(param)
+    if found is None or not takers or view.clause.parts or not re.fullmatch(r"\w+", param):
+        return None
+    draft = formula(
+        rf"G ({atom(takers, [(param, 'present', None)])} -> tool(*, args.{param} matches /^(?:\/|~|[A-Za-z]:)/))",
+        "argument",
+    )
+    return Reading(
+        name=f"absolute {param}",
+        drafts=(draft,),
+        trigger=f"call_tool: {', '.join(takers)}",
+        required=f"argument: absolute {param}",
+    )
+
+
+# -- the same call again -----------------------------------------------------------------------------------------------
+
+_SAME_CALL = any_case(
+    rf"{LEAD}(?:(?:mak|repeat|issu|retry|call|us|invok|run|perform)(?:e|ing)? )+(?:the "
+    rf"|an? )?(?:exact(?:ly)? )?(?:same|identical) (?:tool|function|call|tool call"
+    r"|function call|action)s?(?: (?:twice|again|more than once|a second time|multiple times))?(?: (?:with|using"
+    r"|on) (?:the )?(?:exact(?:ly)? )?(?:same|identical)"
+    r" (?:arguments?|parameters?|inputs?|args))?(?: (?:twice|again|more than once|a second time|multiple times))?"
+)
+_MOST_TOOLS = 100
+_SAME_INPUT = any_case(
+    r"\b(?:same|identical) (?:arguments?|parameters?|inputs?|args|call|tool call|function call|action)s?\b"
+)
+
+
+def _read_repeated(view: View) -> Reading | None:
+    """`never make the same tool call twice`: the same tool with the same arguments."""
+    shape = re.sub(r"\s+", " ", view.main).strip(" .,;:!*")
+    if not _SAME_CALL.fullmatch(shape) or not _SAME_INPUT.search(shape):
+        return None
+    tools = tuple(view.sentence.tools.specs)
+    if not 0 < len(tools) <= _MOST_TOOLS:
+        return Reading(name="no call twice", undecided="there are too many tools" if tools else NO_TOOL)
+    return Reading(
+        name="no call twice", drafts=tuple(_never_again(tool) for tool in tools), forbidden="call_tool: the same again"
+    )
+
+
+def _never_again(tool: str) -> Draft:
+    call = f"{atom((tool,))[:-1]}, args = $arguments)"
+    return formula(f"G ({call} -> count({call}) <= 1)", "count")
