@@ -15,7 +15,7 @@ from bylaw.guard.async_guard import AsyncGuard
 from bylaw.guard.model import Attempt, Options, check_names
 from bylaw.guard.policies import GuardRules, VersionChoice, refuse_pausing_options
 from bylaw.guard.rule_source import FileWatch, RuleSource
-from bylaw.guard.scope import GuardSession, in_current_session
+from bylaw.guard.scope import GuardSession, Lives, in_current_session
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.ports import GuardStore
 from bylaw.guard.tools import Handling, OnDenied, OnError, Tool, arun_call, invoke_with_arguments, run_call
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bylaw.guard.incidents.follow import Follower, Replayed
     from bylaw.guard.incidents.incidents import Incidents
     from bylaw.guard.stores.records import Incident
+    from bylaw.model.verdict import Verdict
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -87,6 +88,7 @@ class Guard(AsyncGuard):
             tool_schemas=tool_schemas,
         )
         self._owns_store = opened is not store
+        self._lives = Lives()
         self.tools: dict[str, Tool] = {}
         """functions with `@guard.tool`, by the name of their tool"""
         if watched is not None:
@@ -167,11 +169,19 @@ class Guard(AsyncGuard):
         return await arun_call(self, attempt, invoke_with_arguments(self.tools, attempt, function), handling)
 
     def session(self, key: str | None = None, *, agent: str | None = None, end: bool = True) -> GuardSession:
-        """A context, also for `async with`, whose calls belong to this session. Leaving it ends the session; pass
-        `end=False` if it goes on elsewhere. Without a key it gets a new one."""
+        """A context, also for `async with`, whose calls belong to this session. The last block that is left ends the
+        session; pass `end=False` if it goes on elsewhere. Without a key it gets a new one."""
         key = uuid.uuid4().hex if key is None else key
         check_names(session=key, **({} if agent is None else {"agent": agent}))
-        return GuardSession(self, key, agent, end=end)
+        return GuardSession(self, self._lives, key, agent, end=end)
+
+    def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
+        """The session is over, whoever is inside, and so are its reviews. Returns the rules that only its end breaks;
+        a later attempt begins a new session. While the store cannot be written, the end waits for the next transaction,
+        and nothing is returned."""
+        check_names(session=session)
+        self._lives.end(self.session_key(session))
+        return super().end_session(session, complete=complete)
 
     def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
         if not attempt.session:

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -225,7 +226,7 @@ class BaseGuard:
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         ts = self._clock() if attempt.ts is None else attempt.ts
         attempt = self._with_session(attempt, None)
-        session = self._session_key(attempt.session)
+        session = self.session_key(attempt.session)
         attempt = replace(attempt, session=session, agent=self.policies.named(attempt.agent), ts=ts)
         with self._sessions.change(attempt.session) as (transaction, record, state):
             call = call_of(attempt, call_id, state.origin, state.turn, self.options.limits, self._clock)
@@ -311,7 +312,7 @@ class BaseGuard:
         host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
         returned."""
         call_id, key = _call_key(decision, session)
-        key = self._session_key(key)
+        key = self.session_key(key)
         _check_type("is_error", is_error, bool, type(None))
         if ts is not None and not is_time(ts):
             raise ValueError(f"ts={ts!r}: expected a finite number of seconds since 1970")
@@ -331,7 +332,7 @@ class BaseGuard:
         """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
         nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
         call_id, key = _call_key(decision, session)
-        key = self._session_key(key)
+        key = self.session_key(key)
         at = self._clock()
 
         def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> bool:
@@ -348,7 +349,7 @@ class BaseGuard:
         if not isinstance(getattr(event, "origin", None), Origin):
             raise ValueError(f"event={event!r:.80}: expected an event, such as a Response")
         check_names(session=event.origin.session)
-        key = self._session_key(event.origin.session)
+        key = self.session_key(event.origin.session)
         if key != event.origin.session:
             event = replace(event, origin=replace(event.origin, session=key))
         at = self._clock()
@@ -391,7 +392,7 @@ class BaseGuard:
         check_names(session=session, run=run, **{"agent": agent} if agent is not None else {})
         if parent_run is not None:
             check_names(parent_run=parent_run)
-        session = self._session_key(session)
+        session = self.session_key(session)
         with self._sessions.change(session) as (transaction, record, state):
             state.announce(run, agent, parent_run)
             if transaction is not None:
@@ -402,7 +403,7 @@ class BaseGuard:
         """No further call of this session runs."""
         check_names(session=session)
         _check_type("why", why, str)
-        session = self._session_key(session)
+        session = self.session_key(session)
         with self._sessions.change(session) as (transaction, record, _):
             record.terminated = why
             if transaction is not None:
@@ -413,13 +414,15 @@ class BaseGuard:
         """The session is over, and so are its reviews. Returns the rules that only its end breaks; a later attempt
         begins a new session. While the store cannot be written, the end waits for the next transaction, and nothing is
         returned."""
-        return self._end_session(session, complete, lambda: True)
+        return self.end_if(lambda: True, session, complete=complete)
 
-    def _end_session(self, session: str, complete: bool, is_over: Callable[[], bool]) -> tuple[Verdict, ...]:
-        """`is_over`: asked when nobody else can decide in the session; if not, nothing happens."""
+    def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Verdict, ...]:
+        """End the session if it is over. That is asked once, when nobody else can decide in it, or when the end has to
+        wait for the store."""
         check_names(session=session)
         _check_type("complete", complete, bool)
-        key, at = self._session_key(session), self._clock()
+        key, at = self.session_key(session), self._clock()
+        is_over = cache(is_over)
 
         def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
             if not is_over():
@@ -434,9 +437,11 @@ class BaseGuard:
             self._sessions.forget(key)
             return found
 
-        return self._sessions.change_now_or_later(key, change, later=())
+        broken = self._sessions.change_now_or_later(key, change, later=())
+        is_over()
+        return broken
 
-    def _session_key(self, session: str) -> str:
+    def session_key(self, session: str) -> str:
         """The id under which a session is stored: itself, or a digest if it contains something to redact."""
         return self._redact.identifier(session) if self._sessions.durable and isinstance(session, str) else session
 
