@@ -1,0 +1,100 @@
+"""What an answer decides: a flip is seen whatever its form, layout and wording are not."""
+
+from __future__ import annotations
+
+import pytest
+
+from bylaw.text.decisions import decisions, disagree, is_negated
+
+FLIPS = [
+    ('{"approved": true}', '{"approved": false}'),
+    ('```json\n{"status": "open"}\n```', '```json\n{"status": "closed"}\n```'),
+    ('{"hold": null}', '{"hold": true}'),
+    ('["ann", "bea"]', '["bea", "ann"]'),
+    ("Check: PASS", "Check: FAIL"),
+    ("The statement is true.", "The statement is false."),
+    ("The water is safe.", "The water is unsafe."),
+    ("Parking here is legal.", "Parking here is illegal."),
+    ("You should buy.", "You should sell."),
+    ("The rate will increase.", "The rate will decrease."),
+    ("The fare comes with a bag.", "The fare comes without a bag."),
+    ("It meets the norm.", "It fails to meet the norm."),
+    ("Y", "N"),
+    ("✅ Shipped", "❌ Shipped"),
+    ("See you on Monday.", "See you on Friday."),
+    ("Take 40 mg.", "Take 40 g."),
+    ("It costs $40.", "It costs $40 million."),
+    ("Balance: $40.00", "Balance: ($40.00)"),
+    ("Write to ann@example.com.", "Write to bea@example.com."),
+    ("Log in at https://bank.example/a.", "Log in at https://bonk.example/a."),
+    ("Call at 9:00 AM.", "Call at 9:00 PM."),
+    ("Das ist möglich.", "Das ist nicht möglich."),
+    ("C'est possible.", "Ce n'est pas possible."),
+    ("可以退款。", "不可以退款。"),
+    ("返金できます。", "返金できません。"),
+    ("We asked Ann to call.", "We asked Bea to call."),
+    ("Yes, it is in stock.", "No, it is in stock elsewhere."),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FLIPS, ids=[before for before, _ in FLIPS])
+def test_a_flip_is_a_disagreement(before: str, after: str) -> None:
+    assert disagree(decisions(before), decisions(after))
+    assert not disagree(decisions(before), decisions(before))
+
+
+HARMLESS = [
+    ('{"items": [1, 2]}', '{"items":[1,2]}'),
+    ('{"total": 1}', '{"total": 1.0}'),
+    ("The refund is done.", "The refund is done.\n\n**Next Steps:** Check your statement."),
+    ("The refund is done.", "## Refund Summary\nThe refund is done."),
+    ("The refund is done.", "The refund is done.\n\nBest regards,\nCustomer Support Team"),
+    ("A bag costs $40.", "| Item | Price |\n|---|---|\n| Bag | $40 |"),
+    ("First open the lid, then pour.", "1. Open the lid. 2. Pour."),
+    ("It is booked.", "It is booked. No further action is needed."),
+    ("It is booked.", "It is booked. There is nothing else you need to do."),
+    ("It is not covered.", "Unfortunately, this falls outside the coverage."),
+    ("I cannot refund this.", "Refunding this is against our policy."),
+    ("It takes 3-5 days.", "It takes 3–5 days."),
+    ("It takes 3-5 days.", "It takes three to five days."),
+    ("You get one bag.", "You get 1 bag."),
+    ("The balance is -40.", "The balance is −40."),
+    ("Come at 3:00 PM.", "Come at 15:00."),
+    ("It costs $40k.", "It costs $40,000."),
+    ("Call +1 800 555 0100.", "Call +1-800-555-0100."),
+    ("Ann, it is done.", "It is done, Ann."),
+    ("We are here.", "We are here 24/7."),
+    ("It is in stock.", "Yes, it is in stock."),
+    ("Your new seat is 12A.", "Don't forget: your new seat is 12A."),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), HARMLESS, ids=[after for _, after in HARMLESS])
+def test_layout_and_wording_decide_nothing(before: str, after: str) -> None:
+    assert not disagree(decisions(before), decisions(after))
+
+
+def test_an_answer_of_several_messages_decides_what_each_decides() -> None:
+    both = decisions("No, a refund of $95 is not possible.", "You're welcome!")
+    assert both.facts == {("amount", "95 USD")}
+    assert both.is_negated
+    assert both.says == "no"
+    assert decisions('{"a": 1}', "You're welcome!").shape == ("object", frozenset("a"))
+
+
+@pytest.mark.parametrize("text", ["no problem", "No further questions.", "nothing more", "不客气", "a non-stop flight"])
+def test_a_courtesy_denies_nothing(text: str) -> None:
+    assert not is_negated(text)
+
+
+@pytest.mark.parametrize("unit", ["1, ", "$", "a@", "1-", "**", "if ", "(1", "no ", "A, ", "\n- "])
+def test_hostile_texts_take_linear_time(unit: str) -> None:
+    import time
+
+    def taken(count: int) -> float:
+        began = time.process_time()
+        decisions(unit * count)
+        return time.process_time() - began
+
+    short = min(taken(1_000) for _ in range(3))
+    assert min(taken(8_000) for _ in range(2)) < 30 * max(short, 0.002)
