@@ -374,6 +374,18 @@ def test_protobuf_with_lengths() -> None:
     assert requests(trace)[1].params == {"top_p": 0.5}
 
 
+def test_protobuf_without_lengths() -> None:
+    out = json.dumps([text("assistant", "hello")])
+    one = framed(packed_span(b"b" * 8, 20 * 10**9, {**CHAT, "gen_ai.output.messages": out}))[4:]
+    other = framed(packed_span(b"a" * 8, 10 * 10**9, CHAT))[4:]
+    for data in (one, one + other):
+        trace = load_trace(data)
+        assert (trace.format, responses(trace)[-1].text) == ("otlp", "hello")
+    with pytest.raises(InputError) as error:
+        load_trace(one + other[:-3])
+    assert [p.code for p in error.value.diagnostics] == ["bad-protobuf"]
+
+
 def test_broken_protobuf_is_reported() -> None:
     good = framed(packed_span(b"a" * 8, 10, CHAT))
     broken = struct.pack(">I", 4) + b"\x0a\xff\xff\xff"

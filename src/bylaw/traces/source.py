@@ -157,9 +157,24 @@ def _format_of(source: Input, layout: Layout) -> str | None:
     containers = {Layout.TABLE: "a table", Layout.ARCHIVE: "a zip archive without JSON in it"}
     if noun := describe_values(values) if layout not in containers else containers[layout]:
         raise _not_a_trace(source.name, noun)
-    message = f"`{source.name}` is in no trace format that can be read"
-    help = f"formats: {', '.join(FORMATS)}; `--from FORMAT` reads it as that one"
+    from bylaw.traces.formats.other_files import advise_on_records, describe_records
+
+    message = f"`{source.name}` is in no trace format that can be read: {describe_records(values)}"
+    help = advise_on_records(values, next(_readable_as(values), None))
     raise _unknown_format(source.name, text, message, help)
+
+
+def _readable_as(values: list[Any]) -> Iterator[str]:
+    """Formats whose readers, if forced, find turns in the first records and nothing that they cannot read."""
+    source, layout = open_object(values, "sample")
+    for name in FORMATS:
+        stream = TraceStream(source, layout=layout, format=name, skip_bad=True)
+        try:
+            has_turns = any(event.kind == "response" for event in stream)
+        except InputError:
+            continue
+        if has_turns and stream.complete and not stream.problems:
+            yield name
 
 
 def _refuse_other_files(source: Input, layout: Layout) -> None:

@@ -87,8 +87,18 @@ def test_what_is_not_ours_is_refused(value: Any) -> None:
     (problem,) = problems_of(lines(value, value).encode())
     assert problem.code == "unknown-format"
     assert problem.help is not None
-    assert all(name in problem.help for name in (*FORMATS, "--from"))
+    assert "--from" not in problem.help  # no reader finds a turn in it
+    assert "it looks like" in problem.message or "its records" in problem.message
     assert str(problem.span) == "trace:1:1"
+
+
+def test_a_format_that_can_be_forced_is_suggested() -> None:
+    values = [{"note": "x"}, {"items": [USER, {"role": "assistant", "content": "hi"}]}]
+    (problem,) = problems_of(lines(*values[1:]).encode())
+    assert problem.help == "`--from responses` finds turns in it; check what it reads with `bylaw inspect`"
+    (metrics,) = problems_of(lines({"resourceMetrics": []}).encode())
+    assert metrics.message.endswith("it looks like OpenTelemetry metrics")
+    assert metrics.help == "export traces (`resourceSpans`), not metrics"
 
 
 def test_a_bad_first_line_does_not_hide_the_format() -> None:

@@ -78,6 +78,44 @@ def describe_values(values: Sequence[Any]) -> str | None:
     return None
 
 
+_SEEN: tuple[tuple[frozenset[str], str, str], ...] = (
+    (frozenset(("resourceMetrics",)), "OpenTelemetry metrics", "export traces (`resourceSpans`), not metrics"),
+    (frozenset(("__REALTIME_TIMESTAMP",)), "a system journal", "export the agent's own log"),
+    (frozenset(("log", "stream", "time")), "a container's log", "keep only the text of `log`, line by line"),
+    (frozenset(("timestamp", "severity", "textPayload")), "a cloud log", "export traces instead"),
+    (frozenset(("prompt", "completion")), "pairs of prompts and completions", "record messages with their roles"),
+    (frozenset(("input", "expected_output")), "a dataset", "record what the agent did with it"),
+)
+"""marks of files that people try: what they are, and what to give instead"""
+_MOST_KEYS = 6
+
+
+def describe_records(values: Sequence[Any]) -> str:
+    """What the records of an unknown format look like."""
+    first = _first_object(values)
+    if first is None:
+        return "its records are no objects"
+    noun = next((noun for keys, noun, _ in _SEEN if keys <= first.keys()), None)
+    keys = ", ".join(f"`{key[:40]}`" for key in list(first)[:_MOST_KEYS])
+    return f"it looks like {noun}" if noun else f"its records have the keys {keys or 'of an empty object'}"
+
+
+def advise_on_records(values: Sequence[Any], readable: str | None) -> str:
+    """What to do with a file in an unknown format. `readable`: a format as which it can be read."""
+    if readable is not None:
+        return f"`--from {readable}` finds turns in it; check what it reads with `bylaw inspect`"
+    first = _first_object(values) or {}
+    instead = next((advice for keys, _, advice in _SEEN if keys <= first.keys()), None)
+    return instead or "export OpenTelemetry spans, chat messages, or write Bylaw JSONL: one event a line"
+
+
+def _first_object(values: Sequence[Any]) -> dict[str, Any] | None:
+    first = values[0] if values else None
+    if isinstance(first, list) and first:
+        first = first[0]
+    return first if isinstance(first, dict) else None
+
+
 def advise(noun: str) -> str | None:
     """What to do with such a file."""
     return _HELP.get(noun)

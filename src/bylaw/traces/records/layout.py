@@ -25,7 +25,7 @@ from bylaw.traces.records.lines import (
 )
 from bylaw.traces.records.lists import Elements, scan, scan_values
 from bylaw.traces.records.problems import Place, Problems
-from bylaw.traces.records.protobuf import frame_blocks, looks_framed
+from bylaw.traces.records.protobuf import bare_blocks, frame_blocks, looks_bare, looks_framed
 
 _HEAD_LINES = 20
 _HEAD_SIZE = 1 << 20
@@ -39,6 +39,7 @@ class Layout(Enum):
     VALUES = "values"
     ARCHIVE = "archive"
     FRAMES = "frames"
+    PROTOBUF = "protobuf"
     TABLE = "table"
 
 
@@ -75,6 +76,8 @@ class Records:
                 yield from _gather(scan_values(without_bom(chunks), self._problems, self._leave_out), self._problems)
             elif self._layout is Layout.FRAMES:
                 yield from frame_blocks(chunks, self._problems)
+            elif self._layout is Layout.PROTOBUF:
+                yield from bare_blocks(chunks, self._problems)
             elif self._layout is Layout.TABLE:
                 yield from table_blocks(chunks, self._problems)
             elif self._layout is Layout.LIST:
@@ -127,6 +130,8 @@ def sniff(source: Input) -> Layout:
             return Layout.ARCHIVE
         if looks_framed(start):
             return Layout.FRAMES
+        if looks_bare(start):
+            return Layout.PROTOBUF
     head, ended = head_of(source)
     lines = [line for line in head.split(b"\n")[: None if ended else -1] if line.strip()]
     first = head.lstrip()[:1]

@@ -1,14 +1,14 @@
-"""Divide a file of length-prefixed OTLP messages, and convert each from protobuf to OTLP's JSON.
+"""Divide a file of OTLP messages, and convert each from protobuf to OTLP's JSON.
 
-A file holds messages, each after its length in 4 bytes, highest byte first. Only the fields that are read are
-converted. There are few message types, so no library is needed. The outer messages of traces and logs look the
+A file holds messages, each after its length in 4 bytes, highest byte first, or without lengths. Only the fields that
+are read are converted. There are few message types, so no library is needed. The outer messages of traces and logs look the
 same, so the innermost messages distinguish them.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -84,7 +84,7 @@ def _is_log(record: memoryview) -> bool:
 
 
 def _span(data: memoryview) -> dict[str, Any]:
-    found: dict[str, Any] = {"attributes": [], "events": []}
+    found: dict[str, Any] = {"attributes": [], "events": [], "links": []}
     for number, kind, value in fields(data):
         if number in _SPAN_TEXTS and kind == _BYTES:
             found[_SPAN_TEXTS[number]] = value.hex() if number != 5 else _text(value)
@@ -94,6 +94,8 @@ def _span(data: memoryview) -> dict[str, Any]:
             found["attributes"].append(_pair(value, 0))
         elif number == 11 and kind == _BYTES:
             found["events"].append(_event(value))
+        elif number == 13 and kind == _BYTES:
+            found["links"].extend({"spanId": inner.hex()} for inner in _below(value, 2))
         elif number == 15 and kind == _BYTES:
             found["status"] = _status(value)
     return found
@@ -181,6 +183,10 @@ def _text(value: memoryview) -> str:
 _LENGTH = 4
 _FIRST_FIELD = 0x0A
 """how every OTLP message begins: field 1, which is a message"""
+_INNER_FIELDS = b"\x0a\x12"
+"""what that message begins with: a resource, or a scope"""
+_TEXT = frozenset((*range(32, 127), 9, 10, 13))
+_SAMPLE = 256
 
 
 def looks_framed(head: bytes) -> bool:
@@ -189,24 +195,65 @@ def looks_framed(head: bytes) -> bool:
     return 0 < int.from_bytes(head[:_LENGTH], "big") <= MAX_RECORD
 
 
+def looks_bare(head: bytes) -> bool:
+    """Whether a file is one message, or several of them simply after each other, which protobuf reads as one."""
+    if head[:1] != bytes((_FIRST_FIELD,)):
+        return False
+    try:
+        size, at = _varint(memoryview(head), 1)
+    except Broken:
+        return False
+    is_inside = at < len(head) and head[at] in _INNER_FIELDS and 0 < size <= MAX_RECORD
+    return is_inside and not _TEXT.issuperset(head[:_SAMPLE])  # text may begin with newlines
+
+
 def frame_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
+    """Messages that each follow their length."""
+    return _blocks(chunks, problems, _framed)
+
+
+def bare_blocks(chunks: Iterator[bytes], problems: Problems) -> Iterator[Block]:
+    """The parts of a message without a length: each resource with its spans or logs."""
+    return _blocks(chunks, problems, _bare)
+
+
+def _framed(buffer: bytes) -> tuple[int, int]:
+    """Where the first message starts and ends."""
+    return _LENGTH, _LENGTH + int.from_bytes(buffer[:_LENGTH], "big")
+
+
+def _bare(buffer: bytes) -> tuple[int, int]:
+    key, at = _varint(memoryview(buffer), 0)
+    if key & 7 != _BYTES:
+        raise Broken("a field is of no known kind")
+    size, at = _varint(memoryview(buffer), at)
+    return 0, at + size
+
+
+def _blocks(chunks: Iterator[bytes], problems: Problems, find: Callable[[bytes], tuple[int, int]]) -> Iterator[Block]:
     """One message per block, as JSON. Reading stops at a broken length, because what follows cannot be divided."""
-    buffer = b""
-    number = 0
+    buffer, number, fault = b"", 0, ""
     for chunk in chunks:
         buffer += chunk
         while len(buffer) >= _LENGTH:
-            size = int.from_bytes(buffer[:_LENGTH], "big")
-            if size > MAX_RECORD:
+            try:
+                start, end = find(buffer)
+            except Broken as error:  # or more of a length follows
+                fault = str(error)
+                break
+            if end - start > MAX_RECORD:
                 problems.report_file("too-long", f"message {number + 1} is longer than {MAX_RECORD >> 20} MiB")
                 return
-            if len(buffer) < _LENGTH + size:
+            if len(buffer) < end:
                 break
             number += 1
-            yield from _decoded(buffer[_LENGTH : _LENGTH + size], number, problems)
-            buffer = buffer[_LENGTH + size :]
+            yield from _decoded(buffer[start:end], number, problems)
+            buffer = buffer[end:]
+        if fault and len(buffer) > _SAMPLE:
+            break
     if buffer:
-        problems.report_file("bad-protobuf", f"message {number + 1} ends before its length says")
+        message = f"message {number + 1} is no OTLP: {fault}" if fault else f"message {number + 1} ends too early"
+        problems.report_file("bad-protobuf", message)
 
 
 def _decoded(frame: bytes, number: int, problems: Problems) -> Iterator[Block]:
