@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.comply.decide import DEEPEST, LONGEST, read_literal
 from bylaw.comply.inputs import read_tools, tools_called
 from bylaw.comply.model import Tier
+from bylaw.comply.observed import DEEPEST, LONGEST, read_literal
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 DOCUMENT_PROMPT = (
@@ -306,3 +306,84 @@ def _counted(read: list[str]) -> Callable[..., Any]:
         return read_prompt(prompt, **more)
 
     return counting
+
+
+# -- what tools returned -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "check_tool", "action"),
+    [
+        ("Always call verify_identity before change_plan.", "verify_identity", "change_plan"),
+        ("Call validate_passport before you call book_flight.", "validate_passport", "book_flight"),
+        ("Never call release_funds without calling confirm_transfer first.", "confirm_transfer", "release_funds"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("result", "state"),
+    [('{"ok": false}', "violated"), ("False", "violated"), ("{'verified': True}", "satisfied"), ("done", "satisfied")],
+)
+def test_a_check_that_came_back_negative_does_not_verify(
+    prompt: str, check_tool: str, action: str, result: str, state: str
+) -> None:
+    events = [
+        {"type": "tool_call", "name": check_tool, "args": {}},
+        {"type": "tool_result", "name": check_tool, "content": result},
+        {"type": "tool_call", "name": action, "args": {}},
+    ]
+    (rule,) = bylaw.check_compliance_sync(prompt, events).extracted_rules
+    assert rule.state.value == state
+
+
+def test_the_type_and_fields_of_results_are_those_of_the_trace_and_of_output_schemas() -> None:
+    results = {"a": "{'x': 1}", "b": "true", "c": "KeyError: 'z'", "d": "12.5", "e": "[1]", "f": "words"}
+    events = [
+        event
+        for name, content in results.items()
+        for event in (
+            {"type": "tool_call", "name": name, "args": {}},
+            {"type": "tool_result", "name": name, "content": content},
+        )
+    ]
+    seen = {tool.name: (tool.answer, tool.fields) for tool in tools_called(bylaw.load_trace(events).events)}
+    assert seen == {
+        "a": ("object", ("x",)),
+        "b": ("boolean", ()),
+        "c": ("", ()),
+        "d": ("number", ()),
+        "e": ("list", ()),
+        "f": ("text", ()),
+    }
+    (tool,) = read_tools([{"name": "a", "outputSchema": {"type": "object", "properties": {"y": {}}}}])
+    assert (tool.answer, tool.fields) == ("object", ("y",))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "at", "detected"),
+    [
+        ("", 1741600000.0, True),  # 2025-03-10
+        ("", 1741500000.0, False),  # 2025-03-09
+        ("", None, False),
+        ("The current date is March 10, 2025.\n", None, True),
+    ],
+)
+def test_today_is_the_day_that_the_prompt_states_or_that_of_the_trace(
+    prompt: str, at: float | None, detected: bool
+) -> None:
+    prompt += '### extend_lease\n- The lease "lease_id" must not have expired.\n'
+    tools = [
+        {"name": "extend_lease", "parameters": {"properties": {"lease_id": {"type": "string"}}}},
+        {
+            "name": "get_lease_expiration",
+            "description": "Returns a date.",
+            "parameters": {"properties": {"lease_id": {"type": "string"}}},
+        },
+    ]
+    events: list[dict[str, Any]] = [
+        {"type": "tool_call", "name": "get_lease_expiration", "args": {"lease_id": "a"}},
+        {"type": "tool_result", "name": "get_lease_expiration", "content": "March 9th, 2025"},
+        {"type": "tool_call", "name": "extend_lease", "args": {"lease_id": "a"}},
+    ]
+    for event in events if at is not None else ():
+        event["timestamp"] = at
+    assert bylaw.check_compliance_sync(prompt, events, tools=tools).detected is detected

@@ -13,10 +13,20 @@ from typing import Any
 import msgspec
 
 from bylaw.comply.decide import CompiledPrompt
-from bylaw.comply.inputs import as_trace, check_timeout, checked_aliases, complete_tools, read_tools, tools_called
+from bylaw.comply.inputs import (
+    as_trace,
+    check_timeout,
+    checked_aliases,
+    complete_tools,
+    first_day,
+    read_tools,
+    says_result,
+    tools_called,
+)
 from bylaw.comply.judge.providers import Judge, open_judge, require_enabled
 from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
+from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.comply.prompt.reader import read_prompt
 from bylaw.model.trace import Trace
 
@@ -49,6 +59,8 @@ class Compliance:
             raise TypeError(f"system_prompt must be text, not {type(system_prompt).__name__}")
         self._prompt = system_prompt
         self._tools = None if tools is None else read_tools(tools)
+        self._described = frozenset(tool.name for tool in self._tools or () if says_result(tool))
+        self._needs_today = needs_today(system_prompt)
         self._aliases = checked_aliases(aliases)
         self._own: CompiledPrompt | None = None
         self._judge = _judge(judge, judge_url)
@@ -87,12 +99,13 @@ class Compliance:
 
     def _compiled(self, trace: Trace) -> CompiledPrompt:
         """Compile once for the tools passed in, and again for a trace that shows others."""
-        called = tools_called(trace.events)
+        called = tools_called(trace.events, self._described)
         tools = called if self._tools is None else complete_tools(self._tools, called, self._prompt)
-        if tools != self._tools:
-            return _compiled(self._prompt, _Key(tools), _Key(self._aliases))
+        today = first_day(trace) if self._needs_today else None
+        if tools != self._tools or today is not None:
+            return _compiled(self._prompt, _Key(tools), _Key(self._aliases), today)
         if self._own is None:
-            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases))
+            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases), None)
         return self._own
 
 
@@ -147,8 +160,8 @@ class _Key:
 
 
 @lru_cache(maxsize=128)
-def _compiled(prompt: str, tools: _Key, aliases: _Key) -> CompiledPrompt:
-    return CompiledPrompt(read_prompt(prompt, tools=tools.value, aliases=aliases.value))
+def _compiled(prompt: str, tools: _Key, aliases: _Key, today: str | None) -> CompiledPrompt:
+    return CompiledPrompt(read_prompt(prompt, tools=tools.value, aliases=aliases.value, today=today))
 
 
 def _judge(judge: str | Judge | None, url: str | None) -> Judge | None:

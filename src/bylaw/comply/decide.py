@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Tier, Violation
+from bylaw.comply.observed import read_result
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult
@@ -212,85 +210,3 @@ def _violation(rule: PromptRule, verdict: Verdict, positions: _Positions) -> Vio
 def _one_line(text: str, width: int = 300) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
-
-
-# -- tool results in Python's notation ---------------------------------------------------------------------------------
-
-LONGEST = 1 << 18
-"""characters; longer texts stay as they are"""
-DEEPEST = 40
-"""nested brackets"""
-_NAMES = {"True": True, "False": False, "None": None, "true": True, "false": False}
-
-
-def read_result(event: Event) -> Event:
-    """The event itself, or the value of a result in Python's notation.
-
-    Many harnesses record `str(result)`: `True`, `None`, `{'status': 'pending'}`, `(True, {…})`. Lists and objects in
-    JSON stay as they are, since the engine reads them itself; so does any text that is not one whole Python literal. In
-    a pair, a first half of `True` or `False` is a success flag: `(True, v)` is read as `v`, `(False, v)` as `v` of a call
-    that failed.
-    """
-    if type(event) is not ToolResult or type(event.content) is not str:
-        return event
-    found = read_literal(event.content)
-    if found is None:
-        return event
-    value, failed = found
-    if value is None:  # content that is None was not recorded
-        value = "None"
-    return replace(event, content=value, is_error=True if failed and event.is_error is None else event.is_error)
-
-
-def read_literal(text: str) -> tuple[Any, bool] | None:
-    """The value, and whether a flag says that the call failed; None if the text is not a Python literal."""
-    text = text.strip()
-    if text in _NAMES:
-        return _NAMES[text], False
-    if len(text) > LONGEST or text[:1] not in ("(", "[", "{") or text[-1] not in ")]}":
-        return None
-    if _depth(text) > DEEPEST or _is_json(text):
-        return None
-    try:
-        match ast.literal_eval(text):
-            case (bool(succeeded), value) as pair if isinstance(pair, tuple):
-                return _plain(value), not succeeded
-            case value:
-                return _plain(value), False
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
-
-
-def _depth(text: str) -> int:
-    """How deep brackets are nested. Those inside quotes count too: a text that is too deep is only left unread."""
-    depth = deepest = 0
-    for character in text:
-        if character in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in ")]}":
-            depth -= 1
-    return deepest
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON holds it. Raises ValueError if JSON has no form for it."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, dict):
-        if not all(key is None or isinstance(key, bool | int | float | str) for key in value):
-            raise ValueError("a key that is not a scalar")
-        return {key if isinstance(key, str) else json.dumps(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, set):
-        return sorted((_plain(one) for one in value), key=str)
-    raise ValueError(f"a value of the type {type(value).__name__}")

@@ -9,16 +9,18 @@ import contextlib
 import math
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
+from bylaw.comply.observed import Observed, observe_results
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Event, Request, ToolCall
+from bylaw.model.events import Event, Request, ToolCall, seconds
 from bylaw.model.trace import Trace
 from bylaw.model.values import json_type
 from bylaw.traces import load_trace
@@ -27,6 +29,11 @@ from bylaw.traces import load_trace
 
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "schema")
 """the keys of OpenAI, Anthropic, MCP and others for the JSON Schema of the arguments"""
+_OUTPUTS = ("outputSchema", "output_schema", "returns", "response")
+"""the keys of MCP and others for the JSON Schema of the result"""
+_ANSWERS = {"string": "text", "array": "list", "integer": "number"} | {
+    one: one for one in ("boolean", "number", "object")
+}
 MOST_TOOLS = 5_000
 
 
@@ -35,8 +42,11 @@ def read_tools(given: Any, file: str = "tools") -> tuple[ToolSpec, ...]:
     return tuple({tool.name: tool for tool in _each(given, file)}.values())
 
 
-def tools_called(events: Iterable[Event]) -> tuple[ToolSpec, ...]:
-    """The tools that a trace shows: those that requests offer with their schemas, and those that were only called."""
+def tools_called(events: Sequence[Event], known: Collection[str] = ()) -> tuple[ToolSpec, ...]:
+    """The tools that a trace shows: those that requests offer with their schemas, and those that were only called.
+
+    What they returned is read too, but for the tools of which that is `known`.
+    """
     offered: dict[str, ToolSpec] = {}
     called: dict[str, dict[str, None]] = {}
     seen: set[int] = set()
@@ -52,7 +62,15 @@ def tools_called(events: Iterable[Event]) -> tuple[ToolSpec, ...]:
         for name, keys in called.items()
         if name not in offered
     ]
-    return tuple(sorted((*offered.values(), *only_called), key=lambda tool: tool.name)[:MOST_TOOLS])
+    found = sorted((*offered.values(), *only_called), key=lambda tool: tool.name)[:MOST_TOOLS]
+    observed = observe_results(events, {tool.name for tool in found}.difference(known))
+    return tuple(_with_results(tool, observed.get(tool.name)) for tool in found)
+
+
+def _with_results(tool: ToolSpec, seen: Observed | None) -> ToolSpec:
+    if seen is None or tool.answer:
+        return tool
+    return replace(tool, answer=seen.answer, fields=tuple(dict.fromkeys((*tool.fields, *seen.fields))))
 
 
 def merge_tools(several: Iterable[Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
@@ -63,15 +81,32 @@ def merge_tools(several: Iterable[Iterable[ToolSpec]]) -> tuple[ToolSpec, ...]:
         if known is None or (tool.has_schema and not known.has_schema):
             tools[tool.name] = tool
         elif not known.has_schema:
-            tools[tool.name] = ToolSpec(name=tool.name, params={**tool.params, **known.params})
+            params = {**tool.params, **known.params}
+            tools[tool.name] = replace(_of_both(known, tool), params=params)
+        else:
+            tools[tool.name] = _of_both(known, tool)
     return tuple(sorted(tools.values(), key=lambda tool: tool.name))
 
 
+def _of_both(one: ToolSpec, other: ToolSpec) -> ToolSpec:
+    """The tool with the results of both: a type only if they do not differ."""
+    answer = one.answer if one.answer == (other.answer or one.answer) else ""
+    fields = tuple(sorted({*one.fields, *other.fields}))
+    return replace(one, answer=answer or (other.answer if not one.answer else ""), fields=fields)
+
+
 def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt: str) -> tuple[ToolSpec, ...]:
-    """The tools passed in, and those of the trace without a schema that the prompt names."""
-    given = tuple(given)
+    """The tools passed in, with what they returned, and those of the trace without a schema that the prompt names."""
+    called = {tool.name: tool for tool in called}
+    shown = {name: Observed(tool.answer, tool.fields) for name, tool in called.items() if tool.answer or tool.fields}
+    given = tuple(_with_results(tool, None if says_result(tool) else shown.get(tool.name)) for tool in given)
     known = {tool.name for tool in given}
-    return (*given, *(tool for tool in called if tool.name not in known and tool.name in prompt))
+    return (*given, *(tool for name, tool in called.items() if name not in known and name in prompt))
+
+
+def says_result(tool: ToolSpec) -> bool:
+    """Whether a tool's schema or description says what it returns."""
+    return bool(tool.answer) or "return" in tool.description.lower()
 
 
 def _readable(tools: Any) -> Iterator[ToolSpec]:
@@ -134,6 +169,8 @@ def _tool(tool: Any, path: str, file: str) -> ToolSpec:
     if schema is not None and not isinstance(schema, Mapping):
         raise _wrong(file, f"`{path}.{key}` must be a JSON Schema object, not {json_type(schema)}")
     description = tool.get("description")
+    output = next((tool[key] for key in _OUTPUTS if isinstance(tool.get(key), Mapping)), {})
+    answer, shown = output.get("type"), output.get("properties")
     properties = schema.get("properties") if schema else None
     params = properties.items() if isinstance(properties, Mapping) else ()
     return ToolSpec(
@@ -141,6 +178,8 @@ def _tool(tool: Any, path: str, file: str) -> ToolSpec:
         description=description if isinstance(description, str) else "",
         params={str(param): dict(one) if isinstance(one, Mapping) else {} for param, one in params},
         has_schema=schema is not None,
+        fields=tuple(str(key) for key in shown) if isinstance(shown, Mapping) else (),
+        answer=_ANSWERS.get(answer, "") if isinstance(answer, str) else "",
     )
 
 
@@ -219,6 +258,15 @@ def _refuse_values_outside_json(value: Any, path: str, depth: int) -> None:
 def _not_json(path: str, what: str) -> InputError:
     help = "give it as text, number, list or mapping"
     return InputError([Diagnostic(code="wrong-type", message=f"`{path}` is {what}", file="trace", help=help)])
+
+
+def first_day(trace: Trace) -> str | None:
+    """The day on which the recording begins, in UTC."""
+    at = next((found for event in trace.events if (found := seconds(event.at)) is not None), None)
+    try:
+        return None if at is None else datetime.fromtimestamp(at, UTC).date().isoformat()
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def split_sessions(trace: Trace) -> list[Trace]:

@@ -39,6 +39,7 @@ _DIGITS = re.compile(r"(?<![\w.])\$?\d")
 _UNIT_OF_SOMETHING_ELSE = any_case(
     r"\s+(?:times?|calls?|turns?|tools?|hours?|days?|minutes?|weeks?|words?|sentences?|characters?)\b"
 )
+_SHARE = any_case(r"\s*(?:%|percent|per cent)?\s*(?:of|from)\s+(?:the|their|its|your|his|her|any|each|that|this)\b")
 _BETWEEN = any_case(rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})")
 _OR_MORE = any_case(
     rf"(?P<number>{NUMBER})(?:(?:\s+[a-z]+)?\s+(?:or|and)\s+(?:(?P<up>more|above|higher|greater|over|larger|up)"
@@ -108,6 +109,9 @@ def find_bound(text: str, tools: Sequence[str], sentence: Sentence, *, is_forbid
         return None
     operator, value = found[0], _plain(found[1])
     if not _is_list(param, sentence):
+        types = sentence.tools.schema_types(param.name, param.tools)
+        if not types & {"number", "integer", None} and not any(isinstance(one, tuple) for one in types):
+            return None  # `no more than 3 drugs` says nothing of a text named `drug`
         return Constraint(param, ((param.name, operator, value),))
     less = {">": 0, ">=": 1} if is_forbidden else {"<=": 0, "<": 1}
     if not isinstance(value, int) or operator not in less:
@@ -127,6 +131,8 @@ def _comparison(text: str) -> tuple[str, float, str] | None:
     else:
         return None
     number, rest = number_of(found["number"]), f"{text[: found.start()]} {text[found.end() :]}"
+    if _SHARE.match(text[found.end("number") :]):  # `20 percent of the income`
+        return None
     if number is None or _UNIT_OF_SOMETHING_ELSE.match(unit) or _DENIAL.search(rest) or _DIGITS.search(rest):
         return None
     if number_of(unit) is not None:  # `5 hundred`

@@ -18,11 +18,18 @@ from bylaw.comply.prompt.readings import (
     atom,
     called_before,
     calls_with,
+    either,
     formula,
     holds,
 )
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.results import answer_of
+from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
 
+_CHECKING = root_set("verify check validate authenticate confirm login log sign identify authorize approve")
+_FLAGS = word_set(
+    """ok success successful valid verified authenticated authorized approved confirmed passed allowed match matches
+    is_valid"""
+)
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")
 """conjunctions of parts that say when a forbidden action is allowed after all"""
 _FAILS = any_case(
@@ -126,6 +133,7 @@ def require_before(
     for group in first.groups:
         joined = shared_ids(group, second.tools, view.sentence) if _SAME.search(view.whole) else ()
         drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
+        drafts += _not_negative(view, group, second.tools, tests, joined)
     return Reading(
         name=f"{first.names} before {second.names}",
         drafts=tuple(drafts),
@@ -134,6 +142,25 @@ def require_before(
         bounds=(first, second),
         ceiling=ceiling,
     )
+
+
+def _not_negative(
+    view: View, first: tuple[str, ...], second: tuple[str, ...], tests: tuple[ArgTest, ...], joined: tuple[str, ...]
+) -> list[Draft]:
+    """A check that came back negative does not verify: the latest result of the first tool is not `false`.
+
+    Only where results of the tool are known to be yes or no, or objects with such a flag: text says either.
+    """
+    spec = view.sentence.tools.specs.get(first[0])
+    if spec is None or len(first) > 1 or not _CHECKING & set(roots(spec.name)[:2]):
+        return []
+    kind = answer_of(spec)
+    flags = [f"result.{one}" for one in spec.fields if one.lower() in _FLAGS] if kind == "object" else []
+    flags = ["result"] if kind == "boolean" else flags
+    shown = atom(first, of="result", joined=joined)
+    negative = either([f"{shown[:-1]}, {flag} = false)" for flag in flags]) if flags else ""
+    call = atom(second, tests, joined=joined)
+    return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state")] if negative else []
 
 
 def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
