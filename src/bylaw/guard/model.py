@@ -35,7 +35,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     call_id: str | None = None
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """A tool call that may run."""
 
     tool: str

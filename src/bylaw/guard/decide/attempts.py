@@ -36,10 +36,9 @@ def call_of(
     tool, session, arguments, ts = attempt.tool, attempt.session, attempt.arguments, attempt.ts
     run, parent_run, agent = attempt.run, attempt.parent_run, attempt.agent
     if not (
-        type(tool) is str is type(session)  # the common case, which needs no closer look
+        type(tool) is str  # the common case, which needs no closer look; whoever calls this has checked the session
         and tool.isascii()
-        and session.isascii()
-        and 0 < len(tool) <= LONGEST_NAME >= len(session)
+        and 0 < len(tool) <= LONGEST_NAME
         and run is parent_run is agent is attempt.call_id is None
         and attempt.ancestors == ()
     ):

@@ -114,15 +114,18 @@ class Decider:
         reserve_call(chain, state, call)
         if attempt.call_id is not None:
             state.use_call_id(attempt.call_id)
-        return Decision(
-            action=_ALLOW,
-            policy=self._policy,
-            blind=chain.blind(state.fed) if chain.can_be_blind else (),
-            notes=_notes(chain, state),
-            counters=_counters(chain, state, call) if self._shows_counters else {},
-            agent=attempt.agent,
-            version=chain.version,
-        )
+        decision = Decision(action=_ALLOW, policy=self._policy)  # most have nothing else to say
+        if chain.can_be_blind:
+            decision.blind = chain.blind(state.fed)
+        if chain.notes or state.afresh:
+            decision.notes = _notes(chain, state)
+        if self._shows_counters:
+            decision.counters = _counters(chain, state, call)
+        if attempt.agent is not None:
+            decision.agent, decision.version = attempt.agent, chain.version
+        elif chain.version is not None:
+            decision.version = chain.version
+        return decision
 
     def redacted_predicates(
         self, attempt: Attempt, places: list[Place], state: SessionState

@@ -146,11 +146,11 @@ class BaseGuard:
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         try:
             session: Any = attempt.session  # a host may pass anything
-            if type(session) is not str or not 0 < len(session) <= LONGEST_NAME or not session.isascii() or review:
+            sessions = self._sessions
+            if type(session) is not str or session not in sessions.checked or review:
                 attempt = self._with_session(attempt, review)
             if self._sole_agent is not None and attempt.agent is None:
                 attempt = replace(attempt, agent=self._sole_agent)
-            sessions = self._sessions
             if sessions.durable:
                 key = self._redact.identifier(attempt.session)
                 if key is not attempt.session:

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -67,6 +67,8 @@ class Sessions:
         self.shows_counters = durable
         """whether decisions name counter values; they are for the record only"""
         self._live: dict[str, tuple[SessionRecord, SessionState]] = {}
+        self.checked: Container[str] = self._live
+        """sessions whose names need not be checked again"""
         self._earlier: dict[str, tuple[SessionRecord, SessionState]] = {}
         """without a store: sessions that were last used under other rules"""
         self._rules_before: dict[str, Collection[str]] = {}
@@ -187,7 +189,7 @@ class Sessions:
             self._rules_before[hash] = {one for policy in before.all for one in policy.rule_hashes.values()}
             if len(self._rules_before) > MOST_RULES:
                 del self._rules_before[next(iter(self._rules_before))]
-        self._live = {}
+        self.checked = self._live = {}
 
     def rules_before(self, transaction: Transaction, policy: str) -> Collection[str] | None:
         """The hashes of the rules that were in force, by the hash of all of them; None if they are not known."""
