@@ -113,3 +113,21 @@ def test_a_limit_beyond_all_bounds_is_refused(tmp_path: Path) -> None:
     shell.decide({"tool": "pay", "arguments": {"n": 5}})
     code, out, problem = shell.run("reviews", "--limit", "9" * 30)
     assert code == 2 and not out and "--limit" in problem and "Traceback" not in problem
+
+
+def test_what_is_redacted_can_be_chosen(tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    call = {"tool": "pay", "arguments": {"to": "ann@corp.example", "name": "Ann", "order": "A-17", "pin": "hunter22"}}
+    chosen = ("--redact", "email", "--mask", "name", "--pattern", "order=A-[0-9]+", "--keep", "pin")
+    _, asked = shell.decide(call, *chosen)
+    edit = json.dumps({"tool": "pay", "arguments": {**call["arguments"], "order": "A-18"}})
+    assert shell.run("approve", asked["review"], "--by", "lea", "--edit", edit, *chosen)[0] == 0
+    stored = "".join(path.read_bytes().decode("latin-1") for path in tmp_path.glob("guard.db*"))
+    assert "hunter22" in stored
+    for removed in ("ann@corp", "Ann", "A-17", "A-18"):
+        assert removed not in stored
+    for mistake, why in (("--redact=mail", "is none of"), ("--pattern=A", "NAME=REGEX"), ("--pattern=a=(", "a")):
+        code, _, problem = shell.run("decide", "--policy", "rules.json", mistake, given=call)
+        assert code == 2 and why in problem
+    done = run_bylaw(["guard", "decide", "-p", "rules.json", "--redact", "all"], cwd=tmp_path, stdin="{}")
+    assert done.returncode == 2 and "no effect without --store" in done.stderr

@@ -299,7 +299,9 @@ class Reviews:
             digest = action_hash(edited["tool"], edited["arguments"], review.agent, bound_to)
             if digest != review.edited_hash:  # whoever approved before has not seen this call
                 review = replace(review, approved_by=())
-            review = replace(review, edited=self._redact(edited), edited_hash=digest)
+            review = replace(
+                review, edited={name: self._redact(value) for name, value in edited.items()}, edited_hash=digest
+            )
         if identity(by) in map(identity, review.approved_by):
             raise NotAnswered(f"`{by}` has approved this call already; it needs somebody else")
         if not _counts(before, by):

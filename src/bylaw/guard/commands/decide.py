@@ -19,8 +19,10 @@ from bylaw.guard.commands.options import (
     VERSION,
     BadInput,
     load_rules,
+    make_redaction,
     parse_json,
     read_schemas,
+    redaction_options,
 )
 from bylaw.report.diagnostics import print_diagnostics
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from bylaw.guard.model import Attempt
     from bylaw.guard.policies import VersionChoice
     from bylaw.model.guard_policy import GuardPolicy
+    from bylaw.text.redaction.redactor import Redaction
 
 STDIN = "standard input"
 _DEFAULT = "default"
@@ -44,6 +47,7 @@ _DEFAULT = "default"
 @VERSION
 @INPUT
 @click.option("--review", metavar="ID", help="Resume a call that was paused and approved.")
+@redaction_options
 def decide(
     policies: tuple[str, ...],
     history: str | None,
@@ -53,6 +57,7 @@ def decide(
     version: VersionChoice,
     inputs: dict[str, str],
     review: str | None,
+    **redaction: tuple[str, ...],
 ) -> ExitCode:
     """Read one attempt as JSON from standard input and print one Decision as JSON.
 
@@ -61,8 +66,9 @@ def decide(
     """
     from bylaw.guard.decide.records import decision_json
 
+    removed = make_redaction(store, **redaction)
     try:
-        guard = _guard(load_rules(policies, version, inputs), ", ".join(policies), mode, tools, store)
+        guard = _guard(load_rules(policies, version, inputs), ", ".join(policies), mode, tools, store, removed)
     except InputError as problem:
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
@@ -81,7 +87,12 @@ def decide(
 
 
 def _guard(
-    policies: Sequence[GuardPolicy], files: str, mode: str | None, tools: str | None, store: str | None
+    policies: Sequence[GuardPolicy],
+    files: str,
+    mode: str | None,
+    tools: str | None,
+    store: str | None,
+    redaction: Redaction,
 ) -> BaseGuard:
     from bylaw.guard.decide.guard import BaseGuard
     from bylaw.guard.model import Options
@@ -94,7 +105,7 @@ def _guard(
     opened = MemoryStore() if store is None else SqliteStore(store)
     try:
         # one run of the command without a store is one session
-        options = Options(default_session=_DEFAULT if store is None else None)
+        options = Options(default_session=_DEFAULT if store is None else None, redaction=redaction)
         schemas = read_schemas(tools)
         return BaseGuard(moded, store=opened, durable=store is not None, options=options, tool_schemas=schemas)
     except ValueError as problem:

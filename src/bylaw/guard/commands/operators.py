@@ -11,13 +11,25 @@ import click
 import msgspec
 
 from bylaw.errors import ExitCode
-from bylaw.guard.commands.options import JSON_LINES, LIMIT, NOTE, STORE, BadInput, cut_to_limit, open_store, parse_json
+from bylaw.guard.commands.options import (
+    JSON_LINES,
+    LIMIT,
+    NOTE,
+    STORE,
+    BadInput,
+    cut_to_limit,
+    make_redaction,
+    open_store,
+    parse_json,
+    redaction_options,
+)
 from bylaw.report.text import printable
 
 if TYPE_CHECKING:
     from bylaw.guard.reviews import Reviews
     from bylaw.guard.stores.ports import GuardStore
     from bylaw.guard.stores.records import ReviewRecord
+    from bylaw.text.redaction.redactor import Redaction
 
 BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")
 AGENT = click.option("--agent", default="*", show_default="all", metavar="NAME", help="Only this agent.")
@@ -51,10 +63,13 @@ def reviews(store: str, everything: bool, session: str | None, limit: int, is_js
 @NOTE
 @click.option("--uses", default=1, show_default=True, help="How often the call may run.")
 @click.option("--edit", metavar="JSON", help="Approve this instead: {tool, arguments}; it is judged again.")
-def approve(review: str, store: str, by: str, note: str | None, uses: int, edit: str | None) -> ExitCode:
-    """Let a paused call run."""
-    edited = _parse_edit(edit)
-    return _answer(store, lambda found: found.approve(review, by=by, note=note, uses=uses, edited=edited))
+@redaction_options
+def approve(
+    review: str, store: str, by: str, note: str | None, uses: int, edit: str | None, **redaction: tuple[str, ...]
+) -> ExitCode:
+    """Let a paused call run. The arguments of an edited call are redacted as those of other calls."""
+    edited, removed = _parse_edit(edit), make_redaction(store, **redaction)
+    return _answer(store, lambda found: found.approve(review, by=by, note=note, uses=uses, edited=edited), removed)
 
 
 @click.command(name="reject")
@@ -67,12 +82,13 @@ def reject(review: str, store: str, by: str, note: str | None) -> ExitCode:
     return _answer(store, lambda found: found.reject(review, by=by, note=note))
 
 
-def _answer(store: str, answer: Callable[[Reviews], ReviewRecord]) -> ExitCode:
+def _answer(store: str, answer: Callable[[Reviews], ReviewRecord], redaction: Redaction | None = None) -> ExitCode:
     from bylaw.guard.reviews import NotAnswered, Reviews
+    from bylaw.text.redaction.redactor import Redactor
 
     with open_store(store) as opened:
         try:
-            click.echo(_line(answer(Reviews(opened, time.time))))
+            click.echo(_line(answer(Reviews(opened, time.time, Redactor(redaction)))))
         except NotAnswered as why:
             raise click.ClickException(str(why)) from None
     return ExitCode.OK

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from bylaw.guard.policies import VersionChoice
     from bylaw.guard.stores import SqliteStore
     from bylaw.model.guard_policy import GuardPolicy
+    from bylaw.text.redaction.redactor import Redaction
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_BYTES = 16 << 20
 """of a JSON value: an attempt, a line of the history, the schemas"""
@@ -52,6 +54,40 @@ MODE = click.option(
 TOOLS = click.option("--tools", metavar="FILE", help="JSON Schemas of the tools' arguments, by tool name.")
 NOTE = click.option("--note", metavar="TEXT", help="Stored with the change.")
 JSON_LINES = click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
+
+
+def redaction_options(command: F) -> F:
+    """What is removed from values before they are written: the arguments of `make_redaction`."""
+    options = (
+        ("--redact", "classes", "CLASS", "Also redact this class: `iban`, `phone`, `email`, or `all`."),
+        ("--pattern", "patterns", "NAME=REGEX", "Also redact this RE2 pattern."),
+        ("--mask", "mask", "PATH", "Always redact the value at this path into arguments and results."),
+        ("--keep", "keep", "PATH", "Write the value at this path as it is."),
+    )
+    for flag, name, metavar, text in reversed(options):
+        command = click.option(flag, name, multiple=True, metavar=metavar, help=text)(command)
+    return command
+
+
+def make_redaction(
+    store: str | None, *, classes: Sequence[str], patterns: Sequence[str], mask: Sequence[str], keep: Sequence[str]
+) -> Redaction:
+    """Raises UsageError for options that cannot be used, or that have no effect."""
+    from bylaw.text.redaction.redactor import CLASSES, BadPattern, Redaction, Redactor
+
+    default = Redaction()
+    if store is None and (classes or patterns or mask or keep):
+        raise click.UsageError("--redact, --pattern, --mask and --keep have no effect without --store")
+    if unnamed := [text for text in patterns if not text.partition("=")[0] or "=" not in text]:
+        raise click.UsageError(f"--pattern `{unnamed[0]}`: expected NAME=REGEX")
+    wanted = CLASSES if "all" in classes else tuple(dict.fromkeys((*default.classes, *classes)))
+    named = {name: pattern for name, _, pattern in (text.partition("=") for text in patterns)}
+    try:
+        redaction = Redaction(classes=wanted, patterns=named, mask=mask, keep=keep)
+        Redactor(redaction)
+    except (ValueError, BadPattern) as problem:
+        raise click.UsageError(str(problem)) from None
+    return redaction
 
 
 class BadInput(click.ClickException):
