@@ -209,7 +209,7 @@ class _Session(Struct, eq=False):
 class AtifWriter:
     def __init__(self, file: IO[bytes], header: Header) -> None:
         self._file = file
-        self._lines = LineBuilder(None, self._add)
+        self._lines = LineBuilder(None, self._add, histories=None)
         self._sessions: dict[str, _Session] = {}
         self._last: tuple[str, _Session] | None = None
         """the session that ended last: the last one of all carries how the trace ended"""

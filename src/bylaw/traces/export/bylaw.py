@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from bylaw.model.events import Event
 from bylaw.traces.export.destination import open_compressed
+from bylaw.traces.export.histories import Histories
 from bylaw.traces.export.lines import LineBuilder
 from bylaw.traces.formats.bylaw.lines import VERSION, Header, TraceEndLine
 
@@ -39,7 +40,7 @@ class TraceWriter:
         self._is_own = file is None
         self._closed = False
         self._marked = complete == "marked"
-        self._lines = LineBuilder(self.path, lambda number, line, event: self._put(line))
+        self._lines = LineBuilder(self.path, lambda number, line, event: self._put(line), histories=Histories())
         self._put(Header(VERSION, name=name, format=format, complete=complete, resolved=True, header=header or {}))
 
     def __enter__(self) -> TraceWriter:

@@ -25,6 +25,7 @@ from bylaw.model.events import (
 )
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.content import read_content
+from bylaw.traces.export.histories import Histories
 from bylaw.traces.formats.bylaw.canonical import MOST_UNLINKED
 from bylaw.traces.formats.bylaw.lines import (
     AnnotationLine,
@@ -54,7 +55,7 @@ _COPIED: dict[type[Event], tuple[type[Line], tuple[str, ...]]] = {
 """the line of each kind of event, and the fields that are copied to it"""
 
 
-def line_of(event: Event, here: Locator | None) -> Line:
+def line_of(event: Event, here: Locator | None, *, with_messages: bool = True) -> Line:
     """The line of an event that will stand at `here`; None if lines do not record where they stand.
 
     The links of a response are left to the writer.
@@ -65,7 +66,8 @@ def line_of(event: Event, here: Locator | None) -> Line:
     line = kind(**{field: getattr(event, field) for field in fields})
     if isinstance(event, Request):
         request = cast(RequestLine, line)
-        request.messages, request.tools = _raw(event.held_messages), _raw(event.held_tools)
+        request.messages = _raw(event.held_messages) if with_messages else UNSET
+        request.tools = _raw(event.held_tools)
     elif isinstance(event, Response):
         response = cast(ResponseLine, line)
         response.text = UNSET if event.text == read_content(event.content)[1] else event.text
@@ -117,9 +119,11 @@ class PutLine(Protocol):
 
 
 class LineBuilder:
-    def __init__(self, file: str | None, put: PutLine) -> None:
-        """`file`: the file in which each line stands at its number; None if lines are stored otherwise."""
+    def __init__(self, file: str | None, put: PutLine, *, histories: Histories | None) -> None:
+        """`file`: the file in which each line stands at its number; None if lines are stored otherwise. `histories`:
+        requests refer to what earlier ones hold; None if the format stores a conversation once anyway."""
         self._file = file
+        self._histories = histories
         self._put = put
         self.number = 1
         """the number of the latest line; the first one is the header"""
@@ -162,9 +166,11 @@ class LineBuilder:
             self._write(call)
 
     def _write(self, event: Event) -> None:
-        line = line_of(event, self._here)
+        line = line_of(event, self._here, with_messages=self._histories is None)
         if isinstance(event, Response):
             cast(ResponseLine, line).request = self._link(event)
+        elif isinstance(event, Request) and self._histories is not None:
+            self._histories.shorten(cast(RequestLine, line), event, self.number + 1)
         self._put_next(line, event)
         if isinstance(event, Request):
             self._previous = event

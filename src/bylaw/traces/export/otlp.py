@@ -8,12 +8,13 @@ in parallel have the same parent.
 from __future__ import annotations
 
 import hashlib
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from bylaw.model.events import Annotation, Event, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
+from bylaw.traces.export.histories import Histories
 from bylaw.traces.export.lines import LineBuilder
 from bylaw.traces.export.otlp_spans import (
     CLIENT,
@@ -27,7 +28,7 @@ from bylaw.traces.export.otlp_spans import (
     span_line,
     time_of,
 )
-from bylaw.traces.formats.bylaw.lines import Header, Line, TraceEndLine
+from bylaw.traces.formats.bylaw.lines import Header, Line, RequestLine, TraceEndLine
 from bylaw.traces.formats.roundtrip_slots import END, HEADER, slot_of
 from bylaw.traces.records.lines import MAX_RECORD
 
@@ -130,7 +131,7 @@ class OtlpWriter:
     def __init__(self, file: IO[bytes], header: Header) -> None:
         self._file = file
         self._runs = _Runs(header.name or "")
-        self._lines = LineBuilder(None, self._add)
+        self._lines = LineBuilder(None, self._add, histories=Histories())
         self._open: dict[int, PendingSpan] = {}
         """by the identity of the request or call that they began with"""
         self._size = self._without_time = self._too_long = 0
@@ -161,7 +162,9 @@ class OtlpWriter:
 
     def _add(self, number: int, line: Line, event: Event) -> None:
         if isinstance(event, Request):
-            self._begin(self._chat_span(number, event.model, event), *describe_request(event), line)
+            self._begin(
+                self._chat_span(number, event.model, event), *describe_request(event, cast(RequestLine, line)), line
+            )
         elif isinstance(event, Response):
             self._add_response(number, line, event)
         elif isinstance(event, ToolCall):

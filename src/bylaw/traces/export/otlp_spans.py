@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from bylaw.model.events import Event, Request, Response, ToolCall, ToolResult, seconds
 from bylaw.traces.assembly.content import CALL_BLOCKS, read_arguments
 from bylaw.traces.assembly.session_buffer import given_arguments
 from bylaw.traces.export.lines import same, undeferred
-from bylaw.traces.formats.bylaw.lines import VERSION
+from bylaw.traces.formats.bylaw.lines import VERSION, RequestLine
 from bylaw.traces.formats.roundtrip_otlp import (
     ADDED,
     ARGUMENTS,
@@ -44,14 +44,17 @@ Described = tuple[dict[str, Any], dict[str, Any]]
 # Attributes of requests, responses, calls and results
 
 
-def describe_request(request: Request) -> Described:
+def describe_request(request: Request, line: RequestLine | None = None) -> Described:
+    """`line`: its line, which may refer to an earlier one for a part of the messages, or for the tools."""
     attributes: dict[str, Any] = {"gen_ai.request.model": request.model, **_params(request.params or {})}
     held: dict[str, Any] = {}
-    messages, tools = undeferred(request.held_messages), undeferred(request.held_tools)
+    is_new = line is None or line.follows is UNSET
+    messages = undeferred(request.held_messages) if is_new or line is None else msgspec.json.decode(line.messages)
+    tools = undeferred(request.held_tools) if line is None or line.tools_of is UNSET else None
     if isinstance(messages, list):
         found = [_otel_message(message) for message in messages]
         first = found[0] if found else {}
-        if first.keys() == {"role", "parts"} and first["role"] == "system" and first["parts"]:
+        if is_new and first.keys() == {"role", "parts"} and first["role"] == "system" and first["parts"]:
             attributes[SYSTEM] = _json(found.pop(0)["parts"])
         attributes[INPUT] = _json(found)
         held["messages"] = "messages"

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct
+from functools import partial
+from typing import Any
 
-from bylaw.model.events import Event, Request, ToolCall
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from bylaw.model.events import Deferred, Event, Request, ToolCall
 from bylaw.traces.assembly.session_buffer import CallLinks
 from bylaw.traces.formats.bylaw.header import LineReader
 from bylaw.traces.formats.bylaw.lines import (
     EVENT_OF,
+    MOST_FOLLOWED,
     Header,
     Line,
+    Pieces,
     RequestLine,
     ResponseLine,
     ToolCallLine,
@@ -21,12 +27,18 @@ from bylaw.traces.formats.bylaw.lines import (
     request_of,
     response_of,
 )
-from bylaw.traces.records.jsontext import REFUSED
+from bylaw.traces.records.jsontext import REFUSED, decode_list
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems, placed
 
+NO_REQUEST = "no request on line {} can be linked to"
+MOST_COPIED = 10_000_000
+"""messages that may be copied where conversations branch: a small file could name the same ones again and again"""
 MOST_UNLINKED = 1024
 """requests that a later response can still be linked to; the writer relies on it"""
+
+
+_split = msgspec.json.Decoder(list[Raw]).decode
 
 
 class _PendingResponse(Struct):
@@ -42,6 +54,22 @@ class _PendingResponse(Struct):
     """those of the calls that have a line of their own"""
 
 
+def _new_pieces(messages: Any) -> list[Any]:
+    """The messages of a line, each as JSON; of another format, as values."""
+    if isinstance(messages, Deferred):
+        return list(messages.get() or ())
+    if messages is UNSET:
+        return []
+    try:
+        return list(_split(messages))
+    except REFUSED:
+        return decode_list(messages) or []
+
+
+def _front(count: int, pieces: list[Any]) -> list[Any]:
+    return Pieces(None, (pieces, count)).get()
+
+
 class CanonicalReader(LineReader):
     def __init__(self, problems: Problems, header: Header) -> None:
         super().__init__(problems, header)
@@ -53,6 +81,9 @@ class CanonicalReader(LineReader):
         self._unlinked: dict[int, Request] = {}
         """requests by line, as far back as a response may be linked to"""
         self._pending: _PendingResponse | None = None
+        self._followed: dict[int, Request] = {}
+        """the latest requests by line, to which others refer"""
+        self._copied = 0
 
     def read(self, block: Block) -> list[Event]:
         out = self._out = []
@@ -93,8 +124,13 @@ class CanonicalReader(LineReader):
             return
         origin, source = self._origins.of(line, line.session), self._source(line, place)
         if isinstance(line, RequestLine):
+            if line.follows is not UNSET or line.tools_of is not UNSET:
+                self._follow(line, raw, place)
             self._previous, self._previous_line = request_of(line, origin, source), number
             self._out.append(self._previous)
+            self._followed[number] = self._previous
+            if len(self._followed) > MOST_FOLLOWED:
+                del self._followed[next(iter(self._followed))]
         else:
             self._out.append(self._links.linked(EVENT_OF[type(line)](line, origin, source)))
 
@@ -114,6 +150,48 @@ class CanonicalReader(LineReader):
         self._pending = _PendingResponse(line, raw, place, found, list(calls))
         self._take_inline(self._pending)
 
+    # What earlier requests hold
+
+    def _follow(self, line: RequestLine, raw: bytes, place: int | Place) -> None:
+        """Fill in the messages and tools that the line refers to."""
+        if line.tools_of is not UNSET:
+            base = self._followed.get(line.tools_of)
+            if base is None:
+                self._warn(raw, place, ("tools_of",), "broken-link", NO_REQUEST.format(line.tools_of))
+            else:
+                line.tools = base.held_tools  # type: ignore[assignment]  # deferred, as in other formats
+        if line.follows is UNSET:
+            return
+        number, count = line.follows
+        base = self._followed.get(number)
+        pieces = None if base is None else self._pieces(base)
+        if pieces is None or not 0 <= count <= len(pieces) or self._copied > MOST_COPIED:
+            self._warn(raw, place, ("follows",), "broken-link", NO_REQUEST.format(number))
+            line.messages = UNSET
+            return
+        if count < len(pieces):  # another branch
+            self._copied += count
+            pieces = pieces[:count]
+        pieces += _new_pieces(line.messages)
+        line.messages = Pieces(None, (pieces, len(pieces)))  # type: ignore[assignment]
+
+    def _pieces(self, base: Request) -> list[Any] | None:
+        """The messages of a request, in a list that the next one can share."""
+        held = base.held_messages
+        if isinstance(held, Pieces):
+            pieces, end = held.held
+            if end == len(pieces):
+                return pieces  # type: ignore[no-any-return]
+            self._copied += end
+            return pieces[:end]  # type: ignore[no-any-return]
+        if held is None:
+            return None
+        if not isinstance(held, Deferred) or held.decode is not decode_list or not isinstance(held.held, Raw):
+            return list(base.messages or ())
+        pieces = _new_pieces(held.held)
+        held.decode, held.held = partial(_front, len(pieces)), pieces
+        return pieces
+
     # Links to earlier requests
 
     def _leave_previous(self) -> None:
@@ -129,7 +207,7 @@ class CanonicalReader(LineReader):
             return request_of(link, self._origins.of(link, link.session), self._source(link, place))
         if link in self._unlinked:
             return self._unlinked[link]
-        self._warn(raw, place, ("request",), "broken-link", f"no request on line {link} can be linked to")
+        self._warn(raw, place, ("request",), "broken-link", NO_REQUEST.format(link))
         return None
 
     # Calls on the lines below

@@ -35,6 +35,8 @@ from bylaw.traces.assembly.sessions import Hints, RecordSummary, carries_history
 from bylaw.traces.records.jsontext import decode_deferred, decode_list, decoder_of
 
 VERSION = "trace/1"
+MOST_FOLLOWED = 256
+"""requests back that a line may refer to; the writer relies on it"""
 
 
 class UsageLine(Usage, frozen=True, omit_defaults=True):
@@ -79,9 +81,13 @@ class SessionEndLine(Line, tag="session_end", gc=False):
 
 class RequestLine(Line, tag="request", gc=False):
     model: str | None = None
+    follows: tuple[int, int] | UnsetType = UNSET
+    """the line of an earlier request, and how many of its messages stand before `messages`"""
     messages: Raw | UnsetType = UNSET
     params: dict[str, Any] | None = None
     tools: Raw | UnsetType = UNSET
+    tools_of: int | UnsetType = UNSET
+    """the line of an earlier request that has the same tools"""
     metadata: dict[str, Any] | None = None
     others: dict[str, Any] | None = None
     """whatever else the request was recorded with"""
@@ -279,6 +285,25 @@ def request_of(line: RequestLine, origin: Origin, source: Locator | None) -> Req
         metadata=line.metadata,
         held_others=line.others,
     )
+
+
+class Pieces(Deferred, eq=False):
+    """Messages at the front of a list that keeps growing: `held` is the list and how many of it.
+
+    Requests that follow each other share the list. Its elements are JSON until one of the requests is looked at.
+    """
+
+    def get(self) -> list[Any]:
+        pieces, end = self.held
+        for at in range(end):
+            if type(pieces[at]) is Raw:
+                pieces[at] = decode_deferred(pieces[at])
+        return pieces[:end]  # type: ignore[no-any-return]
+
+    def parts(self) -> list[bytes]:
+        """The JSON of each message."""
+        pieces, end = self.held
+        return [bytes(one) if type(one) is Raw else msgspec.json.encode(one) for one in pieces[:end]]
 
 
 def _deferred(found: Raw | Deferred) -> Deferred:
