@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -59,8 +61,35 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 def run_contract(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
-    """`run_contract_async` for callers without an event loop."""
-    return asyncio.run(run_contract_async(contract, agent, options))
+    """`run_contract_async` for callers without an event loop. SIGTERM ends it as Ctrl-C does: the agent is stopped."""
+    report = asyncio.run(_until_terminated(run_contract_async(contract, agent, options)))
+    if report is None:
+        raise KeyboardInterrupt
+    return report
+
+
+async def _until_terminated(work: Coroutine[Any, Any, ContractReport]) -> ContractReport | None:
+    """None: a signal has ended the work."""
+    loop, task, signals = asyncio.get_running_loop(), asyncio.current_task(), list[int]()
+
+    def stop(number: int) -> None:
+        signals.append(number)
+        assert task is not None
+        task.cancel()
+
+    caught = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    with contextlib.suppress(RuntimeError, ValueError):  # not the main thread
+        for number in caught:
+            loop.add_signal_handler(number, stop, number)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not signals:
+            raise
+        return None
+    finally:
+        for number in caught:
+            loop.remove_signal_handler(number)
 
 
 async def run_contract_async(contract: Contract, agent: LiveAgent, options: Options | None = None) -> ContractReport:
@@ -94,7 +123,15 @@ async def run_contract_async(contract: Contract, agent: LiveAgent, options: Opti
     ]
     warnings += [warning for warning in judge.name_warnings() if warning not in warnings]
     warnings += _warn_violated_unexposed(cells)
-    return _report(contract, options, cells, agent=agent.name, agent_runs=len(runner.made), warnings=tuple(warnings))
+    return _report(
+        contract,
+        options,
+        cells,
+        agent=agent.name,
+        agent_runs=len(runner.made),
+        models=tuple(sorted({model for one in runner.made.values() for model in one.run.models})),
+        warnings=tuple(warnings),
+    )
 
 
 def _warn_violated_unexposed(cells: Iterable[Cell]) -> Iterator[str]:
@@ -148,7 +185,8 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
     finally:
         await agent.stop()
     stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
-    return [*stateful, *_warn_never_called(matrix, runner), *_note_faults_on_way_to_model(matrix, runner)]
+    left = getattr(agent, "warnings", ())
+    return [*stateful, *left, *_warn_never_called(matrix, runner), *_note_faults_on_way_to_model(matrix, runner)]
 
 
 def _note_faults_on_way_to_model(matrix: Matrix, runner: Runner) -> Iterator[str]:

@@ -44,7 +44,7 @@ class Judge:
     def judge(self, invariant: Invariant, run: AgentRun, calm: Sequence[AgentRun] = ()) -> Judgement:
         """`calm`: the runs whose answers are the baseline of `behavior_unchanged`."""
         check, failure = invariant.check, run.failure
-        if isinstance(check, KeepsRule) and not (failure and failure.kind == "down"):
+        if isinstance(check, KeepsRule) and not (failure and failure.is_not_the_agents):
             return self._judge_rule(check.rule, run, negate=invariant.negate)
         result: CheckResult | Judgement
         if failure is not None:
@@ -99,7 +99,7 @@ class Judge:
         Two are about failing itself: `completes`, and `latency` where the timeout is no shorter than its limit.
         """
         reason = f"{failure.kind}: {failure.reason}"
-        if isinstance(check, model.Completes) and failure.kind != "down":
+        if isinstance(check, model.Completes) and not failure.is_not_the_agents:
             return CheckResult(False, reason)
         if isinstance(check, Latency) and failure.kind == "timeout" and self._timeout_ms >= check.max_ms:
             return CheckResult(False, f"no answer after {self._timeout_ms:,} ms, {check.max_ms:g} allowed")

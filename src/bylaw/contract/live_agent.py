@@ -9,18 +9,24 @@ from msgspec import Struct
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.model.trace import Trace
 
-FailureKind: TypeAlias = Literal["down", "timeout", "crash", "error", "bad_answer"]
+FailureKind: TypeAlias = Literal["down", "upstream", "timeout", "crash", "error", "bad_answer"]
 
 
 class Failure(Struct, frozen=True):
     """Why there is no answer.
 
-    `down`: it could not be reached. `timeout`: it took too long. `crash`: it raised, exited or broke the connection.
-    `error`: it answered that it failed. `bad_answer`: what it sent cannot be read as an answer.
+    `down`: it could not be reached. `upstream`: Bylaw's proxy could not reach its model. `timeout`: it took too long.
+    `crash`: it raised, exited or broke the connection. `error`: it answered that it failed. `bad_answer`: what it sent
+    cannot be read as an answer.
     """
 
     kind: FailureKind
     reason: str
+
+    @property
+    def is_not_the_agents(self) -> bool:
+        """Whether it says nothing about the agent."""
+        return self.kind in ("down", "upstream")
 
 
 class AgentRun(Struct, frozen=True, kw_only=True):
@@ -34,6 +40,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     """how often each fault hit a call of the agent, by the id of the fault; 0 if it never did"""
     fired_on_way_to_model: frozenset[str] = frozenset()
     """the tool faults that changed a result only in the request to the model: the agent's own code saw it unchanged"""
+    models: frozenset[str] = frozenset()
+    """where its requests to models went"""
     trace: Trace
 
 

@@ -94,6 +94,8 @@ class ContractReport(Struct, frozen=True, kw_only=True):
     repetitions: int = 1
     seed: int = 0
     min_score: float = 100.0
+    models: tuple[str, ...] = ()
+    """where the agent's requests to models went"""
     warnings: tuple[str, ...] = ()
     stopped: str | None = None
     """why the run was given up; then no cell was judged"""

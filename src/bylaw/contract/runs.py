@@ -84,8 +84,9 @@ class Runner:
         """Give up on an agent that is down: each further run would wait until its timeout."""
         failures = [one.run.failure for one in self.made.values()]
         last = failures[-1]
-        if len(failures) == GIVE_UP_AFTER and last and all(one and one.kind == "down" for one in failures):
-            raise AgentUnreachable(f"the first {GIVE_UP_AFTER} runs found the agent down: {last.reason}")
+        if len(failures) == GIVE_UP_AFTER and last and all(one and one.is_not_the_agents for one in failures):
+            who = "its model out of reach" if last.kind == "upstream" else "the agent down"
+            raise AgentUnreachable(f"the first {GIVE_UP_AFTER} runs found {who}: {last.reason}")
 
 
 def _readable(run: AgentRun) -> AgentRun:

@@ -4,8 +4,7 @@ The child runs as if its caller had started it: same terminal, same streams, sam
 group, so a terminal's Ctrl-C and Ctrl-Z reach it directly. A signal that is sent to us alone is passed on. Signals are
 taken from a queue and not by handlers, because only the queue says who sent them.
 
-The child's environment variables name the proxy as its address. The proxy sends requests to the address that the user
-has set, with the same path. The child still trusts the certificates that it trusted before.
+The child's environment leads to the proxy; `wire.proxy.child_environment` says how.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import ssl
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from bylaw.errors import BylawError
 from bylaw.record.proxy import RecordingProxy
 from bylaw.record.recording import Recording
 from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import Address, base_url_variables, proxy_variables, trust_variables
 
 _FORWARDED = frozenset(
     (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM)
@@ -86,74 +83,14 @@ def _discard_pending() -> None:
         pending = signal.sigpending() & _FORWARDED
 
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
-_ADDRESSES = {
-    "openai": (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "https://api.openai.com/v1"),
-    "anthropic": (("ANTHROPIC_BASE_URL",), "https://api.anthropic.com"),
-}
-"""for each provider: the variables that its clients read, and their default"""
-
-
-class Address(Struct, frozen=True):
-    """Where a client of a provider sends its requests without us."""
-
-    origin: str
-    path: str
-
-
-def addresses(environment: Mapping[str, str]) -> dict[str, Address]:
-    """By provider. Raises BylawError for a variable that is not an HTTP address."""
-    found: dict[str, Address] = {}
-    for provider, (variables, default) in _ADDRESSES.items():
-        name, url = next(((name, environment[name]) for name in variables if environment.get(name)), ("", default))
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-        except ValueError:
-            usable = False
-        if not usable:
-            raise BylawError(f"{name} is `{url}`, which is not an HTTP address")
-        found[provider] = Address(f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/"))
-    return found
-
-
 def child_environment(
-    environment: Mapping[str, str], *, proxy: str, known: Mapping[str, Address], authority: Authority, folder: Path
+    environment: Mapping[str, str], *, proxy: str, named: Mapping[str, Address], authority: Authority, folder: Path
 ) -> dict[str, str]:
-    """The environment of the child; `proxy` is the proxy's own address."""
-    env = dict(environment)
-    for provider, (variables, _) in _ADDRESSES.items():
-        env |= dict.fromkeys(variables, f"{proxy}/{provider}{known[provider].path}")
-    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
-        env |= {name: proxy, name.lower(): proxy}
-    no_proxy = _without_loopback(environment.get("NO_PROXY") or environment.get("no_proxy") or "")
-    env |= {"NO_PROXY": no_proxy, "no_proxy": no_proxy, "NODE_USE_ENV_PROXY": "1"}
-    return env | _trust(environment, authority, folder)
-
-
-def _without_loopback(no_proxy: str) -> str:
-    """A model that is served on this machine must be recorded too."""
-    return ",".join(name for part in no_proxy.split(",") if (name := part.strip()) and name not in _LOOPBACK)
-
-
-def _trust(environment: Mapping[str, str], authority: Authority, folder: Path) -> dict[str, str]:
-    """Variables for a bundle of our authority and all that the child would trust without it."""
-    variables = authority.environment()
-    paths = ssl.get_default_verify_paths()
-    system = environment.get("SSL_CERT_FILE") or paths.cafile or paths.openssl_cafile
-    trusted = [_read(system), *(_read(environment[name]) for name in variables if environment.get(name))]
-    if not trusted[0]:  # a bundle that replaces the system's certificates must contain them
-        variables = {"NODE_EXTRA_CA_CERTS": variables["NODE_EXTRA_CA_CERTS"]}
-    bundle = folder / "trusted.pem"
-    bundle.write_bytes(b"\n".join(dict.fromkeys([*trusted, authority.file.read_bytes()])))
-    return dict.fromkeys(variables, os.fspath(bundle))
-
-
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return b""
+    """The environment of the child; `proxy` is the proxy's own address, `named` the base URLs of the user."""
+    env = {**environment, **proxy_variables(environment, proxy), **trust_variables(environment, authority, folder)}
+    for provider, address in named.items():
+        env |= base_url_variables(provider, f"{proxy}/{provider}{address.path}")
+    return env
 
 
 _BY_SIGNAL = 128
@@ -171,19 +108,20 @@ class Recorded(Struct, frozen=True):
 
 
 def record_command(
-    command: Sequence[str], recording: Recording, *, known: Mapping[str, Address], hosts: tuple[str, ...] = ()
+    command: Sequence[str], recording: Recording, *, named: Mapping[str, Address], hosts: tuple[str, ...] = ()
 ) -> Recorded:
-    """`known`: the address of each provider. Raises OSError if the command cannot be started."""
+    """`named`: the base URLs of the user's environment. Raises OSError if the command cannot be started."""
     with queued_signals() as signals, tempfile.TemporaryDirectory(prefix="bylaw-") as name:
         folder = Path(name)
         authority = Authority.temporary(folder)
-        upstreams = {provider: address.origin for provider, address in known.items()}
+        upstreams = {provider: address.origin for provider, address in named.items()}
         proxy = RecordingProxy(recording, upstreams=upstreams, authority=authority, hosts=hosts)
         with _serving(proxy):
-            env = child_environment(os.environ, proxy=proxy.url(), known=known, authority=authority, folder=folder)
+            env = child_environment(os.environ, proxy=proxy.url(), named=named, authority=authority, folder=folder)
             status = run_child(command, env, signals=signals)
     unread = [host for host, _ in proxy.unread.most_common()]
-    return Recorded(status, unread, [host for host, _ in proxy.refused.most_common()])
+    refused = [host for host, _ in proxy.refused.most_common()]
+    return Recorded(status, unread, refused)
 
 
 def was_killed(status: int) -> bool:

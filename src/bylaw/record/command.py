@@ -47,12 +47,13 @@ def command(
         raise click.UsageError("there is no command to record: bylaw record [OPTIONS] -- CMD...")
     if shutil.which(command[0]) is None:
         return _refuse(f"cannot start `{command[0]}`: command not found")
-    named = _patterns(patterns)
-    if named and not redact:
+    own = _patterns(patterns)
+    if own and not redact:
         raise click.UsageError("--pattern has no effect with --no-redact")
     try:
-        from bylaw.record.child import addresses, record_command, was_killed
+        from bylaw.record.child import record_command, was_killed
         from bylaw.record.recording import Recording
+        from bylaw.wire.proxy.child_environment import named_addresses
     except ModuleNotFoundError as missing:
         if missing.name not in ("h11", "trustme"):
             raise
@@ -60,8 +61,8 @@ def command(
     from bylaw.text.redaction.redactor import BadPattern, recording_redactor
 
     try:
-        redactor = recording_redactor(named) if redact else None
-        known = addresses(os.environ)
+        redactor = recording_redactor(own) if redact else None
+        named = named_addresses(os.environ)
         recording = Recording(out, session=session or None, agent=agent or None, redact=redactor, durable=durable)
     except (BadPattern, BylawError) as problem:
         return _refuse(str(problem))
@@ -69,7 +70,7 @@ def command(
         return _refuse(f"cannot record to `{out}`: {problem.strerror or problem}")
     is_complete = False
     try:
-        recorded = record_command(command, recording, known=known, hosts=hosts)
+        recorded = record_command(command, recording, named=named, hosts=hosts)
         is_complete = not was_killed(recorded.status)
     except OSError as problem:
         return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
@@ -118,6 +119,8 @@ def _report(recording: Recording, recorded: Recorded) -> int:
 
 
 def _hints(recording: Recording, recorded: Recorded) -> None:
+    if not (recording.turns or recording.errors or recorded.unread or os.environ.get("OPENAI_BASE_URL")):
+        _print("bylaw: a program that ignores HTTPS_PROXY is seen if OPENAI_BASE_URL or ANTHROPIC_BASE_URL is set")
     if recorded.unread and not recording.turns:
         hosts = ", ".join(recorded.unread[:_SHOWN])
         _print(f"bylaw: HTTPS to {hosts} was not decrypted; `--host {recorded.unread[0]}` decrypts it")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import zlib
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -71,6 +72,12 @@ class Exchange:
 
     def end(self, *, error: str | None = None) -> None:
         """The exchange is over, with or without an error. Only the first call counts."""
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port, without a user and a password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 # Bodies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import sys
 import tempfile
@@ -16,20 +17,30 @@ from urllib.parse import urlsplit
 from bylaw.contract.agents import mcp_bridge
 from bylaw.contract.agents.answers import agent_run
 from bylaw.contract.agents.mcp_servers import list_tools
+from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.reset import has_reset, reset_agent
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
-from bylaw.contract.live_agent import AgentRun, Failure
+from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec
 from bylaw.contract.reach import is_proxied, why_out_of_reach
+from bylaw.errors import BylawError
 from bylaw.rules.messages import near
 from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import (
+    Address,
+    base_url_variables,
+    named_addresses,
+    proxy_variables,
+    trust_variables,
+)
 
 MOST_ANSWER = 10 * 1024 * 1024
 TOO_LARGE = Failure("bad_answer", f"the answer is larger than {MOST_ANSWER // 1024**2} MB")
 Outcome: TypeAlias = tuple[str | Failure, float]
 """the answer or the failure, and the latency in milliseconds"""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1", "[::1]", "*")
+_VERSIONS = {"openai": "/v1", "anthropic": ""}
+"""the path of a base URL, as the clients of each provider expect it"""
 
 
 class ExternalAgent:
@@ -48,6 +59,11 @@ class ExternalAgent:
     def notes(self) -> tuple[str, ...]:
         """Notes for the trace of each run."""
         return ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What reports say about the agent; complete once it has stopped."""
+        return tuple(warn_detached(self._environment.detached))
 
     def refusal(self, fault: AnyFault) -> str | None:
         return self._environment.refusal(fault)
@@ -72,6 +88,10 @@ class ExternalAgent:
             outcome, latency = await ask(run)
         finally:
             await runs.close(run)
+        if run.unreached:
+            # Whatever the agent made of it: this is our side of the proxy, and says nothing about the agent.
+            where, why = next(iter(run.unreached.items()))
+            outcome = Failure("upstream", f"the model at `{where}` cannot be asked: {why}")
         return agent_run(outcome, latency, run.plan, run.recorder, self.notes)
 
 
@@ -85,6 +105,9 @@ class AgentEnvironment:
         self._tools: frozenset[str] | None = frozenset()
         """the tools of its MCP servers; None: unknown"""
         self.proxy: ChaosProxy | None = None
+        self.detached: list[str] = []
+        """processes that outlived the agent, and were ended"""
+        self._mark = secrets.token_hex(8)
 
     @property
     def is_proxied(self) -> bool:
@@ -101,11 +124,12 @@ class AgentEnvironment:
             return
         spec = self._spec
         self.proxy = ChaosProxy(
-            upstreams=spec.upstreams,
+            upstreams={**{name: one.origin for name, one in self._named.items()}, **spec.upstreams},
             mcp=spec.mcp,
             base=self._base,
             port=spec.proxy_port,
-            authority=self._authority() if spec.trusts_ca else None,
+            authority=self._authority(),
+            decrypts_all=spec.trusts_ca,
         )
         await self.proxy.start()
         self._tools = await list_tools(spec.mcp, self._base)
@@ -116,8 +140,23 @@ class AgentEnvironment:
             self.proxy = None
         if self._certificate_folder is not None:
             self._certificate_folder.cleanup()
+        if self._spec.command:
+            self.detached += await end_detached(self._mark)
 
-    def _authority(self) -> Authority:
+    @property
+    def _named(self) -> dict[str, Address]:
+        """The base URLs that the environment of the agent names. An agent that its owner starts has one of its own."""
+        try:
+            named = named_addresses({**os.environ, **self._spec.env})
+        except BylawError as problem:
+            raise AgentUnreachable(str(problem)) from None
+        own = f":{self._spec.proxy_port}"
+        return {name: one for name, one in named.items() if not one.origin.endswith(own)}
+
+    def _authority(self) -> Authority | None:
+        """Without it, HTTPS passes unread. A command trusts it by its variables, so models that nobody names are seen."""
+        if not self._spec.trusts_ca and (not self._spec.command or self._named or self._spec.upstreams):
+            return None
         if not self._spec.command:  # its owner starts the agent, which must trust the authority before we run
             return Authority.persistent(self._base / ".bylaw")
         self._certificate_folder = tempfile.TemporaryDirectory(prefix="bylaw-")
@@ -129,15 +168,15 @@ class AgentEnvironment:
         token = None if run is None else run.token
         url = self.proxy.url(token)
         forward = url if token is None else f"http://run:{token}@{urlsplit(url).netloc}"
-        env = {**os.environ, "BYLAW_PROXY": url}
-        env |= {"OPENAI_BASE_URL": f"{url}/openai/v1", "OPENAI_API_BASE": f"{url}/openai/v1"}
-        env["ANTHROPIC_BASE_URL"] = f"{url}/anthropic"
-        for name in ("HTTP_PROXY", "HTTPS_PROXY"):
-            env |= {name: forward, name.lower(): forward}
-        no_proxy = _without_loopback(env.get("NO_PROXY") or env.get("no_proxy") or "")
-        env |= {"NO_PROXY": no_proxy, "no_proxy": no_proxy}
-        if self.proxy.authority is not None:
-            env |= self.proxy.authority.environment()
+        env = {**os.environ, **self._spec.env}
+        env |= {"BYLAW_PROXY": url, MARK: self._mark, **proxy_variables(env, forward)}
+        for provider, address in self._named.items():
+            env |= base_url_variables(provider, f"{url}/{provider}{address.path}")
+        for provider in self._spec.upstreams:
+            env |= base_url_variables(provider, f"{url}/{provider}{_VERSIONS[provider]}")
+        if self.proxy.authority is not None and self._certificate_folder is not None:
+            folder = Path(self._certificate_folder.name)
+            env |= trust_variables(env, self.proxy.authority, folder)
         for provider in ("openai", "anthropic"):
             if is_script(self._spec.upstreams.get(provider, "")):
                 env.setdefault(f"{provider.upper()}_API_KEY", "scripted")
@@ -147,7 +186,7 @@ class AgentEnvironment:
                 env[f"{name}_URL"] = f"{url}/mcp/{server.name}"
             else:
                 env[f"{name}_COMMAND"] = shlex.join((sys.executable, str(mcp_bridge.__file__), server.name))
-        return {**env, **self._spec.env}
+        return env
 
     def refusal(self, fault: AnyFault) -> str | None:
         """Why a fault can never hit this agent; None if it can.
@@ -162,8 +201,3 @@ class AgentEnvironment:
         if any(fnmatchcase(tool, name) for tool in tools) or (match := near(name, tools)) is None:
             return None
         return f"no tool `{name}` is visible to the proxy; did you mean `{match}`, which an MCP server has?"
-
-
-def _without_loopback(no_proxy: str) -> str:
-    """Requests to tools on this machine must pass the proxy too."""
-    return ",".join(name for part in no_proxy.split(",") if (name := part.strip()) and name not in _LOOPBACK)

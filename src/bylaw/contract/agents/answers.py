@@ -212,5 +212,6 @@ def agent_run(
         latency_ms=latency_ms,
         fired=plan.fired,
         fired_on_way_to_model=plan.fired_on_way_to_model,
+        models=frozenset(plan.models),
         trace=replace(trace, notes=(*trace.notes, *notes)),
     )

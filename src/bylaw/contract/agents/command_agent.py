@@ -25,6 +25,8 @@ from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import AgentSpec
 
 _PROMPT = "{prompt}"
+_AFTER_EXIT, _AFTER_KILL = 1.0, 0.2
+"""seconds in which the output of a command has to end"""
 
 
 class CommandAgent(ExternalAgent):
@@ -68,7 +70,8 @@ class CommandAgent(ExternalAgent):
     async def _communicate(self, process: Process, prompt: str) -> bytes:
         """All of its output. A child that outlives it and keeps the output open is not waited for."""
         assert process.stdin is not None and process.stdout is not None
-        reading = asyncio.create_task(read_all(process.stdout, MOST_ANSWER))
+        output = bytearray()
+        reading = asyncio.create_task(read_all(process.stdout, MOST_ANSWER, output))
         ended = asyncio.create_task(exited(process))
         try:
             with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
@@ -79,11 +82,14 @@ class CommandAgent(ExternalAgent):
             if reading.done():
                 reading.result()
             await ended
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    return await asyncio.shield(reading)
-            kill_group(process)  # closes the output that its children keep open
-            return await reading
+            # Its children may keep the output open. Those in its group are killed; one that is detached is not waited for.
+            for wait in (_AFTER_EXIT, _AFTER_KILL):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await asyncio.shield(reading)
+                        break
+                kill_group(process)
+            return bytes(output)
         finally:
             reading.cancel()
             ended.cancel()

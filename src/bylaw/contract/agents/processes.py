@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -63,14 +64,57 @@ def _signal(process: Process, number: int) -> None:
         os.killpg(process.pid, number)
 
 
-async def read_all(stream: asyncio.StreamReader, most: int) -> bytes:
-    """Raises TooLarge."""
-    read = bytearray()
+# Processes that an agent detached from its group
+
+MARK = "BYLAW_AGENT"
+"""the variable by which all processes of one agent are known"""
+_DETACHED_GRACE = 0.5
+
+
+async def end_detached(mark: str) -> list[str]:
+    """End the processes whose environment has this mark, and name them. Only systems with `/proc` can tell."""
+    found = dict(_marked(mark))
+    for number, grace in ((signal.SIGTERM, _DETACHED_GRACE), (signal.SIGKILL, 0.0)):
+        left = [pid for pid in found if _is_alive(pid)]
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        until = time.monotonic() + grace
+        while any(map(_is_alive, left)) and time.monotonic() < until:
+            await asyncio.sleep(_POLL)
+    return [f"`{name}` ({pid})" for pid, name in found.items()]
+
+
+def warn_detached(detached: list[str]) -> Iterator[str]:
+    if detached:
+        yield f"the agent left processes behind, which were ended: {', '.join(detached)}"
+
+
+def _marked(mark: str) -> Iterator[tuple[int, str]]:
+    wanted = f"{MARK}={mark}".encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            is_ours = wanted in (entry / "environ").read_bytes().split(b"\0")
+            name = (entry / "comm").read_text().strip() if is_ours else ""
+        except OSError:  # it has ended, or belongs to somebody else
+            continue
+        if is_ours and int(entry.name) != os.getpid() and _is_alive(int(entry.name)):
+            yield int(entry.name), name
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def read_all(stream: asyncio.StreamReader, most: int, read: bytearray) -> None:
+    """Read into `read` until the stream ends. Raises TooLarge."""
     while data := await stream.read(_CHUNK):
         read += data
         if len(read) > most:
             raise TooLarge
-    return bytes(read)
 
 
 class Tail:

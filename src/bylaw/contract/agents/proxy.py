@@ -7,23 +7,28 @@ this one serves MCP servers at `/mcp/NAME` (HTTP) and `/mcp-stdio/NAME` (through
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bylaw.contract.agents.mcp_calls import McpRun
 from bylaw.contract.agents.mcp_servers import carry_mcp, serve_bridge
 from bylaw.contract.agents.scripted_model import ScriptedModel
-from bylaw.contract.faults.exchanges import Interceptor
+from bylaw.contract.faults.exchanges import Interceptor, ModelExchange
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentUnreachable
-from bylaw.contract.model import McpServer
-from bylaw.wire.exchange import Exchange
+from bylaw.contract.model import McpServer, shown_url
+from bylaw.wire.exchange import Exchange, Outgoing
 from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.child_environment import MODEL_HOSTS
 from bylaw.wire.proxy.http1 import Connection, Request, Route, proxy_error
-from bylaw.wire.proxy.server import PROVIDERS, Proxy, carry_exchange, outgoing
+from bylaw.wire.proxy.server import PROVIDERS, Fetch, Proxy, carry_exchange, outgoing
+from bylaw.wire.proxy.upstream import Reply, UpstreamFailure
 
 
 class ProxiedRun:
@@ -35,6 +40,8 @@ class ProxiedRun:
         self.recorder = Recorder(injection.run, prompt)
         self.interceptor = Interceptor(self.plan, self.recorder)
         self.mcp = McpRun(self.plan, self.recorder)
+        self.unreached: dict[str, str] = {}
+        """the models that the proxy failed to ask, and why; one that answered later is not among them"""
         self.tasks: set[asyncio.Task[bool]] = set()
         """requests being served for it, which end with it"""
 
@@ -74,8 +81,12 @@ class ChaosProxy(Proxy):
         base: Path = Path(),
         port: int | None = None,
         authority: Authority | None = None,
+        decrypts_all: bool = True,
     ) -> None:
-        """`upstreams`: for each model provider a URL, or a script (YAML or JSON) relative to `base`."""
+        """`upstreams`: for each model provider a URL, or a script (YAML or JSON) relative to `base`.
+
+        `decrypts_all`: whether all tunnels are decrypted, and not only those to hosts that serve models.
+        """
         self._scripts = {name: path for name, path in (upstreams or {}).items() if is_script(path)}
         servers = {name: url for name, url in (upstreams or {}).items() if name not in self._scripts}
         super().__init__(upstreams={**PROVIDERS, **servers}, port=port, authority=authority)
@@ -83,6 +94,9 @@ class ChaosProxy(Proxy):
         self._mcp = {server.name: server for server in mcp}
         self._base = base
         self._models: dict[str, ScriptedModel] = {}
+        self._decrypts_all = decrypts_all
+        self.refused: set[str] = set()
+        """hosts for which the agent does not trust our certificate; it gets through to them unread from then on"""
 
     async def start(self) -> None:
         """Raises AgentUnreachable."""
@@ -92,7 +106,12 @@ class ChaosProxy(Proxy):
         except OSError as error:
             raise AgentUnreachable(f"the proxy cannot listen on port {self.port}: {error.strerror or error}") from None
 
+    def decrypts(self, host: str) -> bool:
+        is_model = any(fnmatchcase(host.lower(), known) for known in MODEL_HOSTS)
+        return (self._decrypts_all or is_model) and host not in self.refused
+
     def on_tls_refused(self, host: str, token: str | None) -> None:
+        self.refused.add(host)
         run = self._run_of(token)
         if run is not None:
             run.recorder.note("tls_refused", {"host": host})
@@ -124,8 +143,12 @@ class ChaosProxy(Proxy):
             return await self._serve_mcp(connection, request, route, run)
         model = self._models.get(route.name)
         message = outgoing(request, self.upstream_url(route) or "")
-        exchange = Exchange(message) if run is None else run.interceptor.begin(message)
-        return await carry_exchange(exchange, connection, self.fetch if model is None else model.fetch)
+        script = self._scripts.get(route.name)
+        exchange = Exchange(message) if run is None else run.interceptor.begin(message, model=script)
+        fetch = self.fetch if model is None else model.fetch
+        if run is not None and isinstance(exchange, ModelExchange):
+            fetch = functools.partial(_fetch_for, run, fetch)
+        return await carry_exchange(exchange, connection, fetch)
 
     async def _serve_mcp(self, connection: Connection, request: Request, route: Route, run: ProxiedRun | None) -> bool:
         path, mark, query = route.rest.partition("?")
@@ -152,6 +175,19 @@ class ChaosProxy(Proxy):
             return self.runs.find(token)
         except KeyError:
             return None
+
+
+@asynccontextmanager
+async def _fetch_for(run: ProxiedRun, fetch: Fetch, request: Outgoing) -> AsyncIterator[Reply]:
+    """Remember in the run that its model cannot be asked."""
+    where = shown_url(request.url)
+    try:
+        async with fetch(request) as reply:
+            run.unreached.pop(where, None)
+            yield reply
+    except UpstreamFailure as failure:
+        run.unreached[where] = str(failure)
+        raise
 
 
 def is_script(upstream: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import inspect
 import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text
+from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.python_target import (
     Target,
     import_path,
@@ -56,17 +58,23 @@ class PythonAgent:
         self._reset: Any = None
         self._workers = Workers()
         self._patches = Patches()
+        self._mark = secrets.token_hex(8)
+        self._detached: list[str] = []
         self._while_started = contextlib.ExitStack()
 
     @property
     def has_reset(self) -> bool:
         return has_reset(self._spec)
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return tuple(warn_detached(self._detached))
+
     # Before the runs
 
     async def start(self) -> None:
         self._while_started.enter_context(import_path(self._folder))
-        self._while_started.enter_context(_environment(self._spec.env))
+        self._while_started.enter_context(_environment({**self._spec.env, MARK: self._mark}))
         try:
             for patches in (FRAMEWORKS, LIBRARIES):
                 patches.open()
@@ -79,6 +87,7 @@ class PythonAgent:
 
     async def stop(self) -> None:
         await self._workers.close()
+        self._detached += await end_detached(self._mark)
         self._while_started.close()
         self._patches.undo()
         restore_output(unless=self._workers.has_abandoned)

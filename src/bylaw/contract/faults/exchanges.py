@@ -38,6 +38,7 @@ from bylaw.wire.exchange import (
     is_stream,
     json_of,
     json_reply,
+    origin_of,
     with_body,
     without_compression,
 )
@@ -61,10 +62,11 @@ class Interceptor:
         self._buffers_all = any(f.mode == "stale" for f in plan.injection.faults if isinstance(f, ToolFault))
         """whether every reply is stored, for a fault that answers an earlier one again"""
 
-    def begin(self, request: Outgoing, *, in_tool: bool = False) -> Exchange:
-        """`in_tool`: a tool that was called by name makes the request."""
+    def begin(self, request: Outgoing, *, in_tool: bool = False, model: str | None = None) -> Exchange:
+        """`in_tool`: a tool that was called by name makes the request. `model`: what answers if it is not the URL."""
         asked = model_call(request)
         if asked is not None:
+            self.plan.models.add(model or origin_of(request.url))
             if self.recorder.knows_tools:
                 self._results.is_off = True
             return ModelExchange(request, *asked, self.plan, self.recorder, self._results)

@@ -28,6 +28,8 @@ class Plan:
         self._seen: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._fired: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._hit_on_way: set[str] = set()
+        self.models: set[str] = set()
+        """where requests to models went"""
         self._called: set[str] = set()
         """the tools that were called by name, where their faults hit them"""
 

@@ -43,6 +43,7 @@ class ModelCall:
         self._sent = msgspec.json.decode(body)
         headers = {"content-type": "application/json"}
         self._exchange = run.begin(Outgoing("POST", _HOST + _PATHS[wire], headers, body))
+        run.plan.models.discard(_HOST)
         self.delay = self._exchange.delay
         self.first_byte_delay = self._exchange.first_byte_delay
         self.alters = self._exchange.buffers

@@ -26,6 +26,7 @@ def render_contract(report: ContractReport) -> str:
         "passed": report.passed,
         "contract": report.contract,
         "agent": report.agent,
+        "models": list(report.models),
         "scenarios": list(report.scenarios),
         "invariants": [
             {

@@ -40,6 +40,8 @@ def render_validation(file: ContractFile, counts: Mapping[str, int]) -> str:
 def _lines(report: ContractReport) -> Iterator[str]:
     yield click.style(printable(report.contract), bold=True)
     yield from wrap(f"agent: {report.agent}", hanging="  ")
+    if report.models:
+        yield from wrap(f"models: {', '.join(report.models)}", hanging="  ")
     yield from (click.style(line, dim=True) for line in wrap(wording.size(report)))
     yield ""
     yield from _matrix(report)

@@ -25,7 +25,7 @@ from bylaw.wire.proxy.http1 import (
     route_of,
     token_of,
 )
-from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, connect, fetch
+from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_tunnel
 
 PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256
@@ -74,7 +74,7 @@ class Proxy:
 
     async def connect(self, host: str, port: int) -> Streams:
         """Connect a tunnel that is not decrypted. Raises UpstreamFailure."""
-        return await connect(host, port, secure=False)
+        return await open_tunnel(host, port)
 
     def decrypts(self, host: str) -> bool:
         """Whether to decrypt tunnels to a host."""

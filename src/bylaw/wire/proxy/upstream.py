@@ -1,14 +1,20 @@
-"""HTTP/1.1 with the servers behind the proxy. Each exchange has its own connection, so runs share nothing."""
+"""HTTP/1.1 with the servers behind the proxy. Each exchange has its own connection, so runs share nothing.
+
+If the user's environment names a proxy for a server, and no exception (`NO_PROXY`), the server is reached through it: by
+a tunnel, or, without TLS, by asking the proxy for the whole URL.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Protocol, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass
 
 import h11
 
@@ -68,31 +74,90 @@ class ServerReply:
 
 
 Streams: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect: TypeAlias = Callable[[str, int, bool], Awaitable[Streams]]
-"""connects to a host and port, with TLS or not; raises UpstreamFailure"""
 
 
 @asynccontextmanager
-async def fetch(request: Outgoing, *, connect_by: Connect | None = None) -> AsyncIterator[Reply]:
+async def fetch(request: Outgoing) -> AsyncIterator[Reply]:
     """Send a request and read the head of its reply. Raises UpstreamFailure."""
-    parts = urlsplit(request.url)
-    secure = parts.scheme == "https"
-    port = parts.port or (443 if secure else 80)
-    if connect_by is None:
-        reader, writer = await connect(parts.hostname or "", port, secure=secure)
-    else:
-        reader, writer = await connect_by(parts.hostname or "", port, secure)
+    reader, writer, by_proxy = await open_for(request.url)
     http = h11.Connection(h11.CLIENT, max_incomplete_event_size=MOST_HEADERS)
     reply = ServerReply(reader, writer, http)
     try:
         with _failures():
-            for event in _events(request, parts.netloc.rpartition("@")[2]):
+            for event in _events(request, by_proxy):
                 writer.write(http.send(event) or b"")
             await writer.drain()
         await reply.read_head()
         yield reply
     finally:
         reply.close()
+
+
+async def open_for(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, SplitResult | None]:
+    """A connection on which a URL can be asked for; the third is the proxy that takes the whole URL as the target."""
+    parts = _split(url)
+    secure = parts.scheme == "https"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    proxy = _proxy_for(host, port, secure=secure)
+    if proxy is None:
+        return *await connect(host, port, secure=secure), None
+    if not secure:
+        return *await connect(proxy.hostname or "", proxy.port or 80, secure=False), proxy
+    return *await _tunnel(host, port, proxy, secure=True), None
+
+
+async def open_tunnel(host: str, port: int) -> Streams:
+    """A connection whose bytes are passed on unread; the proxy for HTTPS is used. Raises UpstreamFailure."""
+    proxy = _proxy_for(host, port, secure=True)
+    return await (connect(host, port, secure=False) if proxy is None else _tunnel(host, port, proxy, secure=False))
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise UpstreamFailure(f"`{url}` is not an address") from None
+    return parts
+
+
+def _proxy_for(host: str, port: int, *, secure: bool) -> SplitResult | None:
+    """The variables of this process count, which do not name our own proxy. Raises UpstreamFailure."""
+    proxies = getproxies_environment()
+    proxy = proxies.get("https" if secure else "http") or proxies.get("all")
+    if proxy is None or proxy_bypass(f"{host}:{port}"):
+        return None
+    parts = _split(proxy if "://" in proxy else f"http://{proxy}")
+    if parts.scheme != "http" or not parts.hostname:
+        raise UpstreamFailure(f"only HTTP proxies can be used, not `{parts.scheme}://{parts.hostname}`")
+    return parts
+
+
+async def _tunnel(host: str, port: int, proxy: SplitResult, *, secure: bool) -> Streams:
+    reader, writer = await connect(proxy.hostname or "", proxy.port or 80, secure=False)
+    lines = [f"CONNECT {host}:{port} HTTP/1.1", f"host: {host}:{port}"]
+    lines += [f"{name}: {value}" for name, value in proxy_credentials(proxy)]
+    try:
+        async with asyncio.timeout(CONNECT_PATIENCE):
+            writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+            await writer.drain()
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = head.split(b" ", 2)[1:2]
+            if len(head) > MOST_HEADERS or status != [b"200"]:
+                raise OSError(f"the proxy answered {b''.join(status).decode('latin-1')}")
+            if secure:
+                await writer.start_tls(trust(), server_hostname=host)
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        writer.close()
+        raise UpstreamFailure(f"cannot connect to {host}:{port} through {proxy.hostname}: {error}") from None
+    return reader, writer
+
+
+def proxy_credentials(proxy: SplitResult) -> list[tuple[str, str]]:
+    if proxy.username is None:
+        return []
+    credentials = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+    return [("proxy-authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}")]
 
 
 async def connect(host: str, port: int, *, secure: bool) -> Streams:
@@ -109,11 +174,20 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _events(request: Outgoing, host: str) -> list[h11.Event]:
-    parts = urlsplit(request.url)
+def target_of(url: str, by_proxy: SplitResult | None) -> tuple[str, list[tuple[str, str]]]:
+    """The target of a request, and the headers that belong to it."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if by_proxy is None:
+        return target, [("host", host)]
+    return f"{parts.scheme}://{host}{target}", [("host", host), *proxy_credentials(by_proxy)]
+
+
+def _events(request: Outgoing, by_proxy: SplitResult | None) -> list[h11.Event]:
+    target, first = target_of(request.url, by_proxy)
     dropped = HOP_BY_HOP | {"host", "content-length", "expect"}
-    headers = [("host", host), ("connection", "close")]
+    headers = [*first, ("connection", "close")]
     headers += [(name, value) for name, value in request.headers.items() if name not in dropped]
     if request.body or request.method in ("POST", "PUT", "PATCH"):
         headers.append(("content-length", str(len(request.body))))

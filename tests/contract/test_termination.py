@@ -1,0 +1,126 @@
+"""A contract that is told to end: the agent, what it started and temporary files are gone, as after Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bylaw.contract.agents import open_agent
+from bylaw.contract.faults.model import Injection
+from bylaw.contract.job import run_contract
+from bylaw.contract.live_agent import AgentRun
+from bylaw.contract.model import AgentSpec
+from tests.contract.scripted import ScriptedAgent, contract
+
+# A child in a session of its own, as a daemon has it, and the agent itself, which waits forever.
+DETACHES = """
+import os, subprocess, sys, time
+output = None if "hang" in sys.argv else subprocess.DEVNULL
+child = subprocess.Popen(["sleep", "600"], start_new_session=True, stdout=output, stderr=output)
+open("pids", "a").write(f"{os.getpid()} {child.pid}\\n")
+time.sleep(600 if "hang" in sys.argv else 0)
+print("done")
+"""
+
+
+def spec(*arguments: str, **keys: object) -> AgentSpec:
+    command = (sys.executable, "-S", "-c", DETACHES, *arguments)
+    return AgentSpec(type="command", command=command, timeout_ms=60_000, **keys)  # type: ignore[arg-type]
+
+
+def are_gone(pids: list[int]) -> bool:
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        alive = [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z" not in _state(pid)]
+        if not alive:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_agent_and_all_it_started(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    signal.signal(number, signal.SIG_DFL)
+    pids = tmp_path / "pids"
+
+    def tell() -> None:
+        while not pids.exists() or not pids.read_text():
+            time.sleep(0.01)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=tell, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_contract(contract(agent=spec("hang")), open_agent(spec("hang"), tmp_path))
+    assert are_gone([int(pid) for pid in pids.read_text().split()])
+    assert [one.name for one in tmp_path.iterdir()] == ["pids"], "no temporary file is left"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
+def test_a_detached_child_is_ended_and_named(tmp_path: Path) -> None:
+    agent = spec(stateless=True)
+    report = run_contract(contract(agent=agent), open_agent(agent, tmp_path))
+    pids = [int(line.split()[1]) for line in (tmp_path / "pids").read_text().splitlines()]
+    assert report.passed and are_gone(pids)
+    assert any("left processes behind" in warning and f"`sleep` ({pids[0]})" in warning for warning in report.warnings)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
+def test_a_child_of_a_python_agent_is_ended_too(tmp_path: Path) -> None:
+    (tmp_path / "starts_a_child.py").write_text(
+        "import os\n\ndef agent(prompt):\n    return str(os.posix_spawnp('sleep', ['sleep', '600'], os.environ))\n"
+    )
+    live = open_agent(AgentSpec(type="python", endpoint="starts_a_child:agent"), tmp_path)
+
+    async def once() -> AgentRun:
+        await live.start()
+        try:
+            return await live.run("go", Injection(run="test"))
+        finally:
+            await live.stop()
+
+    pid = int(asyncio.run(once()).answer or "0")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+
+
+def test_a_run_in_another_thread_leaves_signals_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    passed: list[bool] = []
+    thread = threading.Thread(target=lambda: passed.append(run_contract(contract(), ScriptedAgent("x")).passed))
+    thread.start()
+    thread.join()
+    assert passed == [True] and signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.proof
+def test_timeout_ends_the_command_itself(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(DETACHES)
+    (tmp_path / "bylaw.yaml").write_text(
+        "contract: {name: c, invariants: [{id: i, type: completes}]}\nchaos_matrix: [{name: calm}]\n"
+        f"agent: {{command: [{sys.executable}, agent.py, hang]}}\ngolden_prompts: [go]\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = ["timeout", "3", sys.executable, "-m", "bylaw", "contract", "run"]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 124 and "interrupted" in done.stderr and "Traceback" not in done.stderr
+    assert are_gone([int(pid) for pid in (tmp_path / "pids").read_text().split()])
+    assert not list(tmp_path.glob("bylaw-*"))
