@@ -24,8 +24,9 @@ from bylaw.diff.findings import find_changes
 from bylaw.diff.fingerprint import compare as compare_fingerprints
 from bylaw.diff.judge import checked_score, load_judge
 from bylaw.diff.judgement import judge_units
+from bylaw.diff.mending import excused_calls
 from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
-from bylaw.diff.policy import broken_rules, mended_tools, policy_diff, rule_rates
+from bylaw.diff.policy import CANDIDATE, broken_rules, policy_diff, rule_rates
 from bylaw.diff.units import Unit, fill_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.errors import ArgumentError
@@ -36,7 +37,7 @@ from bylaw.report.diagnostics import summarize
 from bylaw.rules.loader import Rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
-from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
+from bylaw.traces.comparison.compare import Comparisons, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
 from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, as_sources
@@ -80,15 +81,24 @@ def compare_versions(
     texts: TextSimilarity = compare.lexicon if embedder is None else EmbeddedTexts(embedder, answers)
     comparisons = [one for group in pairing.groups for one in compare.nearest(group)]
     policy = policy_diff(before, after, pairing.groups, comparisons)
-    mended = mended_tools(policy, rules, _tools(pairing.groups))
-    units = make_units(pairing.groups, without=mended | expected_tools(expected))
-    fill_figures(units, Measures(prices, judge), (broken_rules(before), broken_rules(after)))
-    judgement = judge_units(units, compare, lambda one: one.semantic(texts), deterministic=deterministic)
+    broken = broken_rules(before), broken_rules(after)
+    left_out = (
+        expected_tools(expected, pairing.groups),
+        excused_calls(policy, rules, pairing.groups, broken[CANDIDATE]),
+    )
+    units = sessions = make_units(pairing.groups, *left_out)
+    fill_figures(units, Measures(prices, judge), broken)
+    if any(unit.is_turn for unit in units):
+        sessions = make_units(pairing.groups, *left_out, by_session=True)
+        fill_figures(sessions, Measures(), broken)
+    judgement = judge_units(
+        units, compare, lambda one: one.semantic(texts), sessions=sessions, deterministic=deterministic
+    )
     p_values = {c.subject: f.p for c, f in judgement.figures.items() if c.what == "violations"}
     announced = apply_expectations(
         expected,
         axis_rows(judgement, units, texts.name),
-        find_changes(judgement, mended),
+        find_changes(judgement),
         rule_rates(before, after, policy, p_values, deterministic),
     )
     tools = {one.tool for one in announced.findings if one.tool and one.expected is None and not one.mends}
@@ -107,19 +117,14 @@ def compare_versions(
         repeats=judgement.has_repeats,
         by_turn=judgement.by_turn,
         deterministic=deterministic,
-        cases=sort_cases(units, judgement.measured),
+        cases=sort_cases(units, judgement.measured, sessions),
         unused_expectations=announced.unused,
         strict=strict,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),
         rules=len(rules),
-        notes=(*before.notes, *after.notes, *_doubtful_names(program, before, after)),
+        notes=(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
         fail_on=fail_on,
     )
-
-
-def _tools(groups: Sequence[Group]) -> set[str]:
-    sessions = (session for group in groups for session in (*group.baseline, *group.candidate))
-    return {call.name for session in sessions for step in session.steps for call in step.response.tool_calls}
 
 
 def _doubtful_names(program: Program, *sides: Side) -> list[str]:

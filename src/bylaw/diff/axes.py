@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from bylaw.diff.figures import AMOUNTS, Column
+from bylaw.diff.columns import AMOUNTS, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement, interval
 from bylaw.diff.model import AxisRow, Change
 from bylaw.diff.units import Unit
@@ -74,7 +74,7 @@ def axis_rows(judgement: Judgement, units: Sequence[Unit], semantic_measure: str
             row = _figure_row(axis, judgement.figures.get(_FIGURES[axis]), length)
         else:
             row = _distance_row(axis, judgement, semantic_measure)
-        rows.append(row or AxisRow(axis=axis, flags=_why_empty(axis, units)))
+        rows.append(row or AxisRow(axis=axis, flags=_why_empty(axis, judgement.sessions)))
     return tuple(rows)
 
 
@@ -84,7 +84,7 @@ def _turns_with(column: Column, units: Sequence[Unit]) -> float:
     for unit in units:
         sides = unit.rows[: len(unit.baseline)], unit.rows[len(unit.baseline) :]
         if all(any(column in row for row in side) for side in sides):
-            turns.append(sum(len(one.steps) for one in unit.baseline) / len(unit.baseline))
+            turns.append(sum(len(one.steps) for one in unit.whole[: len(unit.baseline)]) / len(unit.baseline))
     return math.fsum(turns) / len(turns) if turns else 1.0
 
 
@@ -94,6 +94,7 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
         return None
     before, after, differences = figure.baseline / length, figure.candidate / length, figure.differences / length
     worse = before - after if axis in _LOWER_IS_WORSE else after - before
+    graded = math.copysign(figure.rest / length, worse)
     low, high = interval(differences, figure.errors / length**2)
     low, high = (low, high) if axis in SCALES else _shares(low, high)
     return AxisRow(
@@ -103,7 +104,7 @@ def _figure_row(axis: str, figure: Figure | None, length: float) -> AxisRow | No
         delta=after - before,
         ci95=(_finite(low), _finite(high)),
         p=figure.p,
-        severity=SCALES.get(axis, RATE).grade(worse, before, is_confirmed=figure.is_confirmed),
+        severity=SCALES.get(axis, RATE).grade(graded, before, is_confirmed=figure.is_confirmed),
         n=figure.sessions,
         flags=_flags(worse, low, high, figure.sessions),
         share_changed=figure.moved / figure.sessions if worse > 1e-9 else 0.0,

@@ -10,18 +10,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bylaw.diff.figures import Column
+from bylaw.diff.columns import Column
 from bylaw.diff.model import Cases
 from bylaw.diff.units import DISTANCES, Distances, Unit
 
-_BAD = {"violations": 1, "refusals": 1, "score": -1, "judge": -1}
+_BAD = {"violations": 1, "refusals": 1, "no answer": 1, "score": -1, "judge": -1}
 _DECIDING = [DISTANCES.index(measure) for measure in ("calls", "answer")]
 
 
-def sort_cases(units: Sequence[Unit], distances: Sequence[Distances]) -> Cases:
+def sort_cases(units: Sequence[Unit], distances: Sequence[Distances], sessions: Sequence[Unit]) -> Cases:
+    """`sessions`: the units, or in a replay the sessions that the turns belong to."""
     names: dict[str, dict[str, None]] = {"regressed": {}, "improved": {}, "changed": {}, "unchanged": {}}
     for unit, measured in zip(units, distances, strict=True):
-        names[_sort(unit, measured)][unit.group.name] = None
+        differs = (np.nan_to_num(measured.across) > np.nan_to_num(measured.within) + 1e-9)[_DECIDING].any()
+        names["changed" if differs else "unchanged"][unit.group.name] = None
+    for unit in sessions if sessions is units else [*units, *sessions]:
+        if kind := _direction(unit):
+            names[kind][unit.group.name] = None
     seen: set[str] = set()
     left = {}
     for kind, found in names.items():  # a replayed session is as bad as its worst turn
@@ -30,15 +35,10 @@ def sort_cases(units: Sequence[Unit], distances: Sequence[Distances]) -> Cases:
     return Cases(**left)
 
 
-def _sort(unit: Unit, distances: Distances) -> str:
+def _direction(unit: Unit) -> str | None:
     columns = {column for row in unit.rows for column in row if column.what in _BAD}
     moved = [_worse(unit, column) for column in columns]
-    if any(one > 1e-9 for one in moved):
-        return "regressed"
-    if any(one < -1e-9 for one in moved):
-        return "improved"
-    across, within = distances.across[_DECIDING], np.nan_to_num(distances.within[_DECIDING])
-    return "changed" if (np.nan_to_num(across) > within + 1e-9).any() else "unchanged"
+    return "regressed" if max(moved, default=0) > 1e-9 else "improved" if min(moved, default=0) < -1e-9 else None
 
 
 def _worse(unit: Unit, column: Column) -> float:

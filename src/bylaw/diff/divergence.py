@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from bylaw.diff.model import Divergence, DivergenceKind
 from bylaw.model.canonical import canonical_json
 from bylaw.text.decisions import Decisions, decisions, disagree
@@ -40,7 +42,8 @@ def divergences(
     found = [one for comparison in comparisons for one in _in_session(comparison, lexicon)]
     gravest = sorted(range(len(found)), key=lambda i: (*gravity(found[i], tools), i))
     listed = sorted({*range(min(1, len(found))), *gravest[: MOST_LISTED - 1]})
-    return tuple(found[i] for i in listed), len(found)
+    alike = Counter((one.kind, one.what) for one in found)
+    return tuple(replace(found[i], alike=alike[found[i].kind, found[i].what]) for i in listed), len(found)
 
 
 def gravity(divergence: Divergence, tools: Collection[str]) -> tuple[bool, int, float]:

@@ -10,6 +10,7 @@ On the command line the same is one text: `tool confirm gone: the form asks now`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
@@ -27,6 +28,8 @@ from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_choice, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Ids
 from bylaw.rules.versions import VersionChoice
+from bylaw.traces.comparison.compare import Group
+from bylaw.traces.comparison.recording import Recording
 
 SECTION = "expected"
 KINDS = ("tool", "axis", "rule")
@@ -69,13 +72,13 @@ class Expectation(Struct, frozen=True):
             return False
         if self.change is None:
             return True
-        holds = {
-            "more": finding.delta > 0,
-            "less": finding.delta < 0,
-            "new": finding.baseline == 0,
-            "gone": finding.candidate == 0,
-        }
-        return finding.what in ("calls", "argument names") and holds[self.change]
+        return finding.what in ("calls", "argument names") and self.holds(finding.baseline, finding.candidate)
+
+    def holds(self, baseline: float, candidate: float) -> bool:
+        """Whether calls per session changed as expected."""
+        more, less = candidate > baseline, candidate < baseline
+        holds = {"more": more, "less": less, "new": more and not baseline, "gone": less and not candidate}
+        return self.change is None or holds[self.change]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -203,8 +206,23 @@ def apply_expectations(
     return Announced(tuple(rows), tuple(marked), tuple(broken), unused)
 
 
-def expected_tools(expectations: Iterable[Expectation]) -> frozenset[str]:
-    return frozenset(one.name for one in expectations if one.kind == "tool")
+def expected_tools(expectations: Iterable[Expectation], groups: Sequence[Group]) -> frozenset[str]:
+    """The tools whose calls changed as expected. Those that changed otherwise are compared like any other."""
+    found = [one for one in expectations if one.kind == "tool"]
+    if not found:
+        return frozenset()
+    sides = (
+        [_rates(recordings) for recordings in side]
+        for side in ([group.baseline for group in groups], [group.candidate for group in groups])
+    )
+    before, after = (sum(side, Counter()) for side in sides)
+    return frozenset(one.name for one in found if one.holds(before[one.name], after[one.name]))
+
+
+def _rates(recordings: Sequence[Recording]) -> Counter[str]:
+    """Calls per session of one task."""
+    calls = Counter(call.name for one in recordings for step in one.steps for call in step.response.tool_calls)
+    return Counter({name: count / len(recordings) for name, count in calls.items()})
 
 
 def as_expectations(given: Iterable[str | Mapping[str, str]]) -> tuple[Expectation, ...]:

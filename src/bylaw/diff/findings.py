@@ -6,16 +6,15 @@ columns that moved as far as a coarser one of the same tool are left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-
-from msgspec.structs import replace
+from collections.abc import Iterator, Sequence
 
 from bylaw.diff.axes import RATE, Scale
-from bylaw.diff.figures import OWN_ROW, Column
+from bylaw.diff.columns import OF_SESSIONS, OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
-from bylaw.diff.model import Change, Finding
+from bylaw.diff.model import Finding
 
-_COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere")
+_COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
+_OF_ARGUMENTS = ("argument values", "argument source")
 TURNS = Scale(0.10, 0.30, 1.0)
 _DISTANCES = {
     "calls": "the calls differ",
@@ -25,11 +24,11 @@ _DISTANCES = {
 }
 
 
-def find_changes(judgement: Judgement, mended: Collection[str]) -> tuple[Finding, ...]:
-    """Confirmed changes, the gravest first. `mended`: tools that a fixed rule missed, which never gate."""
+def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
+    """Confirmed changes, the gravest first. What mends a rule is among them and does not gate."""
     figures = [f for f in judgement.figures.values() if f.is_confirmed and f.column.what not in OWN_ROW]
     found = [
-        _finding(figure, mended)
+        _finding(figure, judgement.by_turn)
         for figure in _distinct(figures)
         if abs(figure.delta) > 1e-9 and figure.delta * (figure.column.direction or figure.delta) > 0
     ]
@@ -38,10 +37,8 @@ def find_changes(judgement: Judgement, mended: Collection[str]) -> tuple[Finding
         distance = judgement.distances.get(measure)
         axis = "answer" if measure in ("answer", "numbers") else "trajectory"
         if distance is not None and distance.is_confirmed and axis not in explained:
-            found.append(_of_distance(distance, axis, words))
+            found.append(_of_distance(distance, axis, words, judgement.by_turn))
             explained.add(axis)
-    if judgement.by_turn:
-        found = [replace(one, text=one.text.replace("session", "turn")) for one in found]
     return tuple(sorted(found, key=lambda one: (-one.severity.rank, one.p, -one.sessions, one.what)))
 
 
@@ -49,14 +46,17 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
     """Leave out what a coarser column of the same tool already says."""
     shown: dict[tuple[str, str], list[Figure]] = {}
     order = {what: rank for rank, what in enumerate(_COARSE_FIRST)}
-    for figure in sorted(figures, key=lambda one: (order.get(one.column.what, 0), one.column)):
+    for figure in sorted(figures, key=lambda one: (order.get(one.column.what, 9), one.column)):
         column = figure.column
         before = shown.setdefault((column.axis, column.subject), [])
         is_told = column.what in order and any(
-            abs(abs(one.delta) - abs(figure.delta)) < 1e-9 or one.column.what == "argument values" == column.what
+            abs(abs(one.delta) - abs(figure.delta)) < 1e-9 or one.column.what == column.what in _OF_ARGUMENTS
             for one in before
             if order.get(one.column.what, 9) <= order[column.what] and _same_argument(one.column, column)
         )
+        if column.what == "order":
+            calls = [one for tool in (column.subject, column.detail) for one in shown.get((column.axis, tool), ())]
+            is_told = any(one.column.what == "calls" and abs(one.delta) >= abs(figure.delta) - 1e-9 for one in calls)
         if not is_told:
             before.append(figure)
             yield figure
@@ -64,31 +64,30 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
 
 def _same_argument(one: Column, other: Column) -> bool:
     """Two values of the same argument, one for the other, are one change."""
-    if one.what == other.what == "argument values":
+    if one.what in _OF_ARGUMENTS and other.what in _OF_ARGUMENTS:
         return one.detail.split("=", 1)[0] == other.detail.split("=", 1)[0]
     return True
 
 
-def _finding(figure: Figure, mended: Collection[str]) -> Finding:
+def _finding(figure: Figure, by_turn: bool) -> Finding:
     column = figure.column
-    is_mended = column.axis == "trajectory" and column.subject in mended
     scale = TURNS if column.what == "turns" else RATE
-    worse = figure.delta if column.direction > 0 else abs(figure.delta)
+    worse = abs(figure.rest)
+    text = describe(figure)
+    is_of_turns = by_turn and column.what not in OF_SESSIONS
     return Finding(
         axis=column.axis,
         what=column.what,
         tool=column.subject if column.axis == "trajectory" and column.what not in ("turns", "stop reason") else None,
-        text=describe(figure),
+        text=text.replace("session", "turn") if is_of_turns else text,
         baseline=figure.baseline,
         candidate=figure.candidate,
         delta=figure.delta,
         sessions=figure.moved,
         of=figure.sessions,
         p=figure.p,
-        severity=Change.NONE
-        if is_mended
-        else scale.grade(min(worse, 1.0) if scale is RATE else worse, figure.baseline),
-        mends=is_mended,
+        severity=scale.grade(min(worse, 1.0) if scale is RATE else worse, figure.baseline),
+        mends=figure.is_mended,
     )
 
 
@@ -112,6 +111,14 @@ def describe(figure: Figure) -> str:
             return f"`{subject}` gets `{argument}: {value}` {more} often in {share} sessions ({rates})"
         case "values from nowhere":
             return f"`{subject}` gets values that nothing before mentions in {share} sessions ({rates})"
+        case "argument source":
+            argument, word = column.detail.split("=", 1)
+            return f"`{subject}` gets as `{argument}` what stands after “{word}” {more} often in {share} sessions"
+        case "order":
+            one, other = (subject, column.detail) if figure.delta > 0 else (column.detail, subject)
+            return f"`{one}` is called before `{other}` more often in {share} sessions"
+        case "no answer":
+            return f"{share} sessions now end without an answer"
         case "errors":
             return f"`{subject}` ends in an error more often in {share} sessions ({rates})"
         case "turns":
@@ -120,8 +127,11 @@ def describe(figure: Figure) -> str:
             return f"stop reason `{subject}` {more} often in {share} sessions"
         case "negation":
             return f"{share} answers {'now deny' if figure.delta > 0 else 'no longer deny'} something"
-        case "begins with":
-            return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} with “{subject}”"
+        case "yes or no":
+            return f"{share} answers {'now say yes instead of no' if figure.delta > 0 else 'now say no instead of yes'}"
+        case "opposite":
+            one, other = subject.split(" or ") if figure.delta > 0 else reversed(subject.split(" or "))
+            return f"{share} answers now say “{one}” instead of “{other}”"
         case "JSON":
             return f"{share} answers {'are now' if figure.delta > 0 else 'are no longer'} JSON"
         case "JSON key":
@@ -132,13 +142,14 @@ def describe(figure: Figure) -> str:
             return f"{share} answers {'now have' if figure.delta > 0 else 'no longer have'} the {kind} {subject}"
 
 
-def _of_distance(found: Distance, axis: str, words: str) -> Finding:
+def _of_distance(found: Distance, axis: str, words: str, by_turn: bool) -> Finding:
     own = found.own or 0.0
-    usual = "" if found.own is None else " more than the baseline's own sessions do"
+    units = "turns" if by_turn else "sessions"
+    usual = "" if found.own is None else f" more than the baseline's own {units} do"
     return Finding(
         axis=axis,
         what=found.measure,
-        text=f"{words}{usual} ({found.changed} of {found.sessions} sessions)",
+        text=f"{words}{usual} ({found.changed} of {found.sessions} {units})",
         baseline=own,
         candidate=found.across,
         delta=found.across - own,

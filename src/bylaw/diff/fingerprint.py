@@ -1,6 +1,6 @@
 """The drift fingerprint: does the candidate behave like the baseline, over twelve measures at once?
 
-responses → vectors → the mean of each session → one test over all dimensions, relabelled within tasks → decision. In a
+responses → vectors → one vector per session → one test over all dimensions, relabelled within tasks → decision. In a
 replay each turn is a task of its own.
 
 A dimension that is constant is left out, and so is one that a side does not record. Where even the clearest difference
@@ -41,6 +41,8 @@ DIMENSIONS: tuple[str, ...] = (
     "error_words",
     "number_density",  # numbers as a share of the words
 )
+_CALLS = DIMENSIONS.index("tool_calls")
+_OF_CALLS = (DIMENSIONS.index("distinct_tools"), DIMENSIONS.index("log_argument_keys"))
 MOST_TASKS = 2_000
 """of more, consecutive ones are averaged, which bounds the time"""
 
@@ -131,8 +133,20 @@ def compare(tasks: Sequence[tuple[Sessions, Sessions]], *, by_turn: bool = False
 
 
 def _rows(sessions: Sessions) -> Matrix:
-    rows = [_mean(_vectors(session)) for session in sessions if session]
+    rows = [_of_session(_vectors(session)) for session in sessions if session]
     return np.array(rows).reshape(len(rows), len(DIMENSIONS))
+
+
+def _of_session(vectors: Matrix) -> Matrix:
+    """The mean over the turns. Calls are counted for the session as a whole and described over the turns that call, so
+    that the same calls with one answer less are the same calls.
+    """
+    row = _mean(vectors)
+    calling = vectors[vectors[:, _CALLS] > 0]
+    row[_CALLS] = vectors[:, _CALLS].sum()
+    for place in _OF_CALLS:
+        row[place] = calling[:, place].mean() if len(calling) else 0.0
+    return row
 
 
 def _vectors(session: Sequence[Response]) -> Matrix:

@@ -14,10 +14,11 @@ from statistics import NormalDist
 import numpy as np
 from msgspec import Struct
 
-from bylaw.diff.figures import OWN_ROW, Column, table
+from bylaw.diff.columns import OF_SESSIONS, OWN_ROW, Column
+from bylaw.diff.figures import table
 from bylaw.diff.permutation import excess_distances, judge, labellings, value_differences
 from bylaw.diff.units import DISTANCES, Distances, Unit, measure_distances
-from bylaw.text.statistics import ALPHA, SEED, Interval, Matrix
+from bylaw.text.statistics import ALPHA, SEED, Interval, Matrix, student_quantile
 from bylaw.traces.comparison.compare import Comparison, Comparisons
 
 RESAMPLES = 1_000
@@ -33,13 +34,21 @@ class Figure(Struct, frozen=True):
     candidate: float
     p: float
     moved: int
-    """sessions of the candidate that lie beyond all of the baseline's of their task, in the direction of the change"""
+    """sessions of the candidate that lie beyond the baseline's of their task, in the direction of the change: the
+    lowest is compared with the lowest, the median with the median, the highest with the highest"""
     sessions: int
     """sessions of the candidate that can be compared; turns in a replay"""
     differences: Matrix
     """candidate minus baseline, one for each task that both sides recorded"""
     errors: Matrix
     """the squared standard error of each difference; NaN where a side has one session"""
+    rest: float = 0.0
+    """the change without the calls by which a rule is mended; no further than `delta`, never the other way"""
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether nothing is left of the change."""
+        return abs(self.delta) > _ROUNDING >= abs(self.rest)
 
     @property
     def delta(self) -> float:
@@ -80,6 +89,8 @@ class Judgement(Struct):
     """the units are turns of a replay"""
     measured: list[Distances]
     """of each unit"""
+    sessions: Sequence[Unit]
+    """the units, or in a replay the sessions that the turns belong to"""
 
 
 def judge_units(
@@ -87,12 +98,14 @@ def judge_units(
     compare: Comparisons,
     semantic: Callable[[Comparison], list[float]],
     *,
+    sessions: Sequence[Unit] | None = None,
     deterministic: bool = False,
 ) -> Judgement:
-    """`deterministic`: nothing varies by chance, so that every difference is a change."""
-    columns, values = table(row for unit in units for row in (unit.rows or [{}] * len(unit.sessions)))
-    bounds = np.cumsum([0, *(len(unit.sessions) for unit in units)])
-    tables = [values[start:end] for start, end in pairwise(bounds)]
+    """`sessions`: in a replay, the units by session. `deterministic`: nothing varies by chance, so that every
+    difference is a change.
+    """
+    sessions = units if sessions is None else sessions
+    columns, tables = _tables(units, lambda column: column.what != "violations")
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
     tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]
@@ -104,17 +117,46 @@ def judge_units(
     else:
         p = np.ones(len(directions))
     return Judgement(
-        {
-            column: figure
-            for i, column in enumerate(columns)
-            if (column.what in OWN_ROW or p[i] <= ALPHA)  # nothing else is shown
-            and (figure := _figure(column, i, units, tables, float(p[i])))
-        },
+        _figures(units, columns, tables, p) | _judge_sessions(sessions, sessions is not units, deterministic),
         _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),
         distances,
+        sessions,
     )
+
+
+def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bool) -> dict[Column, Figure]:
+    """Rules are a family of their own, so that a policy takes no power from the other figures. It has half the level:
+    together the two families raise few false alarms. What belongs to no single turn of a replay is in it, too.
+    """
+    columns, tables = _tables(
+        sessions, lambda column: column.what == "violations" or (is_replay and column.what in OF_SESSIONS)
+    )
+    if not columns:
+        return {}
+    tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tables, strict=True)]
+    p = np.minimum(1.0, 2 * judge(tasks, [column.direction for column in columns], ALPHA / 2).p)
+    return _figures(sessions, columns, tables, np.zeros(len(columns)) if deterministic else p)
+
+
+def _tables(units: Sequence[Unit], is_wanted: Callable[[Column], bool]) -> tuple[list[Column], list[Matrix]]:
+    """The figures of each unit, one row per session."""
+    rows = [row for unit in units for row in (unit.rows or [{}] * len(unit.sessions))]
+    columns, values = table([{c: value for c, value in row.items() if is_wanted(c)} for row in rows])
+    bounds = np.cumsum([0, *(len(unit.sessions) for unit in units)])
+    return columns, [values[start:end] for start, end in pairwise(bounds)]
+
+
+def _figures(
+    units: Sequence[Unit], columns: Sequence[Column], tables: Sequence[Matrix], p: Matrix
+) -> dict[Column, Figure]:
+    return {
+        column: figure
+        for i, column in enumerate(columns)
+        if (column.what in OWN_ROW or p[i] <= ALPHA)  # nothing else is shown
+        and (figure := _figure(column, i, units, tables, float(p[i])))
+    }
 
 
 def _relabelled(unit: Unit, rows: Matrix, distances: Distances) -> Matrix:
@@ -148,16 +190,34 @@ def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[
     means = np.array([[side.mean() for side in both] for both in known])
     differences = means[:, 1] - means[:, 0]
     sign = 1.0 if differences.sum() > 0 else -1.0
+    delta = float(means[:, 1].mean()) - float(means[:, 0].mean())
     return Figure(
         column=column,
         baseline=float(means[:, 0].mean()),
         candidate=float(means[:, 1].mean()),
         p=p if np.abs(differences).max() > _ROUNDING else 1.0,
-        moved=sum(int((sign * after > (sign * before).max() + _ROUNDING).sum()) for before, after in known),
+        moved=sum(_moved(sign * before, sign * after) for before, after in known),
         sessions=sum(len(after) for _, after in known),
         differences=differences,
         errors=np.array([sum(_squared_error(side) for side in both) for both in known]),
+        rest=sign * min(abs(delta), max(0.0, sign * (delta - _mended(column, units) / len(known)))),
     )
+
+
+def _moved(before: Matrix, after: Matrix) -> int:
+    """How many of `after` are higher than the value of the same rank before."""
+    ranks = ((np.arange(len(after)) + 0.5) * len(before) / len(after)).astype(int)
+    return int((np.sort(after) > np.sort(before)[ranks] + _ROUNDING).sum())
+
+
+def _mended(column: Column, units: Sequence[Unit]) -> float:
+    """How far the calls by which a rule is mended move the column, summed over the tasks."""
+    moved = 0.0
+    for unit in (unit for unit in units if unit.rest):
+        rows = [row.get(column, 0.0) - rest.get(column, 0.0) for row, rest in zip(unit.rows, unit.rest, strict=True)]
+        before, after = rows[: len(unit.baseline)], rows[len(unit.baseline) :]
+        moved += sum(after) / len(after) - sum(before) / len(before)
+    return moved
 
 
 def _squared_error(values: Matrix) -> float:
@@ -196,7 +256,8 @@ def _distances(
 
 
 def interval(differences: Matrix, errors: Matrix | None = None, alpha: float = ALPHA) -> Interval:
-    """A bootstrap interval of the mean over tasks, studentized so that it covers with few tasks too.
+    """An interval of the mean over tasks: at each end the wider one of a studentized bootstrap and Student's. The first
+    alone covers too little with heavy tails, the second with lopsided figures.
 
     A task or two say nothing about the scatter of tasks. If both sides have repeats there, the scatter of sessions
     within the tasks gives the interval (`errors`, the squared standard error of each difference).
@@ -218,4 +279,5 @@ def interval(differences: Matrix, errors: Matrix | None = None, alpha: float = A
         spreads = drawn.std(axis=1, ddof=1) / np.sqrt(n)
         shifts.append((drawn.mean(axis=1) - mean) / np.maximum(spreads, spread / 10))
     low, high = np.quantile(np.concatenate(shifts), (alpha / 2, 1 - alpha / 2))
-    return float(mean - high * spread), float(mean - low * spread)
+    reach = student_quantile(1 - alpha / 2, n - 1)
+    return float(mean - max(high, reach) * spread), float(mean - min(low, -reach) * spread)

@@ -184,6 +184,8 @@ class Divergence(Struct, frozen=True, kw_only=True):
     candidate_turn: int | None = None
     weight: float = 0.0
     """how far apart the two turns are, in [0, 1]"""
+    alike: int = 1
+    """how many divergences of the comparison are of this kind and say the same, this one included"""
 
 
 class PolicyChange(Struct, frozen=True, kw_only=True):

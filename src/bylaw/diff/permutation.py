@@ -87,16 +87,17 @@ def _mean_over_pairs(distances: Matrix, left: Matrix, right: Matrix) -> Matrix:
     return np.asarray(sums / pairs[:, None])
 
 
-def judge(tasks: Sequence[Matrix], directions: Sequence[int]) -> Judged:
+def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALPHA) -> Judged:
     """`tasks`: for each task the differences under each relabelling, the real ones in row 0.
 
-    `directions`: 1 where only a rise of a column counts, -1 where only a fall, 0 where both do.
+    `directions`: 1 where only a rise of a column counts, -1 where only a fall, 0 where both do. Columns that cannot
+    reach `alpha` are left out.
     """
     observed = np.sum([task[0] for task in tasks], axis=0)
     scale = np.sqrt(np.sum([np.mean(task**2, axis=0) for task in tasks], axis=0))
     smallest = _smallest(tasks, directions)
     p = np.ones(len(observed))
-    usable = (scale > _ROUNDING) & (smallest <= ALPHA)
+    usable = (scale > _ROUNDING) & (smallest <= alpha)
     if usable.any():
         order = np.flatnonzero(usable)
         signs = np.asarray(directions)[order]

@@ -8,15 +8,13 @@ task are pooled: the candidate may break a rule as often as the baseline did, sc
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from bylaw.diff.model import PolicyChange, PolicyDiff, RuleRate
-from bylaw.model.canonical import canonical_json
 from bylaw.model.demand import Tally
-from bylaw.model.rule import Rule, Severity
+from bylaw.model.rule import Severity
 from bylaw.model.verdict import Outcome, Verdict
 from bylaw.text.statistics import ALPHA
 from bylaw.traces.comparison.compare import Comparison, Group
@@ -163,14 +161,6 @@ def broken_rules(side: Side) -> dict[tuple[str, str], Counter[str]]:
     return found
 
 
-ENOUGH = 20
-"""baseline sessions after which a rule that none of them broke counts as one that the baseline keeps"""
-SEVERAL = 3
-"""sessions of the candidate that break such a rule. One or two may be chance: with as many sessions on both sides, and
-the rate of breaks that is worst for it, one is a false alarm in 25 % of comparisons, two in 10 %, three in 4 %.
-"""
-
-
 def rule_rates(
     baseline: Side, candidate: Side, policy: PolicyDiff, p_values: Mapping[str, float], deterministic: bool
 ) -> tuple[RuleRate, ...]:
@@ -178,7 +168,7 @@ def rule_rates(
 
     A newly broken rule gates if the candidate breaks it in more sessions than chance explains. A critical one that the
     baseline never broke gates at once. Another rule does not: if one session in fifty breaks it by chance, forty
-    sessions of the baseline often show nothing of it.
+    sessions of the baseline often show nothing of it, and the more sessions the candidate has, the more of them do.
     """
     rules = {
         v.rule.id: v.rule for side in (baseline, candidate) for _, v in side.verdicts if v.outcome is Outcome.VIOLATED
@@ -195,8 +185,6 @@ def rule_rates(
             gates, why = True, "nothing varies by chance"
         elif rule.severity is Severity.CRITICAL and not before[id]:
             gates, why = True, "critical, and the baseline never broke it"
-        elif not before[id] and n >= ENOUGH and after[id] >= SEVERAL:
-            gates, why = True, f"none of {n} baseline sessions broke it"
         elif p is not None and p <= ALPHA:
             gates, why = True, "more often than chance explains"
         else:
@@ -219,12 +207,3 @@ def rule_rates(
 
 def _sessions_breaking(broken: Mapping[tuple[str, str], Counter[str]]) -> Counter[str]:
     return Counter(rule for rules in broken.values() for rule in rules)
-
-
-def mended_tools(policy: PolicyDiff, rules: Sequence[Rule], tools: Iterable[str]) -> frozenset[str]:
-    """Tools that a rule names which the candidate fixed and nowhere newly broke: their calls changed for the better."""
-    fixed = {change.rule for change in policy.fixes} - {change.rule for change in policy.regressions}
-    texts = [canonical_json(rule.params).decode() for rule in rules if rule.id in fixed]
-    return frozenset(
-        tool for tool in tools if any(re.search(rf"(?<![\w]){re.escape(tool)}(?![\w])", text) for text in texts)
-    )

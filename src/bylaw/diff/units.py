@@ -10,21 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations
+from operator import is_
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bylaw.diff.figures import Column, Measures, answer_decisions, call_figures, figures
+from bylaw.diff.calls import call_figures, leave_out_same_values
+from bylaw.diff.columns import Column
+from bylaw.diff.figures import Measures, answer_decisions, figures
 from bylaw.diff.permutation import Labels, labellings
 from bylaw.model.canonical import short_digest
 from bylaw.text.decisions import Decisions, disagree
 from bylaw.text.statistics import SEED, Matrix
 from bylaw.traces.comparison.compare import Comparison, Comparisons, Group
-from bylaw.traces.comparison.recording import Recording, Step
+from bylaw.traces.comparison.recording import Context, Recording, Step
 
 MOST_REPLAYED = 20
 """sessions; with more of them, sessions are units even in a replay, which is quicker and as certain"""
+MOST_TURNS = 4_000
+"""turns of a replay that are units; of more, these are taken evenly, which bounds the time"""
 MOST_PAIRS = 10_000
 """pairs of sessions whose distances are measured; of more, a seeded sample of each task's trials"""
 MOST_TRIALS = 12
@@ -38,12 +44,19 @@ Broken = Mapping[tuple[str, str], Mapping[str, int]]
 class Unit(Struct):
     group: Group
     baseline: list[Recording]
+    """without expected and excused calls: distances are measured between these"""
     candidate: list[Recording]
     is_turn: bool = False
+    whole: list[Recording] = field(default_factory=list)
+    """as recorded, the baseline's first"""
     rows: list[dict[Column, float]] = field(default_factory=list)
     """figures of each session, the baseline's first"""
-    without: frozenset[str] = frozenset()
-    """tools whose calls are left out of these sessions; `group` has all"""
+    rest: list[dict[Column, float]] = field(default_factory=list)
+    """the same without the calls by which a rule is mended; empty where there are none"""
+    expected: frozenset[str] = frozenset()
+    """tools whose calls may change; how often they are called is still a figure"""
+    excused: frozenset[int] = frozenset()
+    """`id` of the calls by which a rule is mended"""
 
     @property
     def labels(self) -> Labels:
@@ -54,16 +67,25 @@ class Unit(Struct):
         return [*self.baseline, *self.candidate]
 
 
-def make_units(groups: Sequence[Group], without: Collection[str] = ()) -> list[Unit]:
-    """`without`: tools whose calls are left out, and the turns that call nothing else. How often these tools are called
-    is still a figure of its own.
+def make_units(
+    groups: Sequence[Group],
+    expected: Collection[str] = (),
+    excused: Collection[int] = (),
+    *,
+    by_session: bool = False,
+) -> list[Unit]:
+    """`expected`: tools whose calls are left out, and the turns that call nothing else. `excused`: single calls.
+
+    `by_session`: never by turns, also in a replay.
     """
-    units = _replay(groups) or [Unit(group, group.baseline, group.candidate) for group in groups]
-    if without:
-        for unit in units:
-            unit.without = frozenset(without)
+    units = [] if by_session else _replay(groups)
+    units = units or [Unit(group, group.baseline, group.candidate) for group in groups]
+    for unit in units:
+        unit.whole = unit.sessions
+        unit.expected, unit.excused = frozenset(expected), frozenset(excused)
+        if expected or excused:
             unit.baseline, unit.candidate = (
-                [_without(one, without) for one in side] for side in (unit.baseline, unit.candidate)
+                [_without(one, unit.expected, unit.excused) for one in side] for side in (unit.baseline, unit.candidate)
             )
     return units
 
@@ -73,18 +95,21 @@ def _replay(groups: Sequence[Group]) -> list[Unit]:
     if not 0 < len(groups) < MOST_REPLAYED:
         return []
     found = [_replayed(group) for group in groups]
-    return [unit for units in found for unit in units] if all(found) else []
+    units = [unit for units in found for unit in units] if all(found) else []
+    return units[:: math.ceil(len(units) / MOST_TURNS)] if units else []
 
 
-def _without(recording: Recording, tools: Collection[str]) -> Recording:
+def _without(recording: Recording, tools: Collection[str], excused: Collection[int]) -> Recording:
+    """The same object where nothing is left out."""
     steps = []
     for step in recording.steps:
-        calls = tuple(call for call in step.response.tool_calls if call.name not in tools)
+        calls = tuple(call for call in step.response.tool_calls if call.name not in tools and id(call) not in excused)
         if len(calls) == len(step.response.tool_calls):
             steps.append(step)
         elif calls or step.text:
             steps.append(Step(replace(step.response, tool_calls=calls), step.position))
-    return replace(recording, steps=steps)
+    same = len(steps) == len(recording.steps) and all(map(is_, steps, recording.steps))
+    return recording if same else replace(recording, steps=steps)
 
 
 def _replayed(group: Group) -> list[Unit]:
@@ -95,31 +120,57 @@ def _replayed(group: Group) -> list[Unit]:
     if len(left.steps) != len(right.steps) or len(left.steps) < 2:
         return []
     pairs = list(zip(left.steps, right.steps, strict=True))
-    asked = [_asked(step) for step in left.steps]
-    if None in asked or len({*asked}) < len(asked) or asked != [_asked(step) for step in right.steps]:
-        return []  # equal requests one after the other do not record what was said before, which may differ
-    return [Unit(group, [_turn(left, b)], [_turn(right, c)], is_turn=True) for b, c in pairs]
+    last = _asked(left.steps[-1]) or []
+    repeats = True
+    seen: dict[tuple[int, str], list[list[Any]]] = {}
+    for b, c in reversed(pairs):  # what a live conversation says differently stays in all later requests
+        asked = _asked(b)
+        if not asked or asked != _asked(c):
+            return []
+        alike = seen.setdefault((len(asked), short_digest(asked[-1])), [])
+        if asked in alike[:MOST_REPLAYED] or len(alike) > MOST_REPLAYED:
+            return []  # equal requests one after the other do not record what was said before, which may differ
+        alike.append(asked)
+        repeats = repeats and last[: len(asked)] == asked
+    context = left.context if repeats else None
+    return [Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True) for b, c in pairs]
 
 
-def _asked(step: Step) -> str | None:
-    request = step.response.request
-    return None if request is None or not request.messages else short_digest(request.messages)
+def _asked(step: Step) -> list[Any] | None:
+    return None if step.response.request is None else step.response.request.messages
 
 
-def _turn(recording: Recording, step: Step) -> Recording:
-    return Recording(recording.trace, recording.session, recording.task, [step], first_request=step.response.request)
+def _turn(recording: Recording, step: Step, context: Context | None) -> Recording:
+    """`context`: of the whole session, where each request repeats the ones before."""
+    turn = Recording(recording.trace, recording.session, recording.task, [step], first_request=step.response.request)
+    if context is not None:
+        turn.context = Context(context.text, [context.ends[step.position]], context.start)
+    return turn
 
 
-def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Broken]) -> None:
+def fill_figures(units: Sequence[Unit], measures: Measures, broken: Sequence[Broken] = ({}, {})) -> None:
     """`broken`: of the baseline and of the candidate. A turn of a replay is not judged by rules alone."""
     for unit in units:
-        sides = [(unit.baseline, unit.group.baseline, broken[0]), (unit.candidate, unit.group.candidate, broken[1])]
-        unit.rows = [
-            figures(one, measures, {} if unit.is_turn else side.get((one.trace, one.session), {}))
-            | (call_figures(whole, unit.without) if unit.without else {})
-            for recordings, wholes, side in sides
-            for one, whole in zip(recordings, recordings if unit.is_turn else wholes, strict=True)
+        sides = [broken[0]] * len(unit.baseline) + [broken[1]] * len(unit.candidate)
+        rules = [
+            {} if unit.is_turn else side.get((one.trace, one.session), {})
+            for one, side in zip(unit.whole, sides, strict=True)
         ]
+        kept = [_without(one, unit.expected, ()) for one in unit.whole] if unit.expected else unit.whole
+        unit.rows = [_figures(unit, *one, measures) for one in zip(kept, unit.whole, rules, strict=True)]
+        mended = [_without(one, (), unit.excused) for one in unit.whole] if unit.excused else unit.whole
+        if not all(map(is_, mended, unit.whole)):
+            kept = [_without(one, unit.expected, ()) for one in mended]
+            unit.rest = [_figures(unit, *one, measures) for one in zip(kept, mended, rules, strict=True)]
+            leave_out_same_values(unit.rest)
+        leave_out_same_values(unit.rows)
+
+
+def _figures(
+    unit: Unit, kept: Recording, whole: Recording, broken: Mapping[str, int], measures: Measures
+) -> dict[Column, float]:
+    found = figures(kept, measures, broken, is_turn=unit.is_turn)
+    return found | (call_figures(whole, unit.expected) if unit.expected else {})
 
 
 class Distances(Struct):

@@ -50,7 +50,7 @@ def _sections(report: DiffReport) -> Iterator[list[str]]:
     yield from _listed("Sessions", map(wording.issues_line, wording.folded_issues(report)))
     yield from _listed("Fixed rules", wording.change_lines(policy.fixes))
     if report.divergences:
-        yield [f"**Divergences** ({len(report.divergences):,})", "", *_divergences(report)]
+        yield [f"**Divergences** ({report.divergence_count:,})", "", *_divergences(report)]
     yield from _listed("Decided on one side only", policy.undecided)
     fingerprint = wording.fingerprint_line(report)
     notes = [wording.pairing_line(report), fingerprint, *report.notes]

@@ -112,12 +112,23 @@ def summary(report: DiffReport) -> Iterator[str]:
     one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
     if one_sided:
         yield f"Only one side recorded, so not compared: {one_sided}."
-    moved = [row.axis for row in report.axes if row.severity.rank >= 2 and row.expected is None]
-    advice = [_ADVICE[axis] for axis in moved if axis in _ADVICE]
+    advice = _advice(report)
     if advice:
         yield f"Next: {'; '.join(advice[:2])}."
     if report.unused_expectations:
         yield f"Expected and not seen: {', '.join(report.unused_expectations)}."
+
+
+def _advice(report: DiffReport) -> list[str]:
+    """A call that is gone or new explains what else moved, such as the shape of the output."""
+    tools = [one for one in report.findings if one.what == "calls" and one.tool and one.severity.rank >= 2]
+    tools = [one for one in tools if one.expected is None]
+    found = []
+    if tools:
+        more = "more" if tools[0].delta > 0 else "less"
+        found.append(f"look at what makes the agent call `{tools[0].tool}` {more} often: prompt, tool description")
+    moved = [row.axis for row in report.axes if row.severity.rank >= 2 and row.expected is None]
+    return found + [_ADVICE[axis] for axis in moved if axis in _ADVICE and not (tools and axis == "conformance")]
 
 
 def cases(report: DiffReport) -> Iterator[str]:
@@ -147,7 +158,7 @@ def pairing_line(report: DiffReport) -> str | None:
 def axis_line(row: AxisRow, report: DiffReport) -> str:
     """`latency: 200 ms → 420 ms, worse in 12 of 40 sessions (severe, p < 0.001)`"""
     sure = "not judged" if row.p is None else chance(row.p)
-    units = "turns" if report.by_turn else "sessions"
+    units = "turns" if report.by_turn and row.axis != "score" else "sessions"
     worse = round((row.share_changed or 0) * row.n)
     moved = f", worse in {worse} of {row.n:,} {units}" if worse else ""
     figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
@@ -275,7 +286,7 @@ def folded_divergences(report: DiffReport) -> list[tuple[Divergence, int]]:
     ordered = sorted(report.divergences, key=lambda one: one is not important)
     for one in ordered:
         found.setdefault((one.kind, one.what), []).append(one)
-    return [(same[0], len(same)) for same in found.values()]
+    return [(same[0], same[0].alike) for same in found.values()]
 
 
 def fingerprint_line(report: DiffReport) -> str | None:

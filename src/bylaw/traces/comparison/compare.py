@@ -45,6 +45,8 @@ class Pairing(Struct):
     """baseline sessions with no counterpart"""
     extra: list[Recording] = field(default_factory=list)
     """candidate sessions with no counterpart"""
+    doubts: list[str] = field(default_factory=list)
+    """where the pairs may be wrong"""
 
 
 def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording]) -> Pairing:
@@ -73,9 +75,31 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
     opened = [[one for one in side if one.openings[1] is not None] for side in (baseline, candidate)]
     groups += _one_to_one(Group("", opened[0], opened[1], "similar messages"), may_share_nothing=False)
     used = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
-    return Pairing(
-        groups, [one for one in baseline if id(one) not in used], [one for one in candidate if id(one) not in used]
-    )
+    left = [[one for one in side if id(one) not in used] for side in (baseline, candidate)]
+    return Pairing(groups, left[0], left[1], list(_doubts(groups)))
+
+
+def _doubts(groups: Sequence[Group]) -> Iterator[str]:
+    """Ids that were given to other tasks: a session begins word for word like another one of the baseline, and unlike
+    the one that has its id.
+    """
+    explicit = [group for group in groups if group.matched_by in ("session id", "task id")]
+    begun: dict[str, Group] = {}
+    for group in explicit:
+        for one in group.baseline:
+            if one.openings[0] is not None:
+                begun.setdefault(one.openings[0], group)
+    moved = []
+    for group in explicit:
+        own = {one.openings[0] for one in group.baseline}
+        found = [begun.get(one.openings[0] or "") for one in group.candidate if one.openings[0] not in own]
+        moved += [(group.name, other.name) for other in found if other is not None]
+    if moved:
+        name, other = moved[0]
+        yield (
+            f"warning: paired by id, but {len(moved):,} of {len(explicit):,} begin word for word like another session"
+            f" of the baseline ({name} like {other}): were the ids given to other tasks?"
+        )
 
 
 def _numbered(recordings: Sequence[Recording]) -> set[str]:
@@ -128,7 +152,7 @@ _MORE_THAN_GREETING, _LONG = 4, 8
 
 def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
     """Pairs of sessions that begin alike and go on differently: first those with equal messages of the user, then by
-    the words that only they share. Near linear: the rarest shared word decides, not every pair.
+    the words that few share, the surest pair first. Near linear: only sessions that share a rare word are compared.
     """
     by_messages: dict[tuple[str, ...], Group] = {}
     for side in ("baseline", "candidate"):
@@ -142,20 +166,27 @@ def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
     for number, recording in enumerate(left_c):
         for word in _words_of(recording):
             holding.setdefault(word, []).append(number)
-    free = set(range(len(left_c)))
-    for recording in left_b:
+    edges = []
+    for place, recording in enumerate(left_b):
         votes: dict[int, float] = {}
         for word in _words_of(recording):
             found = holding.get(word, ())
             if len(found) <= _COMMON:
                 for number in found:
-                    if number in free:
-                        votes[number] = votes.get(number, 0.0) + 1 / len(found)
-        nearest = max(votes, key=lambda number: (votes[number], -number), default=None)
+                    votes[number] = votes.get(number, 0.0) + 1 / len(found)
+        edges += [(-round(weight, 9), place, number) for number, weight in votes.items()]
+    chosen: dict[int, int] = {}
+    free = dict.fromkeys(range(len(left_c)))
+    for _, place, number in sorted(edges):  # the surest pair first, wherever it stands in the file
+        if place not in chosen and number in free:
+            chosen[place] = number
+            del free[number]
+    for place, recording in enumerate(left_b):
+        nearest = chosen.get(place)
         if nearest is None and may_share_nothing:
-            nearest = min(free, default=None)
+            nearest = next(iter(free), None)
+            free.pop(nearest, None)  # type: ignore[arg-type]
         if nearest is not None:
-            free.discard(nearest)
             pairs.append(Group(recording.session, [recording], [left_c[nearest]], group.matched_by))
     return pairs
 

@@ -17,6 +17,8 @@ from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd,
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
 
+_MOST_ANSWERS = 10
+"""texts at the end of a session that are its answer"""
 _MOST_CONTEXT = 1_000_000
 """characters of a session that are searched for the values an agent uses"""
 
@@ -81,10 +83,19 @@ class Recording(Struct, dict=True, eq=False):
     def name(self) -> str:
         return f"{self.trace} session {self.session}"
 
-    @property
-    def answer(self) -> str | None:
-        """The last text that the agent said; None where it said nothing."""
-        return next((step.text for step in reversed(self.steps) if step.text.strip()), None)
+    @cached_property
+    def answers(self) -> tuple[str, ...]:
+        """What the agent said after the last call, as a decision is often followed by a courtesy; else its last text.
+
+        Empty where it said nothing.
+        """
+        found: list[str] = []
+        for step in reversed(self.steps):
+            if found and (step.response.tool_calls or len(found) == _MOST_ANSWERS):
+                break
+            if step.text.strip():
+                found.append(step.text)
+        return tuple(reversed(found))
 
     @cached_property
     def openings(self) -> tuple[str | None, str | None]:
@@ -101,23 +112,32 @@ class Recording(Struct, dict=True, eq=False):
         return tuple(text for role, text in _texts(last) if role == "user" and text)
 
     @cached_property
-    def context(self) -> tuple[str, list[int]]:
-        """What the agent was told, in lower case, and how much of it was there before each step.
-
-        The last request repeats the session: its n-th message of the assistant is the n-th step.
-        """
+    def context(self) -> Context:
+        """The last request repeats the session: its last message of the assistant is the last step but one."""
         last = next((s.response.request for s in reversed(self.steps) if s.response.request is not None), None)
         parts: list[str] = []
         ends: list[int] = []
-        length = 0
+        length = start = 0
         for role, text in _texts(last):
             if role in ("assistant", "model"):
                 ends.append(length)
             elif length < _MOST_CONTEXT:
                 parts.append(text.lower())
-                length += len(text) + 1
+                length += len(parts[-1]) + 1
+                start = length if role in ("system", "developer") and start == length - len(parts[-1]) - 1 else start
+        ends = [*ends, length][-len(self.steps) :]
         ends += [length] * (len(self.steps) - len(ends))
-        return "\n".join(parts), ends
+        return Context("\n".join(parts), ends, start)
+
+
+class Context(Struct, frozen=True):
+    """What the agent was told, in lower case."""
+
+    text: str
+    ends: list[int]
+    """how much of it was there before each step"""
+    start: int
+    """where the system prompt ends"""
 
 
 class Side(Struct):

@@ -1,0 +1,288 @@
+"""Changes in every session that a gate once let pass, and reports that once said what was not so."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+import bylaw
+from bylaw.diff.judgement import interval
+from bylaw.diff.model import DiffReport
+from bylaw.diff.report.terminal import render_diff
+from bylaw.model.events import Annotation, Origin
+from bylaw.model.trace import Trace
+from bylaw.rules import load_rules
+from bylaw.text.statistics import student_quantile
+from tests.support.build import trace
+
+TASKS = 14
+Turns = list[dict[str, Any]]
+Call = tuple[str, dict[str, Any], str]
+CONFIRM = {"id": "confirm", "kind": "must_call_before", "params": {"first": "confirm", "then": "pay"}}
+
+
+def talk(name: str, asked: str, calls: list[Call], answer: str | None = "Done.") -> Turns:
+    """A session whose requests repeat what was said before: one call in each turn, its result, then an answer."""
+    said: list[Any] = [{"role": "system", "content": "You are an agent."}, {"role": "user", "content": asked}]
+    turns: Turns = []
+    for tool, given, result in calls:
+        turns.append({"session": name, "calls": [{"name": tool, "args": given}], "text": "", "request": _asked(said)})
+        said += [{"role": "assistant", "content": "", "tool_calls": [tool, given]}, {"role": "tool", "content": result}]
+    if answer is not None:
+        turns.append({"session": name, "text": answer, "request": _asked(said)})
+    return turns
+
+
+def _asked(said: list[Any]) -> dict[str, Any]:
+    return {"messages": list(said)}
+
+
+def diff(baseline: list[Turns], candidate: list[Turns], rules: Any = (), **options: Any) -> DiffReport:
+    both = (trace([t for one in side for t in one], name=name) for side, name in ((baseline, "b"), (candidate, "c")))
+    return bylaw.diff(*both, load_rules(rules).rules if rules else (), **options)
+
+
+def paid(i: int, *, confirms: bool = True, to: str | None = None, times: int = 1) -> Turns:
+    """A payment after a look, confirmed or not."""
+    ticket = {"id": f"T{i}"}
+    confirm: list[Call] = [("confirm", ticket, "y")] if confirms else []
+    pays: list[Call] = [("pay", {"id": to or f"T{i}"}, "ok")] * times
+    return talk(f"t{i}", f"Please pay ticket T{i}.", [("look", ticket, "x"), *confirm, *pays], "Paid.")
+
+
+# -- mending ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [{"to": "EVIL-99"}, {"times": 2}, {"times": 0}])
+@pytest.mark.parametrize("broken", [1, TASKS])
+def test_what_else_changes_gates_beside_a_mended_rule(change: dict[str, Any], broken: int) -> None:
+    before = [paid(i, confirms=i >= broken) for i in range(TASKS)]
+    report = diff(before, [paid(i, **change) for i in range(TASKS)], [{**CONFIRM, "scope": "session"}])
+    assert len(report.policy.fixes) == broken
+    assert report.exit_code == 1
+
+
+def test_only_the_calls_that_were_missing_are_excused() -> None:
+    before = [paid(i, confirms=i >= TASKS // 2) for i in range(TASKS)]
+    rule = [{**CONFIRM, "scope": "session"}]
+    report = diff(before, [paid(i) for i in range(TASKS)], rule)
+    assert report.exit_code == 0
+    assert {one.mends for one in report.findings if one.tool == "confirm"} <= {True}
+    more = [paid(i) for i in range(TASKS)]
+    for one in more:
+        one[1]["calls"] *= 3
+    assert diff(before, more, rule).exit_code == 1
+
+
+def test_calls_that_a_fixed_rule_forbids_may_go() -> None:
+    rule = [{"id": "no-delete", "kind": "no_call", "params": {"tool": "delete"}, "scope": "session"}]
+    before = [talk(f"t{i}", f"Clean up folder {i}", [("look", {}, "x"), ("delete", {}, "x")]) for i in range(TASKS)]
+    after = [talk(f"t{i}", f"Clean up folder {i}", [("look", {}, "x")]) for i in range(TASKS)]
+    assert diff(before, after, rule).exit_code == 0
+    assert diff(before, after).exit_code == 1
+    none = [talk(f"t{i}", f"Clean up folder {i}", []) for i in range(TASKS)]
+    assert diff(before, none, rule).exit_code == 1
+    alone = [[{"session": f"t{i}", "calls": ["delete"], "tokens": [1, 9], "request": _asked([])}] for i in range(TASKS)]
+    assert diff(alone, [one[1:] for one in after], rule).exit_code == 0
+
+
+# -- one recording on each side ---------------------------------------------------------------------------------------
+
+
+def owned(i: int, user: str) -> Turns:
+    return talk(f"t{i}", f"Process ticket T{i}.", [("look", {}, f"owner u{i}, peer v{i}"), ("act", {"user": user}, "")])
+
+
+def test_another_value_of_the_conversation_is_seen() -> None:
+    before = [owned(i, f"u{i}") for i in range(TASKS)]
+    report = diff(before, [owned(i, f"v{i}") for i in range(TASKS)])
+    assert report.exit_code == 1
+    assert "what stands after “" in report.findings[0].text
+
+
+def test_other_words_around_the_same_value_are_no_change() -> None:
+    def run(i: int, prompt: str, words: str) -> Turns:
+        turns = talk(f"t{i}", f"Process T{i}.", [("look", {}, f"{words} u{i}"), ("act", {"user": f"u{i}"}, "")])
+        for turn in turns:
+            turn["request"]["messages"][0] = {"role": "system", "content": prompt}
+        return turns
+
+    before = [run(i, "You are an agent.", "owner") for i in range(TASKS)]
+    assert diff(before, [run(i, "Users are called u1, u2 and so on.", "held by") for i in range(TASKS)]).exit_code == 0
+
+
+@pytest.mark.parametrize("offset", [0, 30, 300])
+def test_the_wrong_user_is_seen_however_short_the_id(offset: int) -> None:
+    def run(i: int, deleted: int) -> Turns:
+        return talk(f"t{i}", f"Please delete user {i + offset}.", [("delete", {"user": deleted + offset}, "ok")])
+
+    before = [run(i, i) for i in range(TASKS)]
+    assert diff(before, [run(i, i + 1) for i in range(TASKS)]).exit_code == 1
+    assert diff(before, before).exit_code == 0
+
+
+def test_a_call_that_moved_behind_another_is_seen() -> None:
+    def run(i: int, tools: list[str]) -> Turns:
+        return talk(f"t{i}", f"Please pay ticket {i}.", [(tool, {}, "ok") for tool in tools])
+
+    before = [run(i, ["look", "confirm", "pay"]) for i in range(TASKS)]
+    report = diff(before, [run(i, ["look", "pay", "confirm"]) for i in range(TASKS)])
+    assert report.exit_code == 1
+    assert report.findings[0].text == f"`pay` is called before `confirm` more often in {TASKS} of {TASKS} sessions"
+
+
+def test_a_missing_answer_gates() -> None:
+    before = [talk(f"t{i}", f"Do job {i}.", [("act", {}, "ok")]) for i in range(TASKS)]
+    report = diff(before, [one[:-1] for one in before])
+    assert report.exit_code == 1
+    assert f"{TASKS} of {TASKS} sessions now end without an answer" in [one.text for one in report.findings]
+    assert len(report.cases.regressed) == TASKS
+    assert report.fingerprint is not None
+    named = [one.dimension for one in report.fingerprint.moved]
+    assert not {"tool_calls", "distinct_tools", "log_argument_keys"} & {*named}
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def rule_trips(draws: int, tasks: int, before: int, after: int, rate: float, rules: int) -> float:
+    """How often rules gate that noise breaks in this share of the sessions of both sides."""
+    from bylaw.diff.columns import Column
+    from bylaw.diff.judgement import _judge_sessions
+    from bylaw.diff.units import Unit
+    from bylaw.traces.comparison.compare import Group
+    from bylaw.traces.comparison.recording import Recording
+
+    rng = random.Random(rules)
+    columns = [Column("rules", "violations", f"r{i}") for i in range(rules)]
+    tripped = 0
+    for _ in range(draws):
+        units = []
+        for _ in range(tasks):
+            sides = [[Recording("", "")] * before, [Recording("", "")] * after]
+            rows = [{c: float(rng.random() < rate) for c in columns} for _ in range(before + after)]
+            units.append(Unit(Group(""), *sides, rows=rows))
+        found = _judge_sessions(units, False, False)
+        tripped += any(one.is_confirmed and one.delta > 0 for one in found.values())
+    return tripped / draws
+
+
+@pytest.mark.parametrize(
+    ("tasks", "before", "after", "rate", "rules"),
+    [(20, 1, 5, 0.03, 1), (20, 1, 3, 0.05, 1), (20, 1, 1, 0.07, 5), (10, 2, 8, 0.03, 3)],
+)
+def test_rules_that_noise_breaks_rarely_gate(tasks: int, before: int, after: int, rate: float, rules: int) -> None:
+    assert rule_trips(12, tasks, before, after, rate, rules) <= 2 / 12
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("design", [(1, 1), (1, 3), (1, 5), (2, 1), (2, 8)])
+@pytest.mark.parametrize("rules", [1, 3, 5])
+@pytest.mark.parametrize("rate", [0.03, 0.07, 0.2])
+def test_rules_that_noise_breaks_rarely_gate_at_length(design: tuple[int, int], rules: int, rate: float) -> None:
+    found = rule_trips(200, 20, *design, rate, rules)
+    print(f"\n{design}, {rules} rules broken in {rate:.0%}: {found:.3f}")
+    assert found <= 0.05
+
+
+@pytest.mark.parametrize(("broken", "gates"), [(3, False), (8, True)])
+def test_a_rule_that_the_baseline_keeps(broken: int, gates: bool) -> None:
+    before = [paid(i) for i in range(40)]
+    after = [paid(i, confirms=i >= broken) for i in range(40)]
+    [rate] = diff(before, after, [{**CONFIRM, "scope": "session"}]).policy.rates
+    assert (rate.candidate, rate.gates) == (broken, gates)
+
+
+# -- replays and long sessions ----------------------------------------------------------------------------------------
+
+
+def scored(reward: float | None) -> Trace:
+    whole = trace([turn for i in range(12) for turn in paid(i)], name="scored")
+    scores = [Annotation(origin=Origin(f"t{i}"), label="score", data=reward) for i in range(12)]
+    return replace(whole, events=(*whole.events, *scores))
+
+
+def test_scores_of_a_replay_gate() -> None:
+    report = bylaw.diff(scored(1.0), scored(0.0))
+    [row] = [row for row in report.axes if row.axis == "score"]
+    assert (report.by_turn, report.exit_code, row.baseline, row.candidate, row.n) == (True, 1, 1.0, 0.0, 12)
+    assert len(report.cases.regressed) == 12
+    assert "worse in 12 of 12 sessions" in " ".join(render_diff(report).split())
+    assert bylaw.diff(scored(1.0), scored(None)).one_sided == ["score"]
+
+
+def test_one_long_session_is_compared_in_time() -> None:
+    def run(seed: int) -> Turns:
+        rng = random.Random(seed)
+        calls: list[Call] = [(rng.choice("abc"), {"x": rng.randint(0, 9)}, "ok") for _ in range(300)]
+        return talk("t", "a long job", calls)
+
+    started = time.process_time()
+    diff([run(1)], [run(2)])
+    diff([run(1)], [run(1)])
+    assert time.process_time() - started < 4
+
+
+# -- what the report says ---------------------------------------------------------------------------------------------
+
+
+def test_pooled_sessions_that_moved_are_counted() -> None:
+    def run(side: str, i: int, tool: str) -> Turns:
+        asked = {"messages": [{"role": "user", "content": "Please look after my one and only order today."}]}
+        return [{"session": f"{side}{i}", "calls": [tool], "request": asked}]
+
+    before = [run("b", i, "pay" if i == 0 else "wait") for i in range(20)]
+    report = diff(before, [run("c", i, "pay") for i in range(20)])
+    assert report.groups == 1
+    assert "`pay` is called more often in 19 of 20 sessions (0.05 → 1.00 per session)" in [
+        one.text for one in report.findings
+    ]
+
+
+def test_equal_divergences_are_all_counted() -> None:
+    report = diff([paid(i) for i in range(30)], [paid(i, confirms=False) for i in range(30)])
+    assert report.divergence_count == 30
+    assert "and 29 more like it" in " ".join(render_diff(report).split())
+    assert "changed argument names" not in render_diff(report)
+
+
+def test_cases_differ_where_a_tool_changed_otherwise_than_expected() -> None:
+    before, after = [paid(i) for i in range(TASKS)], [paid(i, confirms=False) for i in range(TASKS)]
+    report = diff(before, after, expect=["tool confirm new: the form asks"])
+    assert (report.exit_code, len(report.cases.changed)) == (1, TASKS)
+    assert report.unused_expectations == ("tool confirm new",)
+    report = diff(before, after, expect=["tool confirm gone: the form asks"])
+    assert (report.exit_code, len(report.cases.unchanged)) == (0, TASKS)
+
+
+def test_ids_that_were_given_to_other_tasks_are_doubted() -> None:
+    before = [paid(i) for i in range(4)]
+    after = [[{**turn, "session": f"t{(i + 1) % 4}"} for turn in paid(i)] for i in range(4)]
+    report = diff(before, after)
+    assert report.pairing == {"session id": 4}
+    assert any("4 of 4 begin word for word like another session" in note for note in report.notes)
+    assert not diff(before, before).notes
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+
+
+def test_quantiles_of_student() -> None:
+    assert [round(student_quantile(0.975, n), 3) for n in (1, 9, 19, 1000)] == [12.706, 2.262, 2.093, 1.962]
+
+
+@pytest.mark.parametrize("heavy", [True, False])
+def test_intervals_cover_heavy_and_light_tails(heavy: bool) -> None:
+    rng = np.random.default_rng(3)
+    covered = 0
+    for _ in range(200):
+        slow = rng.lognormal(0, 0.8, (2, 20, 1)) if heavy else np.ones((2, 20, 1))
+        turns = (slow * rng.uniform(20, 200, (2, 20, 4))).sum(axis=2)
+        low, high = interval(turns[1] - turns[0])
+        covered += low <= 0 <= high
+    assert 0.92 <= covered / 200 <= 0.99
