@@ -32,5 +32,6 @@ def judge_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BYLAW_ENABLE_JUDGE", " TRUE ")
     for name in ("BYLAW_JUDGE_URL", "BYLAW_JUDGE_KEY", "OPENAI_BASE_URL", "ANTHROPIC_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("bylaw.comply.judge.providers.BACK_OFF", (0.01, 0.01))
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-a-test")

@@ -113,8 +113,6 @@ def test_a_single_event_is_a_trace_of_one() -> None:
         (b"bytes", "bytes"),
         (object(), "object"),
         ({1, 2}, "set"),
-        (float("nan"), "nan"),
-        (float("inf"), "inf"),
         ({1: "a"}, "the key `1`"),
     ],
 )
@@ -123,6 +121,15 @@ def test_values_that_are_not_json_are_named_by_their_path(value: Any, said: str)
     with pytest.raises(bylaw.InputError, match=said) as raised:
         check([EVENTS[0], event])
     assert "trace_events[1].args.at[1]" in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
+def test_a_number_without_a_value_leaves_only_its_own_rules_undecided(value: float) -> None:
+    call = {"type": "tool_call", "name": "pay", "args": {"amount": value, "parts": [value]}}
+    drop = {"type": "tool_call", "name": "drop_table", "args": {}}
+    prompt = "Never call drop_table. Never call pay with an amount over 500."
+    result = bylaw.check_compliance_sync(prompt, [call, drop])
+    assert [rule.state.value for rule in result.extracted_rules] == ["violated", "undecided"]
 
 
 @pytest.mark.usefixtures("two_rules")

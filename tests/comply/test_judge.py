@@ -16,7 +16,7 @@ import pytest
 
 import bylaw
 from bylaw.comply import api as comply
-from bylaw.comply.judge.providers import BadReply
+from bylaw.comply.judge.providers import BadReply, JudgeReply
 from bylaw.comply.judge.session import AnswerCache
 from bylaw.comply.model import PromptRule
 from tests.comply.support import (
@@ -441,6 +441,102 @@ def test_an_error_status_is_unreachable(status: int) -> None:
     assert isinstance(raised.value, urllib.error.URLError)
     assert raised.value.result is not None
     assert states(raised.value.result) == {"never-drop-table": "violated", "be-kind": "undecided"}
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_a_busy_judge_is_asked_again(status: int) -> None:
+    answers = iter([body_says(b"busy", status=status)] * 2 + [openai_says({"verdicts": [verdict()]})])
+    with judge_that(lambda handler: next(answers)(handler)) as (url, asked):
+        result = ask(url)
+    assert len(asked) == 3
+    assert states(result)["be-kind"] == "violated"
+
+
+@pytest.mark.usefixtures("judge_on")
+def test_a_judge_is_not_asked_again_past_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bylaw.comply.judge.providers.BACK_OFF", (60.0,))
+    with judge_that(body_says(b"busy", status=429)) as (url, asked):
+        began = time.monotonic()
+        with pytest.raises(bylaw.JudgeUnreachable, match="429"):
+            ask(url, timeout_ms=20_000)
+    assert len(asked) == 1
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize(
+    "words",
+    [
+        '<think>Is {this} kind?\n{"verdicts": []}</think>\n{}',
+        "hm, let me see</think>{}",
+        "Here is my answer:\n```json\n{}\n```\nI hope that helps.",
+        "Sure! {} (that is all)",
+        "{} {}",
+    ],
+)
+def test_an_answer_is_found_between_other_words(words: str) -> None:
+    text = words.replace("{}", json.dumps({"verdicts": [verdict()]}))
+    with judge_that(openai_says(text)) as (url, _):
+        result = ask(url)
+    assert states(result)["be-kind"] == "violated"
+    assert result.degraded == []
+
+
+@pytest.mark.usefixtures("judge_on")
+def test_answers_that_differ_are_no_answer() -> None:
+    text = " or ".join(json.dumps({"verdicts": [verdict(state=state)]}) for state in ("violated", "satisfied"))
+    with judge_that(openai_says(text)) as (url, _):
+        result = ask(url)
+    assert states(result)["be-kind"] == "undecided"
+    assert "the judge gives several answers that differ" in result.degraded
+
+
+@pytest.mark.usefixtures("judge_on")
+def test_the_text_of_a_reply_may_be_a_list_of_blocks() -> None:
+    blocks = [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": json.dumps({"verdicts": [verdict()]})}]
+    reply = {"choices": [{"message": {"content": blocks}}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}}
+    with judge_that(body_says(json.dumps(reply).encode())) as (url, _):
+        assert states(ask(url))["be-kind"] == "violated"
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize(
+    ("sentence", "cited", "state"),
+    [
+        ("Be kind to the user.", [3], "satisfied"),  # what the agent said
+        ("Be kind to the user.", [2], "undecided"),
+        ("Look up the order before you refund it.", [2], "undecided"),
+        ("Never call drop_table.", [1], "satisfied"),
+    ],
+)
+def test_a_rule_is_cleared_only_by_events_that_it_touches(
+    sentence: str, cited: list[int], state: str, stated: Callable[..., None]
+) -> None:
+    stated(rule(sentence, "asked"))
+    answer = {"verdicts": [verdict("asked", state="satisfied", event_indexes=cited)]}
+    with judge_that(openai_says(answer)) as (url, _):
+        result = ask(url)
+    assert states(result) == {"asked": state}
+    assert bool(result.degraded) == (state == "undecided")
+
+
+@pytest.mark.usefixtures("judge_on")
+@pytest.mark.parametrize("usage", ["many", {"total": 3}, 7])
+def test_a_custom_judge_that_returns_nonsense_only_degrades(usage: Any) -> None:
+    class Own:
+        name = None
+
+        @property
+        def model(self) -> str:
+            raise AttributeError("no model")
+
+        def ask(self, instructions: str, question: str, *, seconds: float) -> Any:
+            return JudgeReply(text=json.dumps({"verdicts": [verdict()]}), usage=usage)
+
+    result = bylaw.check_compliance_sync(PROMPT, EVENTS, judge=Own())  # type: ignore[arg-type]
+    assert states(result)["be-kind"] == "violated"
+    assert "the judge did not say how many tokens it used" in result.degraded
 
 
 @pytest.mark.usefixtures("judge_on")

@@ -223,8 +223,8 @@ def as_trace(given: Any) -> Trace:
     if isinstance(given, Trace):
         return given
     if isinstance(given, list | tuple):
-        for index, event in enumerate(given):
-            _refuse_values_outside_json(event, f"trace_events[{index}]", 0)
+        found = [_is_finite(event, f"trace_events[{index}]", 0) for index, event in enumerate(given)]
+        given = given if all(found) else [_finite(event) for event in given]
         # Elements with a `type` are events, known or not; so are elements that are not objects.
         is_events = all("type" in event for event in given if isinstance(event, dict))
         return load_trace(list(given), format="events" if is_events else None)
@@ -233,26 +233,33 @@ def as_trace(given: Any) -> Trace:
     raise TypeError(f"trace_events must be a list of events or a trace, not {type(given).__name__}")
 
 
-def _refuse_values_outside_json(value: Any, path: str, depth: int) -> None:
-    """Raise InputError at the first value that JSON has no form for."""
+def _is_finite(value: Any, path: str, depth: int) -> bool:
+    """Whether no number in it is `inf` or `nan`. Raises InputError at the first value that JSON has no form for."""
     if value is None or isinstance(value, str | bool | int) or callable(getattr(value, "model_dump", None)):
-        return
+        return True
     if depth > _DEEPEST:
         raise _not_json(path, f"nested more than {_DEEPEST} levels deep")
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise _not_json(path, f"`{value}`, which JSON cannot hold")
-    elif isinstance(value, dict):
+        return math.isfinite(value)
+    if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
                 raise _not_json(path, f"a mapping with the key `{key}`, which is not text")
-        for key, one in value.items():
-            _refuse_values_outside_json(one, f"{path}.{key}", depth + 1)
-    elif isinstance(value, list | tuple):
-        for index, one in enumerate(value):
-            _refuse_values_outside_json(one, f"{path}[{index}]", depth + 1)
-    else:
-        raise _not_json(path, f"of the type `{type(value).__name__}`, which is not JSON")
+        found = [_is_finite(one, f"{path}.{key}", depth + 1) for key, one in value.items()]
+        return all(found)
+    if isinstance(value, list | tuple):
+        found = [_is_finite(one, f"{path}[{index}]", depth + 1) for index, one in enumerate(value)]
+        return all(found)
+    raise _not_json(path, f"of the type `{type(value).__name__}`, which is not JSON")
+
+
+def _finite(value: Any) -> Any:
+    """The value with `inf` and `nan` as text, which no rule can compare with a number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _not_json(path: str, what: str) -> InputError:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from bylaw.comply.decide import index_of
 from bylaw.comply.model import BehavioralRule, State
+from bylaw.comply.prompt.vocabulary import stems
 from bylaw.model.canonical import canonical_json
 from bylaw.model.events import Event, Message, Request, Response, ToolCall, ToolResult
 from bylaw.model.trace import Trace
@@ -39,6 +40,7 @@ class Line(Struct, frozen=True):
     what: str
     text: str
     shortened: bool = False
+    tool: str = ""
 
 
 class Transcript(Struct, frozen=True):
@@ -64,6 +66,23 @@ class Transcript(Struct, frozen=True):
     def shown(self) -> list[dict[str, Any]]:
         return [{"index": line.index, "event": line.what, "content": line.text} for line in self.lines]
 
+    def touches(self, indexes: Collection[int], rule: BehavioralRule) -> bool:
+        """Whether one of these events has to do with a rule: it has a tool or a word of the rule.
+
+        For a rule without tools, any message of the agent has: the rule is about what the agent says.
+        """
+        tools = {name for name in self.tools if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", _said_of(rule))}
+        words = set(stems(rule.description))
+        return any(
+            line.tool in tools or (not tools and line.what == "agent_message") or words & set(stems(line.text[:5_000]))
+            for line in self.lines
+            if line.index in indexes
+        )
+
+    @property
+    def tools(self) -> frozenset[str]:
+        return frozenset(line.tool for line in self.lines if line.tool)
+
     def quote(self, indexes: tuple[int, ...]) -> str:
         """The first five lines with these indexes."""
         found = [f"event {line.index}: {line.text[:200]}" for line in self.lines if line.index in indexes]
@@ -81,7 +100,7 @@ def transcript_of(trace: Trace, given: Any = None) -> Transcript:
     """
     messages = _listed_messages(given) if trace.format == "events" else None
     lines = [
-        Line(index_of(event, position, trace.format), what, *_shown(content))
+        Line(index_of(event, position, trace.format), what, *_shown(content), tool=_tool_of(what, content))
         for position, event in enumerate(trace.events)
         for what, content in _contents(event)
         if messages is None or what not in _MESSAGES
@@ -89,6 +108,15 @@ def transcript_of(trace: Trace, given: Any = None) -> Transcript:
     if messages is not None:
         lines = sorted((*lines, *messages), key=lambda line: line.index)
     return Transcript(tuple(lines))
+
+
+def _tool_of(what: str, content: Any) -> str:
+    name = content.get("name") if what.startswith("tool_") else None
+    return name if isinstance(name, str) else ""
+
+
+def _said_of(rule: BehavioralRule) -> str:
+    return " ".join(filter(None, (rule.description, rule.trigger, rule.required_action, rule.forbidden_action)))
 
 
 def _listed_messages(given: Any) -> list[Line] | None:
@@ -207,6 +235,9 @@ def question(prompt: str, rules: Sequence[BehavioralRule], transcript: Transcrip
 MOST_PROPOSED = 50
 _LONGEST_EXPLANATION = 2_000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>|^.*?</think>", re.DOTALL)
+_MOST_BRACES = 200
+"""places where an object is looked for in an answer with other words"""
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
@@ -254,16 +285,39 @@ def read_answer(text: str, asked: Collection[str], indexes: Collection[int], *, 
 
 
 def _document(text: str, answer: Answer) -> dict[str, Any] | None:
+    """The one object with verdicts, also behind the model's thoughts or between other words."""
+    text = _THOUGHTS.sub(" ", text)
     fenced = _FENCED.fullmatch(text)
     try:
         document = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
-        answer.refused.append("the judge's answer is not JSON")
-        return None
+        found = _objects_in(text)
+        if len(found) > 1:
+            answer.refused.append("the judge gives several answers that differ")
+        elif not found:
+            answer.refused.append("the judge's answer is not JSON")
+        return found[0] if len(found) == 1 else None
     if not isinstance(document, dict):
         answer.refused.append(f"the judge's answer is {json_type(document)}, not an object")
         return None
     return document
+
+
+def _objects_in(text: str) -> list[dict[str, Any]]:
+    """The distinct objects with `verdicts` in a text."""
+    decoder, found, at = json.JSONDecoder(), list[dict[str, Any]](), 0
+    for _ in range(_MOST_BRACES):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        if "verdicts" in value and value not in found:
+            found.append(value)
+    return found
 
 
 def _read_each(entries: list[Any], key: str, indexes: Collection[int], answer: Answer) -> Iterator[Judged]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -61,6 +62,13 @@ _LONGEST_QUOTE = 200
 """characters of the body of an error reply"""
 
 
+_TEXT_BLOCKS = ("text", "output_text")
+BACK_OFF = (0.5, 1.0, 2.0, 4.0)
+"""seconds before each further try, if there is time for one"""
+_PASSING = frozenset((408, 425, 429, 500, 502, 503, 504, 529))
+"""statuses of a server that is busy or down for a moment"""
+
+
 class Endpoint(ABC):
     """What the providers share: one request, one reply in JSON."""
 
@@ -88,12 +96,18 @@ class Endpoint(ABC):
 
         body = json.dumps(self._body(instructions, question)).encode()
         headers = {"content-type": "application/json", "accept": "application/json", **self._headers()}
-        try:
-            status, answer = post(self._address(), body, headers, seconds=seconds, name="the judge")
-        except HttpUnreachable as problem:
-            raise JudgeUnreachable(str(problem)) from problem
-        except BadHttpReply as problem:
-            raise BadReply(str(problem)) from problem
+        deadline = time.monotonic() + seconds
+        for delay in (*BACK_OFF, None):
+            left = deadline - time.monotonic()
+            try:
+                status, answer = post(self._address(), body, headers, seconds=left, name="the judge")
+            except HttpUnreachable as problem:
+                raise JudgeUnreachable(str(problem)) from problem
+            except BadHttpReply as problem:
+                raise BadReply(str(problem)) from problem
+            if status not in _PASSING or delay is None or time.monotonic() + delay >= deadline:
+                break
+            time.sleep(delay)
         if status != 200:
             text = " ".join(answer[: _LONGEST_QUOTE * 4].decode("utf-8", "replace").split())[:_LONGEST_QUOTE]
             quote = f": {text}" if text else ""
@@ -136,6 +150,18 @@ def _is_address(url: str) -> bool:
     return known and "@" not in parts.netloc and url.isascii() and url.isprintable() and " " not in url
 
 
+def _text_of(content: Any) -> str | None:
+    """Text, or the text of a list of blocks; what the model thought is left out."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    texts = [
+        block["text"]
+        for block in content
+        if isinstance(block, dict) and block.get("type") in _TEXT_BLOCKS and isinstance(block.get("text"), str)
+    ]
+    return "".join(texts) if texts else None
+
+
 class OpenAI(Endpoint):
     """Chat completions."""
 
@@ -157,8 +183,8 @@ class OpenAI(Endpoint):
 
     def _text(self, reply: dict[str, Any]) -> str | None:
         match reply.get("choices"):
-            case [{"message": {"content": str(text)}}, *_]:
-                return text
+            case [{"message": {"content": content}}, *_]:
+                return _text_of(content)
             case _:
                 return None
 
@@ -185,13 +211,7 @@ class Anthropic(Endpoint):
         }
 
     def _text(self, reply: dict[str, Any]) -> str | None:
-        blocks = reply.get("content")
-        texts = [
-            block["text"]
-            for block in (blocks if isinstance(blocks, list) else ())
-            if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
-        ]
-        return "".join(texts) if texts else None
+        return _text_of(reply.get("content"))
 
 
 SWITCH = "BYLAW_ENABLE_JUDGE"

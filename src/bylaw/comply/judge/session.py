@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import URLError
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -196,7 +197,8 @@ class JudgeSession:
 
     def _key(self, rules: Sequence[BehavioralRule], *, propose: bool) -> str:
         named = [[rule.rule_id, rule.description] for rule in rules]
-        whole = [self._judge.name, instructions(propose=propose), self._prompt, named, self._transcript.digest]
+        judge = _name_of(self._judge, "name")
+        whole = [judge, instructions(propose=propose), self._prompt, named, self._transcript.digest]
         return hashlib.sha256(canonical_json(whole)).hexdigest()
 
     def _ask(self, rules: Sequence[BehavioralRule], key: str, *, propose: bool) -> _Reply:
@@ -205,7 +207,7 @@ class JudgeSession:
             left = self._deadline - time.monotonic()
             reply: Any = self._judge.ask(instructions(propose=propose), asked, seconds=left)
         except BadReply as problem:
-            return _Reply(Answer(refused=[encodable(str(problem))]), problem.usage)
+            return _Reply(Answer(refused=[encodable(str(problem))]), _usage(problem.usage))
         except (JudgeUnreachable, TimeoutError):
             raise
         except OSError as problem:  # of a judge that is not one of ours, like every exception below
@@ -216,11 +218,11 @@ class JudgeSession:
         if not isinstance(reply, JudgeReply):
             return _Reply(Answer(refused=[f"the judge returned {type(reply).__name__}, not JudgeReply"]), None)
         if not isinstance(reply.text, str):
-            return _Reply(Answer(refused=["the judge's reply holds no text"]), reply.usage)
+            return _Reply(Answer(refused=["the judge's reply holds no text"]), _usage(reply.usage))
         answer = self._read(reply.text, rules, propose=propose)
         if not answer.refused:
             self._cache.put(key, reply.text)
-        return _Reply(answer, reply.usage)
+        return _Reply(answer, _usage(reply.usage))
 
     def _read(self, text: str, rules: Sequence[BehavioralRule], *, propose: bool) -> Answer:
         asked = [rule.rule_id for rule in rules]
@@ -228,6 +230,11 @@ class JudgeSession:
         if self._transcript.shortened:
             answer.verdicts = {rule: _not_cleared(judged) for rule, judged in answer.verdicts.items()}
             answer.proposed = [_not_cleared(judged) for judged in answer.proposed]
+        for rule in rules:
+            judged = answer.verdicts.get(rule.rule_id)
+            if judged and judged.state is State.SATISFIED and not self._transcript.touches(judged.event_indexes, rule):
+                del answer.verdicts[rule.rule_id]
+                answer.refused.append(f"the judge clears `{rule.rule_id}` by events that have nothing to do with it")
         missing = [f"`{rule}`" for rule in asked if rule not in answer.verdicts]
         if missing and not answer.refused:
             answer.refused.append(f"the judge gave no verdict on {', '.join(missing)}")
@@ -240,9 +247,10 @@ class JudgeSession:
             self._notes["the judge did not say how many tokens it used"] = None
             return
         self._tokens += usage.total
-        price = price_of(self._judge.model)
+        model = _name_of(self._judge, "model")
+        price = price_of(model)
         if price is None:
-            self._notes[f"no price is known for `{self._judge.model}`, so its cost is not counted"] = None
+            self._notes[f"no price is known for `{model}`, so its cost is not counted"] = None
         else:
             self._dollars += price.cost(usage)
 
@@ -327,6 +335,25 @@ class JudgeSession:
             event_indexes=judged.event_indexes,
             tier=Tier.JUDGED,
         )
+
+
+def _usage(given: Any) -> Usage | None:
+    """What a judge that is not one of ours says it used, if it can be counted."""
+    if not isinstance(given, Usage):
+        return None
+    try:
+        return msgspec.convert(msgspec.to_builtins(given), Usage)
+    except (msgspec.ValidationError, TypeError, ValueError):
+        return None
+
+
+def _name_of(judge: Any, member: str) -> str:
+    """The name of the judge or of its model; that of its type if it has none."""
+    try:
+        name = getattr(judge, member, None)
+    except Exception:  # a property of a judge that is not one of ours
+        name = None
+    return name if isinstance(name, str) and name else type(judge).__name__
 
 
 def _not_cleared(judged: Judged) -> Judged:
