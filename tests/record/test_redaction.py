@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bylaw
 from bylaw.record import recording
-from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, recording_redactor
+from bylaw.text.redaction.redactor import LONGEST, MOST_DEPTH, Redaction, Redactor, recording_redactor
 from tests.record.model_clients import MODEL, PROVIDERS, ask, openai_client
 from tests.record.server import CARD, KEY, Server
 from tests.support.command import run_bylaw
@@ -340,3 +340,45 @@ def test_random_values_without_secrets_are_not_changed() -> None:
         made = value(0)
         assert redact(made) == made
         assert redact(json.dumps(made)) == json.dumps(made)
+
+
+# In objects and by paths
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": {"value": "hunter2hunter"}},
+        {"password": [{"value": "hunter2hunter"}]},
+        {"password": {"old": "hunter2hunter", "new": {"text": "hunter2hunter"}}},
+        {"a": '{"password":["hunter2hunter"]}'},
+        {"a": "password: |\n  hunter2hunter\n"},
+        {"a": "postgres://u:p@hunter2hunter@h/db"},
+        {"pass\u200bword": "hunter2hunter"},
+        {"\uff50assword": "hunter2hunter"},
+    ],
+)
+def test_a_secret_is_found_in_whatever_form_its_name_gives_it(value: Any) -> None:
+    assert "hunter2" not in json.dumps(Redactor()(value))
+
+
+def test_the_description_of_a_parameter_is_no_secret() -> None:
+    parameters = {"properties": {"password": {"type": "string", "description": "at least 8 characters"}}}
+    assert Redactor()(parameters) == parameters
+
+
+@pytest.mark.parametrize("path", ["customer.name", "/customer/name", "customer['name']", 'customer["name"]'])
+def test_a_masked_path_may_be_spelled_as_in_rules(path: str) -> None:
+    mask = Redactor(Redaction(mask=[path]))
+    assert mask({"customer": {"name": "Mary"}}) == {"customer": {"name": "[redacted: masked]"}}
+    assert mask({"customer": [{"name": "Mary"}]}) == {"customer": [{"name": "[redacted: masked]"}]}
+
+
+@pytest.mark.parametrize("path", ["$.customer.name", "customer..name", "customer.name ", "customer[", "."])
+def test_a_path_that_would_mask_nothing_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="is no path"):
+        Redaction(mask=[path])
+
+
+def test_a_masked_index_may_count_from_the_end() -> None:
+    assert Redactor(Redaction(mask=["a[-1]"]))({"a": [1, 2]}) == {"a": [1, "[redacted: masked]"]}

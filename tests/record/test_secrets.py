@@ -26,7 +26,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n"
         ("secret='x", "secret='[redacted: secret]"),
         ("a://u:pw@", "a://u:[redacted: secret]@"),
         ("\ud800 password=abcdef1", "\ud800 password=[redacted: secret]"),
-        ({"password": ["a", {"b": 1}]}, {"password": ["[redacted: secret]", {"b": 1}]}),
+        ({"password": ["a", {"b": 1}]}, {"password": ["[redacted: secret]", {"b": "[redacted: secret]"}]}),
         ({"pin": 5, "cvv": 123}, {"pin": 5, "cvv": "[redacted: secret]"}),
     ],
 )

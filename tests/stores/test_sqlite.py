@@ -20,6 +20,7 @@ from bylaw.guard.stores import SqliteStore, audit_rows, forks, sqlite, verify_ch
 from bylaw.guard.stores import sqlite as pruning
 from bylaw.guard.stores import sqlite_file as connections
 from bylaw.guard.stores import sqlite_schema as schema
+from bylaw.guard.stores.memory import MemoryStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
 from bylaw.guard.stores.records import EventRow, SessionRecord
 from bylaw.guard.stores.sqlite_transaction import SqliteTransaction
@@ -419,6 +420,14 @@ def _stopping(transaction: Callable[[str], SqliteTransaction], *, after: int) ->
         return transaction(session)
 
     return begin
+
+
+@pytest.mark.parametrize("before", [float("nan"), float("inf")])
+def test_nothing_is_older_than_no_time(path: Path, before: float) -> None:
+    for store in (SqliteStore(path), MemoryStore()):
+        with pytest.raises(ValueError, match="expected a time"):
+            store.prune(before=before)
+        store.close()
 
 
 def test_two_processes_prune_and_write(path: Path) -> None:

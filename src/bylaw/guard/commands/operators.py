@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -211,8 +212,8 @@ def _is_known(store: GuardStore, session: str) -> bool:
 )
 def prune(store: str, days: float) -> ExitCode:
     """Delete old events, answered reviews and idle sessions. The audit chain can still be verified."""
-    if days < 0:
-        raise click.UsageError("--older-than must not be negative")
+    if not 0 <= days < math.inf:
+        raise click.UsageError("--older-than takes a number of days, zero or more")
     with open_store(store) as opened:
         deleted = opened.prune(before=time.time() - days * 86_400)
     click.echo("deleted: " + ", ".join(f"{what} {count}" for what, count in sorted(deleted.items())))

@@ -60,6 +60,7 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     ReviewStatus,
     SessionRecord,
+    check_moment,
 )
 
 R = TypeVar("R", bound=FollowRecord)
@@ -204,6 +205,7 @@ class MemoryStore:
         return AuditHead(START, *self._tables.head)
 
     def prune(self, *, before: float) -> dict[str, int]:
+        check_moment(before)
         with self.transaction("") as transaction:
             put = transaction.commitments.put
             counts = {

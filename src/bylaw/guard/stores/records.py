@@ -6,6 +6,7 @@ about, a status, and a version that grows with each write. Their class names are
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
@@ -19,6 +20,12 @@ AlertStatus: TypeAlias = Literal["pending", "acknowledged"]
 NotificationStatus: TypeAlias = Literal["pending", "delivered", "failed"]
 Recipient: TypeAlias = Literal["first", "second"]
 """whom a notification is for; reviews escalate to the second"""
+
+
+def check_moment(at: float) -> None:
+    """Raises ValueError unless this is a time: everything would be older than NaN."""
+    if not math.isfinite(at):
+        raise ValueError(f"before={at!r}: expected a time in seconds since 1970")
 
 
 class SessionRecord(Struct):

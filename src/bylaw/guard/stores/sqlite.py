@@ -44,6 +44,7 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     ReviewStatus,
     SessionRecord,
+    check_moment,
 )
 from bylaw.guard.stores.sqlite_digests import committed_keys, read_digests
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
@@ -147,6 +148,7 @@ class SqliteStore:
         return AuditHead(str(rows[0][0]) if rows else "", seq, hash)
 
     def prune(self, *, before: float) -> dict[str, int]:
+        check_moment(before)
         return _Pruning(self, before=before, now=self._clock()).run()
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ the kind of what it replaces, so a rule can still look for `[redacted: card]`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -61,6 +62,7 @@ class Redaction(Struct, frozen=True, kw_only=True):
         for wanted in self.classes:
             if wanted not in CLASSES:
                 raise ValueError(f"classes: `{wanted}` is none of {', '.join(f'`{one}`' for one in CLASSES)}")
+        _paths([*self.mask, *self.keep])
         if not isinstance(self.patterns, Mapping):
             raise ValueError(f"patterns={self.patterns!r}: expected a mapping from name to pattern")
 
@@ -156,6 +158,11 @@ class Redactor:
             return (
                 [self._of_kind(kind, one, depth + 1) for one in value] if depth <= MOST_DEPTH else marker("deep value")
             )
+        if isinstance(value, dict) and depth <= MOST_DEPTH and not _is_schema(value):
+            return {
+                name: one if name in value and value[name] != one else self._of_kind(kind, one, depth + 1)
+                for name, one in self._object(value, depth).items()
+            }
         return self._value(value, depth)
 
     def _list(self, value: Sequence[Any], depth: int) -> list[Any]:
@@ -257,6 +264,14 @@ def _fits(kind: str, value: Any) -> bool:
     return type(value) is not str or any(map(str.isdigit, value))
 
 
+def _is_schema(value: dict[Any, Any]) -> bool:
+    """Whether an object under the name of a secret describes it: `{"type": "string"}` in the parameters of a tool."""
+    return value.get("type") in _SCHEMA_TYPES or "$ref" in value or "anyOf" in value
+
+
+_SCHEMA_TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
+
+
 def _may_be_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[")
 
@@ -278,7 +293,28 @@ def _unused(name: str, taken: dict[Any, Any]) -> str:
 
 
 def _paths(paths: Sequence[str]) -> list[Path]:
-    return [tuple(path.split(".")) for path in paths]
+    return [_path(path) for path in paths]
+
+
+_STEP = re.compile(r"""\[(?:(-?\d+|\*)|'([^']+)'|"([^"]+)")\]|(?:^|\.)((?:\\.|[^.\[\]\\])+)""")
+
+
+def _path(text: str) -> Path:
+    """The steps of a path, in any spelling that rules take: `a.b`, `a['b']`, `a[0]`, `/a/b`. Raises ValueError."""
+    if text.startswith(("/", "#/")):
+        return tuple(part.replace("~1", "/").replace("~0", "~") for part in text.lstrip("#").split("/")[1:])
+    steps: list[str] = []
+    at = 0
+    while at < len(text):
+        found = _STEP.match(text, at)
+        step = "" if found is None else found[1] or found[2] or found[3] or re.sub(r"\\(.)", r"\1", found[4])
+        if found is None or step != step.strip() or (at == 0 and step == "$"):
+            raise ValueError(
+                f"`{text}` is no path: expected one such as `customer.name`, `items.*.note` or `/customer/name`"
+            )
+        steps.append(step)
+        at = found.end()
+    return tuple(steps)
 
 
 def _changed(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
@@ -296,7 +332,12 @@ def _changed(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {key: _changed(one, rest, change) if step in ("*", key) else one for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_changed(one, rest, change) if step in ("*", str(i)) else one for i, one in enumerate(value)]
+        if step != "*" and not step.lstrip("-").isdigit():  # `customer.name` means each customer of a list
+            return [_changed(one, path, change) for one in value]
+        wanted = ("*", step) if step == "*" or int(step) >= 0 else (str(len(value) + int(step)),)
+        return [
+            _changed(one, rest, change) if "*" in wanted or str(i) in wanted else one for i, one in enumerate(value)
+        ]
     return value
 
 

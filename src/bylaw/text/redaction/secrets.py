@@ -7,6 +7,7 @@ type, so the value has to look like one: in quotes, right behind `=`, or with a 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -40,12 +41,20 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 @lru_cache(maxsize=4096)
 def names_a_secret(key: str) -> bool:
-    return _KEYS.search(_CAMEL.sub("_", key)) is not None
+    return _KEYS.search(_spelled(key)) is not None
+
+
+def _spelled(key: str) -> str:
+    """The key in plain letters: wide letters and invisible characters are read as people read them."""
+    if not key.isascii():
+        plain = unicodedata.normalize("NFKC", key)
+        key = "".join(character for character in plain if unicodedata.category(character) != "Cf")
+    return _CAMEL.sub("_", key)
 
 
 def may_name_a_secret(key: str) -> bool:
     """Whether a value under this key is a secret if `looks_random`."""
-    return _VAGUE_KEYS.search(_CAMEL.sub("_", key)) is not None
+    return _VAGUE_KEYS.search(_spelled(key)) is not None
 
 
 def looks_random(value: str) -> bool:
@@ -55,7 +64,7 @@ def looks_random(value: str) -> bool:
 @lru_cache(maxsize=4096)
 def names_a_code(key: str) -> bool:
     """Whether a value under this key is valid once: a one-time password, a verification code."""
-    return _ONE_TIME.search(_CAMEL.sub("_", key)) is not None
+    return _ONE_TIME.search(_spelled(key)) is not None
 
 
 def find_named(text: str) -> Iterator[tuple[int, int]]:
@@ -99,13 +108,14 @@ _VALUE = r"""(?:[^\s"'`,;&<>()\[\]{}$%*\\=]|[%*]+[^\s"'`,;&<>()\[\]{}$%*\\=])[^\
 _CLEAR = tuple(
     re2.compile(pattern)
     for pattern in (
-        rf'(?i){NAMES}"?\s*[:=]\s*"((?:[^"\\]|\\.)+)',
+        rf'(?i){NAMES}"?\s*[:=]\s*\[?\s*"((?:[^"\\]|\\.)+)',
+        rf"(?i){NAMES}[\"']?:[ \t]*[|>][+-]?[ \t]*\n[ \t]+([^\n]+)",  # a block of YAML
         rf"(?i){NAMES}'?\s*[:=]\s*'([^'\n]+)",
         rf'(?i){NAMES}"\s*:\s*(-?\d[\d.]*)',  # JSON that cannot be read as such
         r'(?i)"cv[vc]"\s*:\s*"?(\d{3,4})',
         rf'(?i){NAMES}\\+"\s*:\s*\\+"(.+?)(?:\\+"|$)',  # JSON inside of JSON
         rf"(?i)<(?:[\w.-]*[_.-])?{NAMES}>([^<>\s][^<>\n]*)</",
-        r"""(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'`]*:((?:[^\s/@"'`\[{<$*]|\*+[^\s/@"'`*])[^\s/@"'`]*)@""",
+        r"""(?i)\b[a-z][a-z0-9+.-]*://[^\s/@:"'`]*:((?:[^\s/@"'`\[{<$*]|\*+[^\s/@"'`*])[^\s/"'`]*)@""",
     )
 )
 """unambiguous forms"""
