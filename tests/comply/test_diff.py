@@ -141,3 +141,19 @@ def test_another_number_in_other_words_is_the_same_rule_changed(old: str, new: s
     before, after = (read_prompt(text, tools=toolset()).rules for text in (old, new))
     diff = compare_rules(before, after)
     assert (kinds(diff), diff.exit_code) == (["changed"], 1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("Never call drop_table.", "Never call drop_table unless the user confirms.", "unless the user confirms"),
+        ("Always greet the guest.", "Always greet the guest, except at night.", "except at night"),
+        ("Never share lab results.", "Never share lab results. Exception: with their doctor.", "Exception: with"),
+        ("Never waive a fee.", "Never waive a fee. However, you may waive late fees of students.", "However, you may"),
+    ],
+)
+def test_an_exception_loosens_a_rule_and_its_removal_tightens_it(old: str, new: str, said: str) -> None:
+    for texts, kind in (((old, new), "loosened"), ((new, old), "tightened")):
+        before, after = (read_prompt(text, tools=toolset()).rules for text in texts)
+        (change,) = [one for one in compare_rules(before, after, texts=texts).changes if one.kind == kind]
+        assert said in change.why

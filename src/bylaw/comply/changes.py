@@ -1,8 +1,8 @@
 """Two versions of a prompt → which rules were added, dropped, loosened or tightened.
 
 Rules are paired by the closest match first: the same sentence and engine rules, the same engine rules, the same
-sentence except for its numbers, the same action, a similar sentence about the same tools. The differences of a pair
-decide its kind. If they do not, it is `changed`, which counts like loosened.
+sentence except for its numbers, the same sentence but for an exception, the same action, a similar sentence about the
+same tools. The differences of a pair decide its kind. If they do not, it is `changed`, which counts like loosened.
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ _MORE_IS_LOOSER = re.compile(
     re.IGNORECASE,
 )
 _MORE_IS_TIGHTER = re.compile(r"at least|minimum|min\b|under\b|below|less than|fewer than|no less than", re.IGNORECASE)
+_EXCEPTION = re.compile(
+    r"[,;]?\s*\b(?:unless|except(?:ing|ion)?|excluding|other than|apart from|save for|without|with the exception of"
+    r"|but not|if not)\b.*$",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT_EXCEPTION = re.compile(
+    r"[.!\s]*(?P<words>(?:(?:the )?(?:only |sole |one )?exceptions?\b|except\b|unless\b"
+    r"|(?:however|but|that said|nevertheless)\b[^.\n]*\b(?:may|can|allowed|permitted|fine|ok|okay)\b)[^.\n]*)",
+    re.IGNORECASE,
+)
 _TIMES = re.compile(r"# times?\b")
 _IN_FORMULA = re.compile(r"\b(?:tool|result|seen)\(\s*([^,()]+)")
 _TOOL_PARAMS = ("tool", "tools", "first", "second")
@@ -45,7 +55,8 @@ def compare_rules(
     notes: Sequence[str] = (),
 ) -> PromptDiff:
     pairs, dropped, added = _pair(list(before), list(after))
-    changes = [change for old, new in pairs if (change := _compare(old, new)) is not None]
+    found = [(_by_exception(old, new, texts) or _compare(old, new)) for old, new in pairs]
+    changes = [change for change in found if change is not None]
     unchanged = len(pairs) - len(changes)
     changes += [RuleChange(kind="dropped", before=rule) for rule in dropped]
     changes += [RuleChange(kind="added", after=rule) for rule in added]
@@ -69,7 +80,7 @@ def _pair(before: list[PromptRule], after: list[PromptRule]) -> tuple[_Pairs, li
         before[:] = [one for one in before if one is not old]
         after[:] = [one for one in after if one is not new]
 
-    keys: tuple[Callable[[PromptRule], Hashable | None], ...] = (_sentence, _engine_rules, _pattern, _action)
+    keys: tuple[Callable[[PromptRule], Hashable | None], ...] = (_sentence, _engine_rules, _pattern, _core, _action)
     for key in keys:
         waiting: dict[Hashable, list[PromptRule]] = {}
         for rule in after:
@@ -98,6 +109,11 @@ def _engine_rules(rule: PromptRule) -> bytes | None:
 
 def _pattern(rule: PromptRule) -> str:
     return _without_numbers(rule.description)
+
+
+def _core(rule: PromptRule) -> str:
+    """The sentence without its exception."""
+    return _EXCEPTION.sub("", rule.description).rstrip(" .!").lower()
 
 
 def _without_numbers(text: str) -> str:
@@ -155,6 +171,27 @@ def _compare(old: PromptRule, new: PromptRule) -> RuleChange | None:
     if change is not None and change.kind == "loosened":
         return change
     return RuleChange(kind="changed", before=old, after=new, why="it demands something else")
+
+
+def _by_exception(old: PromptRule, new: PromptRule, texts: tuple[str, str]) -> RuleChange | None:
+    """`never do it` became `never do it unless …`, or the next sentence makes an exception now."""
+    if _core(old) != _core(new):
+        return None
+    before, after = _exception(old, texts[0]), _exception(new, texts[1])
+    if bool(before) == bool(after):
+        return None
+    kind: ChangeKind = "loosened" if after else "tightened"
+    why = f"an exception was {'added' if after else 'removed'}: `{after or before}`"
+    return RuleChange(kind=kind, before=old, after=new, why=why)
+
+
+def _exception(rule: PromptRule, text: str) -> str:
+    """The words of its exception, in its own sentence or in the next one."""
+    found = _EXCEPTION.search(rule.description)
+    if found is None:
+        following = _NEXT_EXCEPTION.match(text, rule.end) if text[rule.start : rule.end].strip() else None
+        return " ".join(following["words"].split())[:120] if following else ""
+    return " ".join(found[0].split()).lstrip(",; ").rstrip(". ")[:120]
 
 
 def _by_severity(old: PromptRule, new: PromptRule) -> RuleChange | None:
