@@ -148,9 +148,9 @@ def test_an_export_without_slots_reads_as_the_same_story() -> None:
         (one.turn, one.text, one.stop_reason, one.at, one.origin.agent, one.origin.parent_agent)
         for one in responses(bare)
     ] == [
-        (one.turn, one.text, one.stop_reason, asked.time, one.origin.agent, one.origin.parent_agent)
+        (one.turn, one.text, one.stop_reason, one.time, one.origin.agent, one.origin.parent_agent)
         for one in responses(trace)
-        if (asked := one.request) is not None
+        if one.request is not None
     ]
     assert [(one.call_id, one.content, one.is_error) for one in results(bare)] == [
         (one.call_id, one.content, one.is_error) for one in results(trace)

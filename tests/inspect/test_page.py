@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 import pytest
+from click.testing import CliRunner
 
+from bylaw.inspect.command import command
+from bylaw.inspect.model import SessionEntry
 from bylaw.inspect.report.layout import format_tokens, width
 from bylaw.inspect.report.terminal import Page
-from bylaw.model.events import Usage
+from bylaw.inspect.timeline import Prescan, Timeline
+from bylaw.model.events import Event, Usage
 from tests.inspect.support import controls, entries, everything, page
 from tests.support.build import trace
 
@@ -78,3 +86,41 @@ def test_in_full_arguments_keep_their_lines() -> None:
     shown = page(entries(made), full=True)
     assert 'path: "a.py"' in shown
     assert "text: |\n             def f():\n                 pass\n\n             f()\n" in shown
+
+
+def test_a_session_shows_what_it_cost_and_how_long_it_lasted() -> None:
+    known = Prescan(everything()).totals().by_session
+    seven = known["ticket-7"]
+    assert (seven.turns, seven.calls, seven.lasted, seven.cost.turns, seven.tokens.total) == (3, 3, 75.0, 1, 862)
+    made = Page(width=80)
+    headings = [
+        made.entry(entry) for entry in Timeline(everything(), by_session=known) if isinstance(entry, SessionEntry)
+    ]
+    shown = [click.unstyle(heading).splitlines()[1] for heading in headings]
+    assert shown[0].endswith(" 3 turns · $ 0.0001 (1 of 3) · lasted 1m 15s") or "lasted" in shown[0]
+    assert "lasted" not in shown[1]
+    assert all(width(line) <= 80 for line in shown)
+
+
+def test_reading_ahead_stops_after_a_while() -> None:
+    def slow() -> Iterator[Event]:
+        for number, event in enumerate(list(everything()) * 1000):
+            if number == 1500:
+                time.sleep(0.02)
+            assert number < 3000
+            yield event
+
+    ahead = Prescan(slow(), seconds=0.01)
+    assert not ahead.is_all
+    assert Prescan(everything(), seconds=0).is_all
+
+
+def test_pages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(click, "echo_via_pager", lambda pieces, color: shown.extend(pieces))
+    path = tmp_path / "t.json"
+    path.write_text('[{"role": "user", "content": "q"}, {"role": "assistant", "content": "hi"}]')
+    found = CliRunner().invoke(command, [str(path), "--pager"])
+    assert (found.exit_code, found.output) == (0, "")
+    assert "hi" in "".join(shown)
+    assert "hi" in CliRunner().invoke(command, [str(path)]).output

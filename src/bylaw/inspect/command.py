@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -11,7 +12,7 @@ import click
 from bylaw.errors import ExitCode, InputError
 from bylaw.report.command_line import trace_format_option, write_usage_error
 from bylaw.report.diagnostics import print_diagnostics
-from bylaw.report.output import Target, emit, open_target, parse_targets
+from bylaw.report.output import Target, emit, open_target, parse_targets, wants_colour
 from bylaw.report.text import printable, terminal_width, wrap
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def _parse_ranges(
               help="json is JSON lines: one entry per line, in full.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--output", "-o", metavar="FILE", help="Write to FILE instead of standard output.")
+@click.option(
+    "--pager/--no-pager", default=None, help="Show page by page (default: in a terminal; $PAGER decides how)."
+)
 def command(
     trace: str,
     other: str | None,
@@ -70,6 +74,7 @@ def command(
     form: str,
     as_json: bool,
     output: str | None,
+    pager: bool | None,
 ) -> ExitCode:
     """Show a recorded trace as a timeline, or two side by side.
 
@@ -87,7 +92,7 @@ def command(
         if trace == other == "-":
             raise click.UsageError("standard input can be read only once")
         with open_target(target) as out:
-            screen = _Screen(target, out, width or terminal_width(widest=1000), full)
+            screen = _Screen(target, out, width or terminal_width(widest=1000), full, pager)
             try:
                 source = _open(trace, trace_format, skip_bad)
                 if other is None:
@@ -106,19 +111,31 @@ def _open(name: str, trace_format: str | None, skip_bad: bool) -> TraceStream:
     names = find_traces([name])
     if len(names) > 1:
         raise click.UsageError(f"`{name}` is {len(names):,} traces; name one of them, such as `{names[0]}`")
-    return open_trace(names[0], format=trace_format, skip_bad=skip_bad)
+    return open_trace(names[0], format=trace_format, skip_bad=skip_bad, eager=True)
 
 
 class _Screen:
     """Where the timeline is written, in which format and width."""
 
-    def __init__(self, target: Target, out: TextIO, width: int, full: bool) -> None:
+    def __init__(self, target: Target, out: TextIO, width: int, full: bool, pager: bool | None) -> None:
+        """`pager`: None is yes, if people look at a terminal."""
+        is_shown = target.file is None and out.isatty() and sys.stdin.isatty()
+        self._pages = target.format != "json" and (is_shown if pager is None else pager)
         self.is_json = target.format == "json"
         self.width = width
         self.full = full
         self.is_blank = target.file is None
         """whether nothing was written that could be taken for a whole timeline"""
         self._out = out
+
+    def show(self, pieces: Iterator[str]) -> None:
+        """Write all pieces, or as many as are looked at in a pager."""
+        if not self._pages:
+            for piece in pieces:
+                self.write(piece)
+            return
+        self.is_blank = False
+        click.echo_via_pager(pieces, color=wants_colour(self._out))
 
     def write(self, text: str) -> None:
         self.is_blank = False
@@ -132,7 +149,8 @@ def _show_one(source: TraceStream, selection: Selection, screen: _Screen) -> Exi
     from bylaw.inspect.timeline import Prescan, Timeline
 
     prescan = Prescan(source)
-    timeline = Timeline(prescan, selection)
+    known = prescan.totals() if prescan.is_all else None
+    timeline = Timeline(prescan, selection, by_session=None if known is None else known.by_session)
     if screen.is_json:
         from bylaw.inspect.report import json
 
@@ -144,13 +162,15 @@ def _show_one(source: TraceStream, selection: Selection, screen: _Screen) -> Exi
     else:
         from bylaw.inspect.report.terminal import Page
 
-        page = Page(width=screen.width, full=screen.full)
-        screen.write(page.title(source.name, source.format))
-        screen.write(page.totals(prescan.totals(), source) if prescan.is_all else page.totals_follow())
-        for entry in timeline:
-            screen.write(page.entry(entry))
-        if not prescan.is_all:
-            screen.write("\n" + page.title(source.name, source.format) + page.totals(timeline.totals, source))
+        def pieces() -> Iterator[str]:
+            page = Page(width=screen.width, full=screen.full)
+            yield page.title(source.name, source.format)
+            yield page.totals(known, source) if known is not None else page.totals_follow()
+            yield from map(page.entry, timeline)
+            if known is None:
+                yield "\n" + page.title(source.name, source.format) + page.totals(timeline.totals, source)
+
+        screen.show(pieces())
     print_diagnostics(source.problems)
     return _explain_missing(selection, timeline.totals.shown, timeline.totals)
 
@@ -165,8 +185,7 @@ def _show_two(source: TraceStream, other: TraceStream, selection: Selection, scr
         pieces = json.comparison_lines(report, ExitCode.OK if report.shown else ExitCode.NOTHING_CHECKED)
     else:
         pieces = Columns(width=screen.width, full=screen.full).render(report)
-    for piece in pieces:
-        screen.write(piece)
+    screen.show(iter(pieces))
     print_diagnostics([*source.problems, *other.problems])
     return _explain_missing(selection, report.shown, *report.totals)
 

@@ -57,6 +57,8 @@ class SessionEntry(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
     continued: bool = False
     """it had a heading before: sessions interleave"""
+    totals: SessionTotals | None = None
+    """of the whole session, if the trace is short enough to know them before it is shown"""
 
 
 class TurnEntry(Struct, frozen=True, kw_only=True):
@@ -127,6 +129,23 @@ class Known(Struct):
             self.turns += 1
 
 
+class SessionTotals(Struct, kw_only=True):
+    """Counts of one session."""
+
+    turns: int = 0
+    calls: int = 0
+    tokens: Known = field(default_factory=Known)
+    cost: Known = field(default_factory=Known)
+    first: float | None = None
+    """the earliest time recorded, in seconds since 1970"""
+    last: float | None = None
+
+    @property
+    def lasted(self) -> float | None:
+        """Seconds between the first and the last recorded time."""
+        return None if self.first is None or self.last is None else self.last - self.first
+
+
 class Totals(Struct, kw_only=True):
     """Counts of a whole trace."""
 
@@ -145,6 +164,8 @@ class Totals(Struct, kw_only=True):
     """tool → its calls"""
     session_ids: dict[str, None] = field(default_factory=dict)
     """ids of the first sessions"""
+    by_session: dict[str, SessionTotals] = field(default_factory=dict)
+    """the first sessions, fewer of them"""
     input_tokens: Known = field(default_factory=Known)
     output_tokens: Known = field(default_factory=Known)
     cached_tokens: Known = field(default_factory=Known)

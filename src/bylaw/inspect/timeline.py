@@ -7,8 +7,9 @@ knows the totals of most traces before the first entry is shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
+from time import monotonic
 
 from msgspec import Struct, field
 
@@ -20,6 +21,7 @@ from bylaw.inspect.model import (
     Input,
     RequestEntry,
     SessionEntry,
+    SessionTotals,
     Totals,
     TurnEntry,
     model_of,
@@ -30,20 +32,32 @@ from bylaw.text.prices import Prices, cost_of
 
 MOST_NAMES = 1_000
 """names counted of each kind, which bounds the memory"""
+MOST_SUMMED = 100
+"""sessions with totals of their own"""
 MOST_SESSIONS = 100_000
 """open sessions remembered; a session that has ended is forgotten"""
 PRESCAN = 10_000
-"""events read ahead"""
+"""events read ahead, …"""
+PATIENCE = 0.3
+"""… for this many seconds at most"""
+_PART, _FEWEST = 100, 1_000
+"""events of one step, and those that are read ahead however long that takes"""
 
 
 class Prescan:
     """Reads the first events of a trace ahead; iterating gives all of them. Raises InputError where one is bad."""
 
-    def __init__(self, source: Iterable[Event], *, events: int = PRESCAN) -> None:
+    def __init__(self, source: Iterable[Event], *, events: int = PRESCAN, seconds: float = PATIENCE) -> None:
         self._rest = iter(source)
-        self._first = list(islice(self._rest, events + 1))
-        self.is_all = len(self._first) <= events
+        self._first: list[Event] = []
+        self.is_all = False
         """whether the events read ahead are the whole trace"""
+        until = monotonic() + seconds
+        while part := list(islice(self._rest, min(_PART, events + 1 - len(self._first)))):
+            self._first += part
+            if len(self._first) > events or (len(self._first) >= _FEWEST and monotonic() > until):
+                return  # so that the first page is shown at once
+        self.is_all = True
 
     def totals(self) -> Totals:
         """Of the events read ahead."""
@@ -75,13 +89,17 @@ class TotalsCounter:
         totals, time = self.totals, event.time
         totals.events += 1
         self._add_session(event.origin.session, time)
+        session = totals.by_session.get(event.origin.session)
         if time is not None:
-            totals.first = time if totals.first is None else min(totals.first, time)
-            totals.last = time if totals.last is None else max(totals.last, time)
+            for one in (totals, session) if session is not None else (totals,):
+                one.first = time if one.first is None else min(one.first, time)
+                one.last = time if one.last is None else max(one.last, time)
         if isinstance(event, Response):
-            self._add_turn(event)
+            self._add_turn(event, session)
         elif isinstance(event, ToolCall):
             totals.calls += 1
+            if session is not None:
+                session.calls += 1
             _count(totals.tools, event.name)
         elif isinstance(event, ToolResult):
             totals.failed += bool(event.is_error)
@@ -96,13 +114,18 @@ class TotalsCounter:
         time, start = event.time, self._starts.get(event.origin.session)
         return None if time is None or start is None else time - start
 
-    def _add_turn(self, response: Response) -> None:
+    def _add_turn(self, response: Response, session: SessionTotals | None) -> None:
         totals, usage = self.totals, response.usage
         totals.turns += 1
+        cost = self.cost(response)
+        if session is not None:
+            session.turns += 1
+            session.cost.add(cost)
+            session.tokens.add(None if usage is None else usage.total)
         _count(totals.models, model_of(response))
         _count(totals.agents, response.origin.agent)
         totals.latency_ms.add(response.latency_ms)
-        totals.cost.add(self.cost(response))
+        totals.cost.add(cost)
         if usage is not None:
             totals.input_tokens.add(usage.input_tokens)
             totals.output_tokens.add(usage.output_tokens)
@@ -119,6 +142,8 @@ class TotalsCounter:
         self.totals.sessions += 1
         if len(self.totals.session_ids) < MOST_NAMES:
             self.totals.session_ids[session] = None
+        if len(self.totals.by_session) < MOST_SUMMED:
+            self.totals.by_session.setdefault(session, SessionTotals())
         if len(starts) > MOST_SESSIONS:
             del starts[next(iter(starts))]
 
@@ -183,8 +208,15 @@ class Timeline:
     """The entries of a trace, once. `totals` are of the whole trace, and final when the iteration has ended."""
 
     def __init__(
-        self, events: Iterable[Event], selection: Selection | None = None, *, prices: Prices | None = None
+        self,
+        events: Iterable[Event],
+        selection: Selection | None = None,
+        *,
+        prices: Prices | None = None,
+        by_session: Mapping[str, SessionTotals] | None = None,
     ) -> None:
+        """`by_session`: the totals of sessions, if they are known before the events are read."""
+        self._by_session = by_session or {}
         self._events = events
         self._selection = selection or Selection()
         self._counter = TotalsCounter(prices)
@@ -329,7 +361,8 @@ class Timeline:
             return
         self._session = session
         metadata = self._metadata.pop(session, None)
-        yield SessionEntry(session=session, metadata=metadata, continued=session in self._headed)
+        totals = self._by_session.get(session)
+        yield SessionEntry(session=session, metadata=metadata, continued=session in self._headed, totals=totals)
         self._headed[session] = None
         if len(self._headed) > MOST_SESSIONS:
             del self._headed[next(iter(self._headed))]

@@ -26,17 +26,19 @@ def open_trace(
     skip_bad: bool = False,
     verify_ids: bool = False,
     name: str | None = None,
+    eager: bool = False,
 ) -> TraceStream:
     """A trace that streams from a file, or from standard input if the path is `-`. Raises InputError.
 
     `skip_bad`: skip and count records that cannot be read. `verify_ids`: a content hash that does not match makes a
-    record bad. `name`: the name of the trace in reports.
+    record bad. `name`: the name of the trace in reports. `eager`: for viewers, which show the first events soon: parts
+    that a recorder wrote much later may then stand apart.
     """
     from bylaw.traces.records.files import open_path
     from bylaw.traces.source import TraceStream
 
     source = open_path(os.fspath(path))
-    return TraceStream(source, format=format, skip_bad=skip_bad, verify_ids=verify_ids, name=name)
+    return TraceStream(source, format=format, skip_bad=skip_bad, verify_ids=verify_ids, name=name, eager=eager)
 
 
 def read_trace(

@@ -60,6 +60,7 @@ class TraceStream:
         skip_bad: bool = False,
         verify_ids: bool = False,
         name: str | None = None,
+        eager: bool = False,
     ) -> None:
         if format is not None and format not in FORMATS:
             raise ValueError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
@@ -73,6 +74,7 @@ class TraceStream:
         self._is_forced = format is not None
         self._skip_bad = skip_bad
         self._verify_ids = verify_ids
+        self._eager = eager
         self.name = name or source.name
         self.format = self._reads_as
         self.header: dict[str, Any] = {}
@@ -135,7 +137,7 @@ class TraceStream:
 
     def _opened(self, problems: Problems) -> Opened:
         records = Records(self._source, self._layout, problems)
-        return Opened(self._source, self._layout, records, problems, self._verify_ids)
+        return Opened(self._source, self._layout, records, problems, self._verify_ids, self._eager)
 
 
 def _format_of(source: Input, layout: Layout) -> str | None:

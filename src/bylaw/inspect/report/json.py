@@ -19,6 +19,7 @@ from bylaw.inspect.model import (
     Part,
     RequestEntry,
     SessionEntry,
+    SessionTotals,
     SideBySide,
     Totals,
     TurnEntry,
@@ -56,7 +57,13 @@ def totals_fields(totals: Totals) -> dict[str, Any]:
         **_pick(totals, "events", "sessions", "turns", "calls", "failed", "shown", "agents", "models", "tools"),
         **{name: _known(getattr(totals, name)) for name in sums},
         **_pick(totals, "first", "last"),
+        "by_session": {name: _session(one) for name, one in totals.by_session.items()},
     }
+
+
+def _session(totals: SessionTotals) -> dict[str, Any]:
+    sums = {name: _known(getattr(totals, name)) for name in ("tokens", "cost")}
+    return {**_pick(totals, "turns", "calls", "first", "last", "lasted"), **sums}
 
 
 def _pick(value: Any, *names: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bylaw.inspect.model import Entry, EventEntry, Known, RequestEntry, SessionEntry, Totals, TurnEntry
+from bylaw.inspect.model import Entry, EventEntry, Known, RequestEntry, SessionEntry, SessionTotals, Totals, TurnEntry
 from bylaw.inspect.report.layout import (
     BOLD,
     DIM,
@@ -69,12 +69,24 @@ def note_lines(notes: Sequence[str], columns: int) -> Iterator[Line]:
 def session_lines(entry: SessionEntry, columns: int) -> list[Line]:
     again = " (continued)" if entry.continued else ""
     name = middle(entry.session, max(10, columns - 14 - len(again)))
-    start = f"━━ session {name}{again} "
-    lines = [Line(""), line((start, BOLD), ("━" * max(0, columns - width(start)), DIM))]
+    start, spent = f"━━ session {name}{again} ", _session_spent(entry.totals)
+    rest = max(0, columns - width(start) - width(spent))
+    lines = [Line(""), line((start, BOLD), ("━" * rest, DIM), (spent if rest else "", DIM))]
     if entry.metadata:
         metadata = ", ".join(f"{key}={preview(value, columns)}" for key, value in list(entry.metadata.items())[:50])
         lines += [line((f"   {text}", DIM)) for text in fold(metadata, columns - 3, 1, sized=False)]
     return lines
+
+
+def _session_spent(totals: SessionTotals | None) -> str:
+    """What a session cost and how long it lasted, as far as that was recorded."""
+    if totals is None or (not totals.cost.turns and not totals.lasted):
+        return ""
+    parts = (
+        [f"{format_cost(totals.cost.total)}{share_of_turns(totals.cost, totals.turns)}"] if totals.cost.turns else []
+    )
+    parts += [f"lasted {format_duration(totals.lasted)}"] if totals.lasted else []
+    return f" {count(totals.turns, 'turn')} · {' · '.join(parts)}"
 
 
 def _row(label: str, parts: Sequence[tuple[str, Style]]) -> Line:

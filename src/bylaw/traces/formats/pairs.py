@@ -143,7 +143,8 @@ class PairsReader(ConversationReader):
             conversation.end()
             return
         answer = read_assistant(message)
-        (start, at), (end, _) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
+        (start, began), (end, ended) = (_moment(pair.record, keys) for keys in (_STARTS, _ENDS))
+        at = began if ended is None else ended
         add_answer(
             conversation,
             record,

@@ -60,6 +60,8 @@ class Opened(Struct, frozen=True):
     records: Records
     problems: Problems
     verify_ids: bool = False
+    eager: bool = False
+    """whether to give events as soon as possible, for people who wait for them"""
 
     def raw_records(self) -> Iterator[bytes]:
         """All records of the file, for readers that need a first pass."""

@@ -16,6 +16,7 @@ from bylaw.traces.records.lines import Block
 
 MOST_HELD = 128 << 20
 """bytes of records that wait at once; beyond that, the least recently used trace is taken as complete"""
+_FEW_HELD = 4 << 20
 _MOST_LEVELS = 200
 """levels above a span that are searched: parents may even form a cycle"""
 
@@ -23,6 +24,8 @@ _MOST_LEVELS = 200
 class _Trace(Struct, eq=False):
     spans: dict[str, Span] = {}
     size: int = 0
+    has_root: bool = False
+    """recorders write a span when it ends, so its root comes last"""
 
 
 class Forest:
@@ -31,7 +34,9 @@ class Forest:
     INVARIANT: bounded, however long the file is.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, eager: bool = False) -> None:
+        """`eager`: a trace whose root has ended waits only until a few more bytes of others have come."""
+        self._eager = eager
         self._traces: dict[str, _Trace] = {}
         self._latest: _Trace | None = None
         self._size = 0
@@ -50,6 +55,7 @@ class Forest:
             span.events = [*known.events, *span.events]
             span.session = span.session or known.session
         trace.spans[span.id] = span
+        trace.has_root = trace.has_root or span.parent is None
 
     def add_event(self, part: Span, size: int) -> None:
         """Add an event of a span that was not read yet."""
@@ -62,8 +68,10 @@ class Forest:
 
     def overflow(self) -> Iterator[list[Span]]:
         """The traces to release, if too much is waiting."""
-        while self._size > MOST_HELD and len(self._traces) > 1:
-            name = next(iter(self._traces))
+        while len(self._traces) > 1:
+            name, oldest = next(iter(self._traces.items()))
+            if self._size <= (_FEW_HELD if self._eager and oldest.has_root else MOST_HELD):
+                return
             trace = self._traces.pop(name)
             self._size -= trace.size
             self._released.add(hash(name))
@@ -230,7 +238,7 @@ class SpanReader(AssemblingReader, ABC):
 
     def __init__(self, opened: Opened) -> None:
         super().__init__(opened)
-        self._forest = Forest()
+        self._forest = Forest(eager=opened.eager)
         self._spans = 0
 
     def read(self, block: Block) -> list[Event]:

@@ -148,7 +148,9 @@ class SessionSpans:
         content: list[Any] | None = None
         text: str | None = None
         if answer is not None:
-            calls, shared = calls_in(answer.uses, turn.origin, number, span.at, span.source, answer.arguments)
+            calls, shared = calls_in(
+                answer.uses, turn.origin, number, _answered_at(span), span.source, answer.arguments
+            )
             if self._assembler.has_unordered:
                 calls = tuple(self._with_unordered(call, turn) for call in calls)
             content, text, _ = read_content(answer.blocks)
@@ -159,7 +161,7 @@ class SessionSpans:
         return Response(
             origin=turn.origin,
             turn=number,
-            at=span.at,
+            at=_answered_at(span),
             source=span.source,
             request=request,
             model=turn.call.model,
@@ -282,6 +284,11 @@ class SessionSpans:
         file, line = span.source.file, span.source.line or 1
         place = Place(file, line, 1, line, 2)
         self._problems.add(Diagnostic(code=code, message=message, severity="warning", file=file, span=place, help=help))
+
+
+def _answered_at(span: Span) -> str | float | None:
+    """When the model had answered; a request is dated by the start of the span."""
+    return span.at if span.ended_at is None else span.ended_at
 
 
 def _dated(spans: list[tuple[Span, Origin]]) -> list[tuple[float, Span, Origin]]:
