@@ -163,3 +163,12 @@ def test_an_anchor_stands_only_at_the_start() -> None:
     rows = _chain(3)
     anchor = AuditRow(at=1.0, data={"kind": "anchor"}, seq=2, previous="", hash=rows[1].hash)
     assert _faults([rows[0], anchor, rows[2]]) == [(2, "unlinked"), (2, "edited")]
+
+
+def test_wide_and_deep_values_have_one_form() -> None:
+    wide: Any = {"b": [{"k": n, "a": n / 4} for n in range(2_000)], "a": "é"}
+    assert canonical_json(wide) == rfc8785.dumps(wide)
+    deep: Any = 1.0
+    for _ in range(400):
+        deep = [deep]
+    assert canonical_json(deep) == rfc8785.dumps(deep)

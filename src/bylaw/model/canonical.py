@@ -11,7 +11,8 @@ import msgspec
 import rfc8785
 
 _SAFE_INTEGER = 2**53 - 1
-_MOST_CONTAINERS = 256
+_MOST_LEVELS = 256
+"""deeper values are left to the slow way, which refuses what is too deep"""
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -50,32 +51,33 @@ integers, since canonical JSON has no `.0`; not known to be the same"""
 
 
 def _form(data: Any) -> int:
-    """Many containers are odd, too: they could be nested too deeply."""
-    form, waiting, containers = PLAIN, [data], 0
-    for value in waiting:  # grows while it is walked
-        kind = type(value)
-        if kind is str or value is None or kind is bool:
-            continue
-        if kind is dict:
-            containers += 1
-            waiting += value.values()
-            if not _are_ascii(value):
-                return ODD
-        elif kind is int:
-            if not -_SAFE_INTEGER <= value <= _SAFE_INTEGER:
-                return ODD
-        elif kind is float:
-            if not prints_alike(value):
-                if not is_whole(value):
+    form, level, levels = PLAIN, [data], 0
+    while level:
+        levels += 1
+        if levels > _MOST_LEVELS:
+            return ODD
+        below: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind is str or value is None or kind is bool:
+                continue
+            if kind is dict:
+                below += value.values()
+                if not _are_ascii(value):
                     return ODD
-                form = WHOLE
-        elif kind is list or kind is tuple:
-            containers += 1
-            waiting += value
-        elif not isinstance(value, str):
-            return ODD
-        if containers > _MOST_CONTAINERS:
-            return ODD
+            elif kind is int:
+                if not -_SAFE_INTEGER <= value <= _SAFE_INTEGER:
+                    return ODD
+            elif kind is float:
+                if not prints_alike(value):
+                    if not is_whole(value):
+                        return ODD
+                    form = WHOLE
+            elif kind is list or kind is tuple:
+                below += value
+            elif not isinstance(value, str):
+                return ODD
+        level = below
     return form
 
 

@@ -169,11 +169,12 @@ def _attempt(value: Any, where: str, needs_session: bool) -> Attempt:
 
 
 def _time(value: Any, where: str) -> float | None:
+    from bylaw.guard.decide.attempts import is_time
     from bylaw.model.events import seconds
 
     if value is None:
         return None
     at = seconds(value) if isinstance(value, str) else value
-    if isinstance(at, bool) or not isinstance(at, int | float) or not abs(at) < float("inf"):
+    if not is_time(at):
         raise BadInput(f"{where}: `ts` must be seconds or an ISO 8601 time")
     return float(at)
