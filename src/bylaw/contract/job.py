@@ -186,21 +186,25 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
         await agent.stop()
     stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
     left = getattr(agent, "warnings", ())
-    return [*stateful, *left, *_warn_never_called(matrix, runner), *_note_faults_on_way_to_model(matrix, runner)]
+    return [*stateful, *left, *_warn_never_called(matrix, runner), *_note_where_faults_went(matrix, runner)]
 
 
-def _note_faults_on_way_to_model(matrix: Matrix, runner: Runner) -> Iterator[str]:
-    """Say, once, which faults the agent's own code has not seen: its handling of errors was not tried."""
-    hit = {(key.scenario, id) for key, made in runner.made.items() for id in made.run.fired_on_way_to_model}
-    labels = dict.fromkeys(
-        f"`{fault.label}`"
-        for scenario in matrix.contract.scenarios
-        for fault in scenario.tool_faults
-        if (scenario.name, fault.id) in hit
-    )
-    if labels:
-        why = "applied to the tool's result on its way to the model, so the agent's own code did not see it"
-        yield f"{why}: {', '.join(labels)}"
+def _note_where_faults_went(matrix: Matrix, runner: Runner) -> Iterator[str]:
+    """Say, once, which faults went elsewhere than their names say."""
+    runs = [(key.scenario, made.run) for key, made in runner.made.items()]
+    on_way = {(scenario, id) for scenario, run in runs for id in run.fired_on_way_to_model}
+    in_prompt = {(scenario, id) for scenario, run in runs for id in run.fired_in_prompt}
+    faults = [(scenario.name, fault) for scenario in matrix.contract.scenarios for fault in scenario.faults]
+    for hit, where in ((on_way, _ON_WAY), (in_prompt, _IN_PROMPT)):
+        labels = dict.fromkeys(f"`{fault.label}`" for scenario, fault in faults if (scenario, fault.id) in hit)
+        if labels:
+            yield f"{where}: {', '.join(labels)}"
+    if any((name, one.id) in in_prompt and getattr(one, "inject_at", None) is not None for name, one in faults):
+        yield "`inject_at` had no effect: a prompt has no messages to count"
+
+
+_ON_WAY = "applied to the tool's result on its way to the model, so the agent's own code did not see it"
+_IN_PROMPT = "no request to a model was seen, so these attacks went into the prompt"
 
 
 def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:

@@ -40,6 +40,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     """how often each fault hit a call of the agent, by the id of the fault; 0 if it never did"""
     fired_on_way_to_model: frozenset[str] = frozenset()
     """the tool faults that changed a result only in the request to the model: the agent's own code saw it unchanged"""
+    fired_in_prompt: frozenset[str] = frozenset()
+    """the attacks on the context that went into the prompt, because no request to a model was seen"""
     models: frozenset[str] = frozenset()
     """where its requests to models went"""
     trace: Trace

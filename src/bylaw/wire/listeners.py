@@ -2,7 +2,8 @@
 
 A run (of `bylaw contract`) may change an exchange; listeners (recordings) only observe it. Agent code carries its run
 in a context variable, which tasks, `asyncio.to_thread` and the executors of frameworks pass on. A thread that an agent
-starts by itself does not inherit it. Its calls belong to the only run in progress, or to none if there are several.
+starts by itself belongs to the run that started it. When that is over, as for a worker that serves many runs, its calls
+belong to the only run in progress, or to none if there are several.
 
 This module is imported into agents by `bylaw.tool`, so it imports nothing that is slow to load.
 """
@@ -57,6 +58,8 @@ class Listener(Protocol):
 # The current run
 
 _run: ContextVar[Run | None] = ContextVar("bylaw_run", default=None)
+_started_by: ContextVar[Run | None] = ContextVar("bylaw_started_by", default=None)
+"""the run that started this thread"""
 _unobserved: ContextVar[bool] = ContextVar("bylaw_unobserved", default=False)
 _runs: list[Run] = []
 """the runs in progress"""
@@ -74,7 +77,8 @@ def current_run() -> Run | None:
         if run.is_over:
             raise RunOver
         return run
-    run = _only_run()
+    starter = _started_by.get()
+    run = starter if starter is not None and not starter.is_over else _only_run()
     if run is None and not _our_threads[threading.get_ident()]:
         for possible in tuple(_runs):
             possible.has_strays = True
@@ -116,6 +120,16 @@ def run_context(run: Run) -> Iterator[None]:
         yield
     finally:
         _run.reset(token)
+
+
+def in_thread_of(run: Run, function: Callable[[], Any]) -> Callable[[], Any]:
+    """The function of a thread that this run starts."""
+
+    def call() -> Any:
+        _started_by.set(run)
+        return function()
+
+    return call
 
 
 @contextmanager

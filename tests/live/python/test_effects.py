@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+from uuid import UUID
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from bylaw.contract.faults.effects import aged, emptied, malformed, wrong_data
 
@@ -96,3 +102,52 @@ def test_deep_values_do_not_break_anything() -> None:
     assert wrong_data(deep, Random(0)) is not None
     assert malformed("[" * 10_000).startswith("[")
     assert wrong_data("[" * 10_000, Random(0))
+
+
+class Kind(Enum):
+    PAID = "paid"
+    OPEN = "open"
+
+
+class Row(NamedTuple):
+    name: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    name: str
+    total: int
+
+
+class Frozen(msgspec.Struct, frozen=True):
+    name: str
+    total: int
+
+
+class Model(BaseModel):
+    name: str
+    total: Decimal
+
+
+class Markup(str):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        7, 7.5, True, "paid", Decimal("42.50"), Kind.PAID, b"abc", date(2026, 3, 2), datetime(2026, 3, 2),
+        timedelta(hours=1), UUID("12345678-1234-4234-8234-123456789012"), {"a", "b1"}, frozenset({3}), [1, 2], (1, 2),
+        {"a": 1}, OrderedDict(a=1), defaultdict(int, a=1), Row("Ann", 3), Slotted("Ann", 3), Frozen("Ann", 3),
+        Model(name="Ann", total=Decimal(3)), Markup("hello"), '{"total": 3}', {"row": Row("Ann", 3), "kind": Kind.OPEN},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_wrong_data_keeps_the_type_of_what_it_replaces(value: Any) -> None:
+    changed = wrong_data(value, Random(1))
+    assert type(changed) is type(value) and changed != value
+    if isinstance(value, Row | Slotted | Frozen | Model):
+        assert (type(changed.name), type(changed.total)) == (type(value.name), type(value.total))
+    if isinstance(value, dict):
+        assert [type(item) for item in changed.values()] == [type(item) for item in value.values()]

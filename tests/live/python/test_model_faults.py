@@ -142,12 +142,8 @@ def test_without_a_fault_an_answer_passes_unchanged_and_is_recorded(
 
 @pytest.mark.parametrize("kind", ["overflow", "conflicting_context", "injection_via_context", "memory_poisoning"])
 @pytest.mark.parametrize("library", ["httpx", "requests", "aiohttp"])
-def test_attacks_on_the_context_are_in_the_request(
-    kind: str, library: str, server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An agent whose module holds a model's library is attacked in its request; `openai` stands for one here."""
+def test_attacks_on_the_context_are_in_the_request(kind: str, library: str, server: Served) -> None:
     agent = Asker(server.url + PATHS["openai"], library=library)
-    monkeypatch.setattr("bylaw.contract.agents.python_agent.uses_model_library", lambda _agent: True)
     run = ask(agent, attack(kind, payloads=("EVIL",), inject_tokens=500), prompt='say "hi"')
     assert run.fired == {"fault": 1}
     sent = json.loads(server.asked[0][2])["messages"]
@@ -167,4 +163,4 @@ def test_attacks_on_an_agent_without_a_visible_model_go_into_the_prompt(kind: st
 
     run = ask(agent, attack(kind, payloads=("EVIL",), inject_tokens=50))
     assert run.fired == {"fault": 1}
-    assert "where is A-17?" in asked[0] and asked[0] != "where is A-17?"
+    assert "where is A-17?" in asked[-1] and asked[-1] != "where is A-17?"

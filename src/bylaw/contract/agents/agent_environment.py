@@ -154,7 +154,7 @@ class AgentEnvironment:
         return {name: one for name, one in named.items() if not one.origin.endswith(own)}
 
     def _authority(self) -> Authority | None:
-        """Without it, HTTPS passes unread. A command trusts it by its variables, so models that nobody names are seen."""
+        """Without one, HTTPS passes unread. A command gets to trust it, so that models that nobody names are seen."""
         if not self._spec.trusts_ca and (not self._spec.command or self._named or self._spec.upstreams):
             return None
         if not self._spec.command:  # its owner starts the agent, which must trust the authority before we run

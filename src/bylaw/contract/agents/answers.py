@@ -212,6 +212,7 @@ def agent_run(
         latency_ms=latency_ms,
         fired=plan.fired,
         fired_on_way_to_model=plan.fired_on_way_to_model,
+        fired_in_prompt=plan.fired_in_prompt,
         models=frozenset(plan.models),
         trace=replace(trace, notes=(*trace.notes, *notes)),
     )

@@ -82,7 +82,7 @@ class CommandAgent(ExternalAgent):
             if reading.done():
                 reading.result()
             await ended
-            # Its children may keep the output open. Those in its group are killed; one that is detached is not waited for.
+            # Its children may keep the output open. Those in its group are killed; detached ones are not waited for.
             for wait in (_AFTER_EXIT, _AFTER_KILL):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):

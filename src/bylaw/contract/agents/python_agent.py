@@ -23,12 +23,11 @@ from bylaw.contract.agents.python_target import (
     load_module,
     target_of,
     tool_names,
-    uses_model_library,
 )
 from bylaw.contract.agents.python_workers import Outcome, Workers
 from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
 from bylaw.contract.agents.streams import Chunks, join_chunks
-from bylaw.contract.faults.live_run import LiveRun
+from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
 from bylaw.contract.faults.recorder import Recorder
@@ -54,7 +53,8 @@ class PythonAgent:
         self._agent: Any = None
         self._target: Target | None = None
         self._names: set[str] = set()
-        self._model_is_visible = False
+        self._asks_model: bool | None = None
+        """whether its requests to models were seen; None: not known yet"""
         self._reset: Any = None
         self._workers = Workers()
         self._patches = Patches()
@@ -79,6 +79,7 @@ class PythonAgent:
             for patches in (FRAMEWORKS, LIBRARIES):
                 patches.open()
                 self._while_started.callback(patches.close)
+            self._patches.replace(os, "_exit", _exit_of_agent)
             self._load()
         except BaseException:
             await self.stop()
@@ -124,7 +125,7 @@ class PythonAgent:
             self._reset = load(self._spec.reset_function, self._folder)
         self._agent = instance_of(found, address)
         target = target_of(self._agent, address)
-        self._model_is_visible = target.framework is not None or uses_model_library(self._agent)
+        self._asks_model = True if target.framework is not None else None
         self._names = tool_names(self._agent) | {_tool_name(tool) for tool in self._spec.tools}
         self._target = target
 
@@ -166,12 +167,28 @@ class PythonAgent:
         return on_loop
 
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
+        """Attacks on the context go into requests to the model, or into the prompt of an agent that makes none.
+
+        Only a run can tell. The first one with an attack that took the agent for the wrong kind is made again.
+        """
         FRAMEWORKS.refresh()
         LIBRARIES.refresh()
-        plan: Plan
-        if self._model_is_visible:
-            plan = Plan(injection)
-        else:
+        attacks = [f for f in injection.faults if isinstance(f, ContextAttack) and f.type != "indirect_injection"]
+        was_in_prompt = self._asks_model is False
+        plan, run = await self._run_once(prompt, injection, in_prompt=was_in_prompt)
+        if plan.asks_model:
+            self._asks_model = True
+        elif self._asks_model is None and run.failure is None:
+            self._asks_model = False
+        if attacks and was_in_prompt is not (self._asks_model is False):
+            if self.has_reset:
+                await self.reset()
+            _, run = await self._run_once(prompt, injection, in_prompt=not was_in_prompt)
+        return run
+
+    async def _run_once(self, prompt: str, injection: Injection, *, in_prompt: bool) -> tuple[Plan, AgentRun]:
+        plan = Plan(injection)
+        if in_prompt:
             plan = prompt_plan = PromptPlan(injection)
             prompt = prompt_plan.attack_prompt(prompt)
         recorder = Recorder(injection.run, prompt)
@@ -181,7 +198,9 @@ class PythonAgent:
             outcome = await self._ask(run, prompt)
         elapsed = (asyncio.get_running_loop().time() - began) * 1000
         latency = elapsed if outcome is None else outcome.latency_ms
-        return agent_run(self._answer(outcome), latency, plan, recorder, notes=(_STRAYS,) if run.has_strays else ())
+        notes = (_STRAYS,) if run.has_strays else ()
+        answer = self._answer(outcome) if run.exit_status is None else _exited(run.exit_status)
+        return plan, agent_run(answer, latency, plan, recorder, notes)
 
     async def _ask(self, run: LiveRun, prompt: str) -> Outcome | None:
         target = self._target
@@ -207,6 +226,25 @@ class PythonAgent:
 
 def _tool_name(tool: str) -> str:
     return tool.rpartition(":")[2].rpartition(".")[2]
+
+
+def _exit_of_agent(original: Any) -> Any:
+    """`os._exit` ends the run of an agent that calls it, not Bylaw. A process that the agent forked does end."""
+    our_process = os.getpid()
+
+    def _exit(status: int) -> None:
+        run = current_run() if os.getpid() == our_process and is_agent_code() else None
+        if run is None:
+            original(status)
+        else:
+            run.exit_status = status
+            raise SystemExit(status)
+
+    return _exit
+
+
+def _exited(status: int) -> Failure:
+    return Failure("crash", f"the agent ended its process: os._exit({status})")
 
 
 @contextlib.contextmanager

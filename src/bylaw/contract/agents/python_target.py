@@ -196,23 +196,6 @@ def _is_tool(value: Any) -> bool:
     )
 
 
-_MODEL_LIBRARIES = frozenset(
-    ("agents", "anthropic", "langchain", "langchain_anthropic", "langchain_core", "langchain_openai", "langgraph",
-     "litellm", "openai", "pydantic_ai")
-)  # fmt: skip
-
-
-def uses_model_library(agent: Any) -> bool:
-    """Whether the module of a plain agent has anything from a library that asks models."""
-    return any(_library_of(value) in _MODEL_LIBRARIES for value in _globals_of(agent))
-
-
-def _library_of(value: Any) -> str:
-    """The library that a module, a class or an object comes from."""
-    name = getattr(value, "__name__", None) if isinstance(value, type(sys)) else getattr(value, "__module__", None)
-    return str(name or type(value).__module__).partition(".")[0]
-
-
 def _globals_of(agent: Any) -> list[Any]:
     """The values in the module that defines the agent."""
     module = sys.modules.get(getattr(agent, "__module__", None) or type(agent).__module__)

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.contract.agents.streams import Chunks
-from bylaw.wire.listeners import Run, current_run, run_context, unobserved
+from bylaw.wire.listeners import Run, RunOver, current_run, run_context, unobserved
 
 GRACE = 0.5
 """seconds that a cancelled agent has to clean up"""
@@ -98,6 +98,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._loop.set_exception_handler(_report_unless_over)
         self._closing = False
         self.thread = threading.Thread(target=self._serve, daemon=True, name="agent-loop")
         self.thread.start()
@@ -153,6 +154,12 @@ class LoopThread:
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+def _report_unless_over(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A task of the agent that outlives its run ends with RunOver, which nobody retrieves: that is no news."""
+    if not isinstance(context.get("exception"), RunOver):
+        loop.default_exception_handler(context)
 
 
 def _in_context(

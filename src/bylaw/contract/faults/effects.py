@@ -9,10 +9,15 @@ from __future__ import annotations
 import copy
 import json
 import re
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -92,16 +97,35 @@ def _mapped(value: Any, leaf: Callable[[Any, str], Any], *, shorten: bool, key: 
     if depth > MAX_DEPTH:
         return value
     if isinstance(value, Mapping):
-        return {name: inner(item, str(name)) for name, item in value.items()}
+        return _as_type(value, {name: inner(item, str(name)) for name, item in value.items()})
     if isinstance(value, list):
-        return [inner(item) for item in _shortened(value, shorten)]
-    if type(value) is tuple:
-        return tuple(inner(item) for item in _shortened(value, shorten))
+        return _as_type(value, [inner(item) for item in _shortened(value, shorten)])
+    if isinstance(value, tuple):
+        fields = getattr(value, "_fields", None)  # a named tuple keeps its length
+        items = [inner(item) for item in (value if fields else _shortened(value, shorten))]
+        return type(value)(*items) if fields else _as_type(value, tuple(items))
+    if isinstance(value, set | frozenset):
+        return _as_type(value, {inner(item) for item in sorted(value, key=repr)})
+    if isinstance(value, Enum):
+        return leaf(value, key)
     if isinstance(value, str):
-        return _mapped_text(value, leaf, shorten=shorten, key=key, depth=depth)
-    if hasattr(value, "__dict__") and not callable(value):
+        return _as_type(value, _mapped_text(value, leaf, shorten=shorten, key=key, depth=depth))
+    if not callable(value) and _field_names(value):
         return _mapped_object(value, inner)
     return leaf(value, key)
+
+
+def _as_type(original: Any, changed: Any) -> Any:
+    """The changed value in the type of the original, which may be a subclass: `OrderedDict`, `Markup`."""
+    kind = type(original)
+    if type(changed) is kind:
+        return changed
+    try:
+        if isinstance(original, defaultdict):
+            return kind(original.default_factory, changed)
+        return kind(changed)
+    except Exception:  # a class of the agent that takes other arguments
+        return changed
 
 
 def _shortened(items: Any, shorten: bool) -> Any:
@@ -127,15 +151,40 @@ def _json_inside(text: str) -> Any:
 
 
 def _mapped_object(value: Any, inner: Callable[[Any, str], Any]) -> Any:
-    """A copy of a dataclass, Pydantic model or plain object whose public fields are changed."""
+    """A copy of a dataclass, Pydantic model, Struct or plain object whose public fields are changed."""
     try:
         clone = copy.copy(value)
-        for name, item in vars(value).items():
-            if not name.startswith("_"):
-                clone.__dict__[name] = inner(item, name)
+        for name in _field_names(value):
+            item = inner(getattr(value, name), name)
+            if name in getattr(clone, "__dict__", {}):
+                clone.__dict__[name] = item
+            else:
+                object.__setattr__(clone, name, item)
     except (TypeError, AttributeError):
-        return value
+        return _replaced(value, inner)
     return clone
+
+
+def _replaced(value: Any, inner: Callable[[Any, str], Any]) -> Any:
+    """A frozen Struct, which no assignment changes."""
+    try:
+        return msgspec.structs.replace(
+            value, **{name: inner(getattr(value, name), name) for name in _field_names(value)}
+        )
+    except TypeError:
+        return value
+
+
+def _field_names(value: Any) -> list[str]:
+    slots = [slot for kind in type(value).__mro__ for slot in _slots(kind)]
+    names = [*getattr(value, "__struct_fields__", ()), *slots, *getattr(value, "__dict__", ())]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_") and hasattr(value, name)]
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    """Only of classes that are written in Python: those of C types, such as `date`, are no fields."""
+    slots = kind.__dict__.get("__slots__", ()) if kind.__module__ not in sys.stdlib_module_names else ()
+    return (slots,) if isinstance(slots, str) else tuple(slots)
 
 
 def _texts(value: Any, depth: int) -> Iterator[str]:
@@ -158,6 +207,17 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 def _wrong_leaf(value: Any, random: Random, texts: list[str]) -> Any:
     if isinstance(value, bool):
         return not value
+    if isinstance(value, Enum):
+        others = [member for member in type(value) if member is not value]
+        return random.choice(others) if others else value
+    if isinstance(value, Decimal):
+        return value + random.choice((-1, 1)) * Decimal(random.randint(1, 9)) * (1 + abs(value).to_integral_value())
+    if isinstance(value, UUID):
+        return UUID(int=random.getrandbits(128), version=value.version)
+    if isinstance(value, timedelta):
+        return value + timedelta(minutes=random.randint(3, 300))
+    if isinstance(value, bytes):
+        return bytes(value[::-1]) if value[::-1] != value else value + b"0"
     if isinstance(value, int):
         return value + random.choice((-1, 1)) * random.randint(1, max(9, abs(value) // 2))
     if isinstance(value, float):

@@ -66,6 +66,7 @@ class Interceptor:
         """`in_tool`: a tool that was called by name makes the request. `model`: what answers if it is not the URL."""
         asked = model_call(request)
         if asked is not None:
+            self.plan.asks_model = True
             self.plan.models.add(model or origin_of(request.url))
             if self.recorder.knows_tools:
                 self._results.is_off = True

@@ -52,6 +52,8 @@ class LiveRun:
         self.first_results: dict[str, Any] = {}
         """what each tool first returned, for the fault `stale`"""
         self.has_strays = False
+        self.exit_status: int | None = None
+        """of an agent that ended its process, or tried to"""
         self._interceptor = Interceptor(plan, recorder)
         self._over = threading.Event()
 

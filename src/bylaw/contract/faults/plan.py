@@ -28,6 +28,8 @@ class Plan:
         self._seen: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._fired: dict[str, int] = {fault.id: 0 for fault in injection.faults}
         self._hit_on_way: set[str] = set()
+        self.asks_model = False
+        """whether a request to a model was seen"""
         self.models: set[str] = set()
         """where requests to models went"""
         self._called: set[str] = set()
@@ -94,6 +96,11 @@ class Plan:
             return dict(self._fired)
 
     @property
+    def fired_in_prompt(self) -> frozenset[str]:
+        """The attacks on the context that went into the prompt instead."""
+        return frozenset()
+
+    @property
     def fired_on_way_to_model(self) -> frozenset[str]:
         with self._lock:
             return frozenset(self._hit_on_way)
@@ -118,6 +125,11 @@ class Plan:
 
 class PromptPlan(Plan):
     """A plan for an agent whose model calls cannot be seen: attacks on the context go into the prompt instead."""
+
+    @property
+    def fired_in_prompt(self) -> frozenset[str]:
+        attacks = (fault for fault in self._of(ContextAttack) if fault.type != "indirect_injection")
+        return frozenset(fault.id for fault in attacks if self.fired[fault.id])
 
     def attacks(self, *, on_result_of: str | None = None) -> list[ContextAttack]:
         return [] if on_result_of is None else super().attacks(on_result_of=on_result_of)

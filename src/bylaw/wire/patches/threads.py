@@ -6,7 +6,7 @@ import contextvars
 import functools
 from typing import Any
 
-from bylaw.wire.listeners import current_run, wrap_for_thread
+from bylaw.wire.listeners import current_run, in_thread_of, wrap_for_thread
 from bylaw.wire.patch_on_import import Patches
 
 
@@ -31,9 +31,11 @@ def _submit(original: Any) -> Any:
 def _start(original: Any) -> Any:
     @functools.wraps(original)
     def start(self: Any) -> None:
-        run = self.run
-        wrapped = wrap_for_thread(run)
-        if wrapped is not run:
+        own, run = self.run, current_run()
+        wrapped = wrap_for_thread(own)
+        if run is not None:
+            wrapped = in_thread_of(run, wrapped)
+        if wrapped is not own:
             self.run = wrapped
         original(self)
 

@@ -1,7 +1,7 @@
 """HTTP/1.1 with the servers behind the proxy. Each exchange has its own connection, so runs share nothing.
 
-If the user's environment names a proxy for a server, and no exception (`NO_PROXY`), the server is reached through it: by
-a tunnel, or, without TLS, by asking the proxy for the whole URL.
+If the user's environment names a proxy for a server, and no exception (`NO_PROXY`), the server is reached through it:
+by a tunnel, or, without TLS, by asking the proxy for the whole URL.
 """
 
 from __future__ import annotations
