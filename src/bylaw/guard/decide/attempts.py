@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import isfinite
+from sys import float_info
 from typing import Any
 
 import jsonschema_rs
@@ -31,8 +32,8 @@ class Refused(Exception):
 def call_of(
     attempt: Attempt, call_id: str, origin: Origin, turn: int | None, limits: Limits, clock: Callable[[], float]
 ) -> ToolCall:
-    """The attempt as the event that rules judge. `origin` is used if the attempt names nothing but its session.
-    Raises Refused."""
+    """The attempt as the event that rules judge, with arguments of its own, since the host may change its objects.
+    `origin` is used if the attempt names nothing but its session. Raises Refused."""
     tool, session, arguments, ts = attempt.tool, attempt.session, attempt.arguments, attempt.ts
     run, parent_run, agent = attempt.run, attempt.parent_run, attempt.agent
     if not (
@@ -46,11 +47,10 @@ def call_of(
         origin = Origin(session, run, parent_run, agent)
     if ts is None:
         ts = clock()
-    elif not (type(ts) is float and isfinite(ts)) and not is_time(ts):
+    elif not is_time(ts):
         raise Refused("`ts` is a finite number of seconds since 1970")
-    if arguments is not None:
-        check_json(arguments, limits)
-    known = {} if arguments is None else arguments  # `None` says that there are none, not that nobody recorded them
+    # `None` says that there are none, not that nobody recorded them
+    known = {} if arguments is None else own_json(arguments, limits)
     return ToolCall(origin=origin, turn=turn, at=ts, name=tool, call_id=call_id, arguments=known)
 
 
@@ -66,15 +66,21 @@ def _check_names(attempt: Attempt) -> None:
 
 
 def is_time(ts: Any) -> bool:
-    return isinstance(ts, int | float) and not isinstance(ts, bool) and isfinite(ts)
+    return isinstance(ts, int | float) and not isinstance(ts, bool) and abs(ts) <= float_info.max
 
 
 def check_json(value: Any, limits: Limits) -> None:
     """Raises Refused for values that are not JSON, nested too deeply or too big. The cost is bounded by the limits."""
+    own_json(value, limits)
+
+
+def own_json(value: Any, limits: Limits) -> Any:
+    """A copy of the value, in which dicts, lists, texts and numbers are those of Python and not of a class of the host.
+    Raises Refused as `check_json` does: the copy is checked, and not the value, which may change meanwhile."""
     if type(value) is not dict or len(value) > _FEW or limits.bytes < _SMALL:
-        _check_all(value, limits)
-        return
-    for key, one in value.items():  # the common case: a flat mapping of short values
+        return _copy_all(value, limits)
+    own = value.copy()
+    for key, one in own.items():  # the common case: a flat mapping of short values
         if type(key) is not str or len(key) > _SHORT or not key.isascii():
             break
         kind = type(one)
@@ -87,46 +93,92 @@ def check_json(value: Any, limits: Limits) -> None:
         elif one is not None and kind is not bool:
             break
     else:
-        return
-    _check_all(value, limits)
+        return own
+    return _copy_all(own, limits)
 
 
-def _check_all(value: Any, limits: Limits) -> None:
-    left = limits.bytes
-    stack: list[tuple[Any, int]] = [(value, 0)]
-    while stack:
-        one, depth = stack.pop()
-        left -= _size(one)
-        if left < 0 or (isinstance(one, dict | list | tuple) and 4 * len(one) > left):
-            raise Refused(f"the arguments are larger than {limits.bytes:,} bytes")
+def copied(value: Any) -> Any:
+    """A copy of JSON that was checked."""
+    kind = type(value)
+    if kind is dict:
+        own = value.copy()
+        for key, one in value.items():
+            if type(one) in _NESTS:
+                own[key] = copied(one)
+        return own
+    return kind([copied(one) for one in value]) if kind is list or kind is tuple else value
+
+
+_NESTS = frozenset({dict, list, tuple})
+
+
+def _copy_all(value: Any, limits: Limits) -> Any:
+    try:
+        copy = _Copy(limits).of(value, 0)
+        return value if type(value) is RedactedArguments else copy  # an audit has made it, of values that were copied
+    except RecursionError:
+        raise Refused("the arguments are nested too deeply to be judged") from None
+
+
+class _Copy:
+    """One copy, within the limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._left = limits, limits.bytes
+
+    def of(self, one: Any, depth: int) -> Any:
+        kind = type(one)
+        if kind is str and one.isascii():
+            self._spend(len(one))
+            return one
+        if depth > self._limits.depth:
+            raise Refused(f"the arguments are nested more than {self._limits.depth} levels deep")
         if isinstance(one, dict):
-            for key in one:
-                if not isinstance(key, str) or not is_text(key):
-                    raise Refused("the arguments have a key that is not text")
-            stack += [(inner, depth + 1) for inner in one.values()]
-            left -= sum(map(len, one))
-        elif isinstance(one, list | tuple):
-            stack += [(inner, depth + 1) for inner in one]
-        if depth > limits.depth:
-            raise Refused(f"the arguments are nested more than {limits.depth} levels deep")
+            return self._dict(one, depth)
+        if isinstance(one, list | tuple):
+            items = list.copy(one) if isinstance(one, list) else tuple.__getitem__(one, slice(None))
+            self._spend(4, holds=len(items))
+            copy = [self.of(inner, depth + 1) for inner in items]
+            return copy if isinstance(one, list) else tuple(copy)
+        return self._scalar(one)
 
+    def _dict(self, one: dict[Any, Any], depth: int) -> dict[str, Any]:
+        own = dict.copy(one)
+        self._spend(4, holds=len(own))
+        copy: dict[str, Any] = {}
+        for key, inner in own.items():
+            if not isinstance(key, str) or not is_text(key):
+                raise Refused("the arguments have a key that is not text")
+            self._spend(len(key))
+            copy[key if type(key) is str else str.__str__(key)] = self.of(inner, depth + 1)
+        return copy
 
-def _size(value: Any) -> int:
-    if value is None or isinstance(value, dict | list | tuple):
-        return 4
-    if isinstance(value, int):
-        if value.bit_length() <= _MOST_BITS:
-            return 4 + value.bit_length() // 4
-        raise Refused("the arguments hold a number of thousands of digits")
-    if isinstance(value, float):
-        if isfinite(value):
-            return 8
-        raise Refused(f"`{value}` is not a JSON number")
-    if isinstance(value, str):
-        if is_text(value):
-            return len(value)
-        raise Refused("the arguments hold half a surrogate pair, which is not a character")
-    raise Refused(f"the arguments hold a value of type `{type(value).__name__}`, which is not JSON")
+    def _scalar(self, one: Any) -> Any:
+        if one is None or isinstance(one, bool):
+            self._spend(4)
+            return one
+        if isinstance(one, str):
+            if not is_text(one):
+                raise Refused("the arguments hold half a surrogate pair, which is not a character")
+            self._spend(len(one))
+            return one if type(one) is str else str.__str__(one)
+        if isinstance(one, int):
+            bits = int.bit_length(one)
+            if bits > _MOST_BITS:
+                raise Refused("the arguments hold a number of thousands of digits")
+            self._spend(4 + bits // 4)
+            return one if type(one) is int else int.__int__(one)
+        if isinstance(one, float):
+            if not isfinite(one):
+                raise Refused(f"`{one}` is not a JSON number")
+            self._spend(8)
+            return one if type(one) is float else float.__float__(one)
+        raise Refused(f"the arguments hold a value of type `{type(one).__name__}`, which is not JSON")
+
+    def _spend(self, size: int, *, holds: int = 0) -> None:
+        self._left -= size
+        if self._left < 4 * holds:  # before any of them is looked at
+            raise Refused(f"the arguments are larger than {self._limits.bytes:,} bytes")
 
 
 class ToolSchemas:

@@ -11,14 +11,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of
+from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of, copied
 from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
 from bylaw.guard.decide.policy import NOBODY, Chain, CompiledPolicy, Policies, lineage
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.model import Attempt, Decision, DenialClass, Match, Options
+from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match, Options
 from bylaw.guard.reviews import (
     ReviewTerms,
     action_hash,
@@ -92,15 +92,15 @@ class Decider:
                 state.remember_agent(attempt)
         except Refused as why:
             malformed = block(self._policy, "arguments", str(why), DenialClass.STRUCTURAL)
-            return self._effective(self._refused(malformed, call, chain, state), attempt, chain, record)
+            return self._effective(self._refused(malformed, call, chain, state), attempt, call, chain, record)
         except NotListed as why:
             refused = self._refused(block(self._policy, why.by, str(why)), call, chain, state)
-            return self._effective(refused, attempt, chain, record)
+            return self._effective(refused, attempt, call, chain, record)
         if review is not None:
-            resumed = self._resumed(attempt, call, review, chain, transaction, state)
+            resumed = self._resumed(_judged(attempt, call), call, review, chain, transaction, state)
             if resumed.action is _ALLOW and attempt.call_id is not None:
                 state.use_call_id(attempt.call_id)
-            return self._effective(_annotated(resumed, chain, state), attempt, chain, record)
+            return self._effective(_annotated(resumed, chain, state), attempt, call, chain, record)
         matches = judge(chain, state, call, self._on_error)
         if chain.elsewhere:
             count_attempt(chain.elsewhere, state, call)
@@ -110,11 +110,13 @@ class Decider:
             matched = self._matched(attempt, call, chain, matches, transaction, state)
             if matched.action is _ALLOW and attempt.call_id is not None:
                 state.use_call_id(attempt.call_id)
-            return self._effective(matched, attempt, chain, record)
+            return self._effective(matched, attempt, call, chain, record)
         reserve_call(chain, state, call)
         if attempt.call_id is not None:
             state.use_call_id(attempt.call_id)
-        decision = Decision(action=_ALLOW, policy=self._policy)  # most have nothing else to say
+        # what the session remembers of the call must not change with what the host runs
+        allowed = Call(call.name, copied(call.arguments) if chain.reserving else call.arguments)
+        decision = Decision(action=_ALLOW, policy=self._policy, call=allowed)  # most have nothing else to say
         if chain.can_be_blind:
             decision.blind = chain.blind(state.fed)
         if chain.notes or state.afresh:
@@ -139,8 +141,13 @@ class Decider:
         except Refused:  # no rule was evaluated
             return {}
 
-    def _effective(self, decision: Decision, attempt: Attempt, chain: Chain, record: SessionRecord) -> Decision:
-        """Name the agent, and apply shadow mode and the effect of the decision on the session."""
+    def _effective(
+        self, decision: Decision, attempt: Attempt, call: ToolCall | None, chain: Chain, record: SessionRecord
+    ) -> Decision:
+        """Name the agent and the call that was judged, and apply shadow mode and the effect of the decision on the
+        session."""
+        if call is not None:
+            decision.call = Call(call.name, copied(call.arguments))
         agent = attempt.agent
         decision.agent = agent if agent is None or type(agent) is str else text_of(agent)
         decision.version = chain.version
@@ -207,7 +214,7 @@ class Decider:
         with self._sessions.review_transaction(transaction, call.origin.session) as within:
             review = open_review(
                 within,
-                attempt,
+                _judged(attempt, call),
                 decision,
                 self._options,
                 self._clock(),
@@ -305,6 +312,11 @@ class Decider:
         why = "not everybody whom the rules demand has approved the call"
         paused = replace(block(self._policy, "review", why), action=Action.PAUSE, matches=tuple(matches))
         return replace(paused, review=review.id, advice=review_advice(pending))
+
+
+def _judged(attempt: Attempt, call: ToolCall) -> Attempt:
+    """The attempt with the arguments that are judged."""
+    return attempt if attempt.arguments is None else replace(attempt, arguments=call.arguments)
 
 
 def _hash(call: ToolCall) -> str:

@@ -169,7 +169,9 @@ class BaseGuard:
         session, decision.call_id = attempt.session, call_id
         decision.session = session if type(session) is str else "" if session is None else records.text_of(session)
         decision.latency_us = (_now() - started) * 1e6
-        if decision.action is _ALLOW:
+        if decision.action is not _ALLOW:
+            decision.call = None
+        elif decision.call is None:  # nothing was judged
             decision.call = Call(attempt.tool, {} if attempt.arguments is None else attempt.arguments)
         if failed is not None:
             failed.agent = None if attempt.agent is None else records.text_of(attempt.agent)
@@ -251,6 +253,8 @@ class BaseGuard:
             decision = self._decide(attempt, call_id, review, transaction, record, state)
             decision.call_id, decision.session = call_id, attempt.session
             decision.latency_us = (_now() - started) * 1e6  # without the writing
+            if decision.call is not None and attempt.arguments is not None:  # as they were judged
+                attempt = replace(attempt, arguments=decision.call.arguments)
             options = self._recorded_options
             about = options if record.state else {**options, "first": True}
             sessions.write(transaction, record, state)  # before the row, which vouches for it
