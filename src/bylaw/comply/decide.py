@@ -18,6 +18,9 @@ from bylaw.model.verdict import EventRef, Outcome, Verdict
 
 MOST_FINDINGS = 1_000
 """of one rule that are listed; the others are only counted"""
+_MOST_PROGRAMS = 256
+"""sets of tools called for which the rules are compiled"""
+_PLAIN_NAME = re.compile(r"[\w.-]+")
 NO_TURN = "the trace holds no turn of the agent, so nothing could be checked"
 
 
@@ -34,7 +37,8 @@ class CompiledPrompt:
 
     def __init__(self, prompt: PromptRules) -> None:
         self.prompt = prompt
-        self._program: Program = compile_rules(prompt.engine)
+        self._guarded = _guarded_tools(prompt)
+        self._programs: dict[frozenset[str] | None, Program] = {}
         self._engine_ids: dict[str, list[str]] = {}
         for engine_id, rule_id in prompt.owners.items():
             self._engine_ids.setdefault(rule_id, []).append(engine_id)
@@ -60,8 +64,30 @@ class CompiledPrompt:
             turns=evaluated.turns,
         )
 
+    def _program(self, trace: Trace) -> Program:
+        """The rules that this trace can trigger: conditions of a tool need a call of it.
+
+        Most prompts state conditions for many tools, of which a talk calls few.
+        """
+        called: frozenset[str] | None = None
+        if trace.complete and self._guarded:
+            guarded = set(self._guarded.values())
+            called = frozenset(
+                event.name for event in trace.events if type(event) is ToolCall and event.name in guarded
+            )
+        if called not in self._programs:
+            if len(self._programs) >= _MOST_PROGRAMS:
+                self._programs.clear()
+            rules = self.prompt.engine
+            if called is not None:
+                rules = tuple(
+                    one for one in rules if self._guarded.get(one.id) is None or self._guarded[one.id] in called
+                )
+            self._programs[called] = compile_rules(rules)
+        return self._programs[called]
+
     def _evaluate(self, trace: Trace) -> _Evaluated:
-        evaluation = Evaluation(self._program)
+        evaluation = Evaluation(self._program(trace))
         verdicts: dict[str, list[Verdict]] = {}
 
         def add(found: Iterable[Verdict]) -> None:
@@ -75,7 +101,9 @@ class CompiledPrompt:
         return _Evaluated(evaluation.outcomes(), verdicts, evaluation.turns)
 
     def _decide(self, rule: PromptRule, evaluated: _Evaluated) -> BehavioralRule:
-        outcomes = [evaluated.outcomes[engine_id] for engine_id in self._engine_ids.get(rule.rule_id, ())]
+        outcomes = [
+            evaluated.outcomes.get(engine_id, Outcome.VACUOUS) for engine_id in self._engine_ids.get(rule.rule_id, ())
+        ]
         state = _state_of(outcomes) if evaluated.turns else State.UNDECIDED
         unusable = self.prompt.unusable.get(rule.rule_id)
         if state is not State.VIOLATED and (unusable or (state is State.SATISFIED and rule.undecided)):
@@ -127,6 +155,32 @@ class CompiledPrompt:
             more = len(self._verdicts(rule, evaluated, Outcome.VIOLATED)) - MOST_FINDINGS
             notes += [f"`{rule.rule_id}`: {more:,} more violations are not listed"] if more > 0 else []
         return notes
+
+
+def _guarded_tools(prompt: PromptRules) -> dict[str, str]:
+    """The id of each engine rule that is vacuous in a trace without calls of one tool → that tool."""
+    found: dict[str, str] = {}
+    for rule in prompt.rules:
+        tool = rule.trigger.removeprefix("call_tool: ")
+        begins = (f"G (tool({tool}, ", f"G (tool({tool}) -> ", "G (result(") if _PLAIN_NAME.fullmatch(tool) else ()
+        for one in rule.items:
+            params = one.item.get("params")
+            formula = params.get("formula") if isinstance(params, dict) else None
+            if not isinstance(formula, str) or not formula.startswith(begins) or not _is_one_group(formula):
+                continue
+            if formula.startswith("G (tool(") or f" U tool({tool}" in formula:
+                found[one.item["id"]] = tool
+    return found
+
+
+def _is_one_group(formula: str) -> bool:
+    """Whether the bracket after `G` closes at the very end. Patterns and texts may hold brackets: then it is not."""
+    depth = 0
+    for place, character in enumerate(formula[2:], 3):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return place == len(formula) and not set("\"'/") & set(formula)
+    return False
 
 
 def _state_of(outcomes: Sequence[Outcome]) -> State:

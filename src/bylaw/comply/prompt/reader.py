@@ -105,15 +105,17 @@ def _own_sentences(statements: Sequence[Statement]) -> tuple[str, ...]:
 
 def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
-    stated = read_statement(statement, tools)
     if statement.tool is None:
+        stated = read_statement(statement, tools)
         return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement)) else stated
-    if _ADDRESSES_THE_AGENT.match(statement.text) and any(rule.items for rule in stated):
-        return stated
+    if _ADDRESSES_THE_AGENT.match(statement.text):
+        stated = read_statement(statement, tools)
+        if any(rule.items for rule in stated):
+            return stated
     preconditions = list(read_preconditions(statement, tools))
     if any(rule.items for rule in preconditions):
         return preconditions
-    return stated or preconditions or list_unread(statement, tools)
+    return read_statement(statement, tools) or preconditions or list_unread(statement, tools)
 
 
 def _limit_of(statement: Statement) -> str:
@@ -126,11 +128,10 @@ def _limit_of(statement: Statement) -> str:
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:
-    """Leave open the rules of the sentences before this one, back to the beginning of their paragraph."""
-    while index:
-        index -= 1
-        found[index] = [_leave_open(rule, _EXCEPTED) for rule in found[index]]
-        if read[index].leads:
+    """Leave open the rules of the two sentences before this one, if they stand in one paragraph."""
+    for before in range(index - 1, max(index - 3, -1), -1):
+        found[before] = [_leave_open(rule, _EXCEPTED) for rule in found[before]]
+        if read[before].leads:
             break
 
 
