@@ -102,6 +102,23 @@ def paraphrase(run: Session, rng: random.Random) -> Session:
     return [{**turn, "text": " ".join(map(other, turn["text"].split()))} for turn in run]
 
 
+def order(run: Session, rng: random.Random) -> Session:
+    """Confirms only after it has paid."""
+    first, second = run[-3], run[-2]
+    return [*run[:-3], {**first, "calls": second["calls"]}, {**second, "calls": first["calls"]}, run[-1]]
+
+
+def mention(run: Session, rng: random.Random) -> Session:
+    """Pays the number of the order, which the user mentions too, instead of the amount."""
+    asked = run[0]["request"]["messages"][0]["content"]
+    number = int(asked.rsplit(" ", 1)[1])
+    return _with_call(run, "pay", lambda call: {**call, "args": {**call["args"], "amount": number}})
+
+
+def silence(run: Session, rng: random.Random) -> Session:
+    return run[:-1]
+
+
 MUTATIONS: dict[str, Mutation] = {
     "drop": drop,
     "argument": argument,
@@ -109,6 +126,9 @@ MUTATIONS: dict[str, Mutation] = {
     "refusal": refusal,
     "number": number,
     "negation": negation,
+    "order": order,
+    "mention": mention,
+    "silence": silence,
     "paraphrase": paraphrase,
 }
 

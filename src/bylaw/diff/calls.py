@@ -79,16 +79,16 @@ def _source(value: str, context: Context, end: int) -> tuple[str, bool]:
 
     `owner u7, peer v7`: `u7` is the one after "owner". A prompt may be reworded, so it is no source.
     """
-    at = _mention(value, context.text, context.start, end)
+    at = find_word(value, context.text, context.start, end)
     if at >= 0:
         before = _WORD_BEFORE.search(context.text, max(context.start, at - 60), at)
         return _DIGITS.sub("#", before[1][-30:]) if before else "the beginning", False
     if len(value) > 2 and not value.isdecimal():
         return "", context.text.find(value, 0, end) < 0
-    return "", _mention(value, context.text, 0, end) < 0
+    return "", find_word(value, context.text, 0, end) < 0
 
 
-def _mention(value: str, text: str, start: int, end: int) -> int:
+def find_word(value: str, text: str, start: int, end: int) -> int:
     """Where a value stands as a whole word; -1 if nowhere."""
     for _ in range(_MOST_PLACES):
         at = text.find(value, start, end)

@@ -59,7 +59,7 @@ OWN_ROW = frozenset(
     {"output tokens", "reasoning tokens", "latency", "cost", "refusals", "score", "judge", "violations"}
 )
 """columns that the axes or the rules show themselves"""
-OF_SESSIONS = frozenset({"score", "errors", "no answer"})
+OF_SESSIONS = frozenset({"score", "errors"})
 """columns of whole sessions, which no single turn of a replay has"""
 AMOUNTS = {"output tokens": "verbosity", "latency": "latency", "cost": "cost", "reasoning tokens": "reasoning"}
 """what is added up over a session, and the axis that shows it"""

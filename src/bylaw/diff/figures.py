@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from bylaw.diff.calls import read_calls
+from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
 from bylaw.text.decisions import Decisions, decisions, numbers, quantities
 from bylaw.text.prices import Prices, cost_of
@@ -111,7 +111,8 @@ def _answer(recording: Recording) -> dict[Column, float]:
     known = recording.context.text[max(0, end - _MOST_SEARCHED) : end]
     if known:
         said = frozenset[str]().union(*(quantities(text) for text in recording.answers))
-        found[Column("answer", "numbers from nowhere")] = len(said - numbers(known)) if said else 0
+        left = {one for one in said if find_word(one, known, 0, len(known)) < 0}  # most are found as they stand
+        found[Column("answer", "numbers from nowhere")] = len(left - numbers(known)) if left else 0
     return found
 
 
