@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 from msgspec.structs import replace
 
-from bylaw.comply.commands import alias_option, prompt_option, tools_option
+from bylaw.comply.commands import alias_option, tools_option
 from bylaw.comply.model import JudgeError
 from bylaw.comply.report import RENDERERS
 from bylaw.errors import ExitCode, FeatureNotEnabledError, InputError
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 
 @click.command(name="comply")
 @click.argument("traces", nargs=-1, required=True, metavar="TRACE...")
-@prompt_option
+@click.option(
+    "--prompt",
+    "prompt_file",
+    metavar="FILE",
+    help="The system prompt, as text or Markdown; without it, the one that the traces hold.",
+)
 @tools_option
 @alias_option
 @click.option("--rules", "rules_file", metavar="FILE", help="Check the rules of this file, made by --emit.")
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
 @output_options(RENDERERS)
 def command(
     traces: tuple[str, ...],
-    prompt_file: str,
+    prompt_file: str | None,
     tools_file: str | None,
     alias_file: str | None,
     rules_file: str | None,
@@ -70,12 +75,15 @@ def command(
     """
     from bylaw.comply.inputs import read_prompt_file
     from bylaw.comply.model import ComplyReport
+    from bylaw.comply.recorded import RECORDED
 
     _check_paths(prompt_file, traces, emit_file)
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
-        text = read_prompt_file(prompt_file)
+        text = "" if prompt_file is None else read_prompt_file(prompt_file)
         loaded = _load(traces, trace_format)
+        if prompt_file is None:
+            text, prompt_file = _recorded_prompt(loaded), RECORDED
         prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file)
     except InputError as problem:
         return report_bad_input("comply", problem.diagnostics, targets)
@@ -95,7 +103,7 @@ def command(
     return ExitCode(report.exit_code)
 
 
-def _check_paths(prompt_file: str, traces: tuple[str, ...], emit_file: str | None) -> None:
+def _check_paths(prompt_file: str | None, traces: tuple[str, ...], emit_file: str | None) -> None:
     """Refuse bad paths before the work starts."""
     if prompt_file == "-" and "-" in traces:
         raise click.UsageError("standard input can be the prompt or a trace, not both")
@@ -133,6 +141,15 @@ def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
             if report is not None:
                 report(number, len(names))
     return loaded
+
+
+def _recorded_prompt(traces: Sequence[Trace]) -> str:
+    from bylaw.comply.recorded import shared_prompt
+
+    try:
+        return shared_prompt(traces)
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
 
 
 def _read_rules(

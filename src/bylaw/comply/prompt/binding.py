@@ -161,6 +161,8 @@ def names_tool(phrase: str, sentence: Sentence) -> bool:
 
 def _position_of(name: str, phrase: str, sentence: Sentence) -> int | None:
     """A name that is also an ordinary word counts only where the phrase marks it as a name: `call search`."""
+    if name not in phrase:
+        return None
     if phrase.strip(_AROUND) == name:  # `before confirm`
         return phrase.index(name)
     pattern = rf"(?<![\w-]){re.escape(name)}(?![\w-])"

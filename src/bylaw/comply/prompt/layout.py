@@ -22,10 +22,10 @@ Junction: TypeAlias = Literal["all", "any", "chain"]
 """whether a list demands all of its items, one of them, or all in this order"""
 
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*[A-Z0-9\u00c0-\u00d6\u00d8-\u00de])"
+    r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*[A-Z0-9\u00c0-\u00d6\u00d8-\u00de]|`)"
     r"|(?<=[\u3002\uff01\uff1f])"
 )
-_ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.$")
+_ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.\s*$")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _FIELD_NAME = re.compile(
     r"\w+_(?:ids?|names?|types?|dates?|times?|keys?|status|codes?|numbers?|urls?|paths?|emails?|address|at|by|count"
@@ -199,8 +199,12 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
         )
         for number, piece in enumerate(_sentences(line.text, line.start))
     ]
-    for number, statement in enumerate(made):
-        statement.follows_condition = any(_CONDITION.match(one.text) for one in made[:number])
+    follows = False
+    for statement in made:
+        statement.follows_condition = follows
+        follows = follows or _CONDITION.match(statement.text) is not None
+    if not made:
+        return
     last = made[-1]
     limits = _CONDITION.match(last.text) or (line.introduces and limits_scope(last.text))
     junction = _junction_of(last.text)
@@ -219,14 +223,16 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
 def _sentences(text: str, start: int) -> Iterator[tuple[str, int, int]]:
     """Each sentence of a line, with its position in the prompt. Quoted text and code are not divided."""
     begin = 0
-    whole = [found.span() for found in _QUOTED_TEXT.finditer(text)] if _QUOTES.search(text) else []
+    quoted = iter([found.span() for found in _QUOTED_TEXT.finditer(text)] if _QUOTES.search(text) else [])
+    first, last = next(quoted, (0, 0))
     for end in (*(match.end() for match in _SENTENCE_END.finditer(text)), len(text)):
-        piece = text[begin:end].strip()
-        if end < len(text) and (_ABBREVIATION.search(piece) or any(first < end < last for first, last in whole)):
+        while last <= end and (span := next(quoted, None)):
+            first, last = span
+        if end < len(text) and (first < end < last or _ABBREVIATION.search(text, max(begin, end - 20), end)):
             continue
-        if piece:
-            first = start + text.index(piece, begin)
-            yield piece, first, first + len(piece)
+        if piece := text[begin:end].strip():
+            at = start + text.index(piece, begin)
+            yield piece, at, at + len(piece)
         begin = end
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -44,11 +45,14 @@ _RULE_KEY = any_case(
 )
 """keys of JSON and YAML whose values are rules"""
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"(\s*:)?")
-_LONGEST_JSON = 100_000
-_MOST_TRIES = 50
+_MOST_TAGS = 300
+"""of one line that divide it"""
+_LONGEST_JSON = 50_000
+_MOST_TRIES = 20
 """lines that begin like JSON and are not"""
 _SCOPES = any_case(
-    r"\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|unless|handling|for(?! (?:all|every|each"
+    r"^\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|at|with(?:out)?|unless|until|handling"
+    r"|in(?! (?:general|all|any|every|short|summary)\b)|for(?! (?:all|every|each"
     r"|any)\b))\b"
     r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except)\b"
 )
@@ -152,7 +156,7 @@ def _split_at_tags(raw: str, closed: set[str]) -> Iterator[tuple[str, str, int]]
     other divide it. Inline tags of HTML become blanks.
     """
     text, name, at = raw, "", 0
-    for found in _TAG.finditer(raw):
+    for found in islice(_TAG.finditer(raw), _MOST_TAGS):
         tag = (found["name"] or "%").lower()
         if raw.count("`", 0, found.start()) % 2 or not (tag in closed or tag == "%" or tag in _INLINE):
             continue
@@ -207,6 +211,8 @@ def _read_row(text: str, start: int, *, is_header: bool) -> Iterator[Line]:
             yield Line("text", f"{inner.strip()}:", first + len(inner) - len(inner.lstrip()))
         return
     body = inner.replace("|", ":", 1).replace("|", ";")
+    if not body.strip(" :;"):
+        return
     yield Line("item", body.strip(), first + len(body) - len(body.lstrip()), indent=1)
 
 

@@ -15,6 +15,7 @@ from bylaw.comply.prompt.conditions import EXCEPTIONS, Condition, allow_only, de
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import SPEAKS
 from bylaw.comply.prompt.readings import (
+    EVERY_ANSWER,
     NO_TOOL,
     OPEN,
     SEVERAL_CONDITIONS,
@@ -126,11 +127,13 @@ def _read_all_but(view: View) -> Reading | None:
 
 
 def only_these(tools: Bound) -> Reading:
+    """`only use A and B`: a prompt that lists its tools so may have others for other tasks."""
     return Reading(
         name=f"only {tools.names}",
         drafts=(nothing_but(tools.tools),),
         forbidden="call_tool: any other",
         bounds=(tools,),
+        ceiling=EVERY_ANSWER,
     )
 
 

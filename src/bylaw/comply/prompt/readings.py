@@ -250,6 +250,7 @@ class View:
         self.bare = f"{self.subject} {self.action}"
         """the main part without the marker"""
         self.whole = sentence.masked[clause.start : clause.end]
+        self._bound: dict[tuple[str, bool], Bound] = {}
 
     @property
     def name(self) -> str:
@@ -279,7 +280,11 @@ class View:
         return [one for one in self.literals(part) if one.text not in tools.specs and one.text not in tools.params]
 
     def bind(self, text: str, *, likeness: bool = True) -> Bound:
-        return only_database_tools(text, bind(text, self.sentence, likeness=likeness))
+        """The tools of a phrase. Each reader asks for those of the same phrases, so the answers are stored."""
+        key = (text, likeness)
+        if key not in self._bound:
+            self._bound[key] = only_database_tools(text, bind(text, self.sentence, likeness=likeness))
+        return self._bound[key]
 
     def extra(self, text: str, bound: Bound) -> str:
         return extra_words(text, bound, self.sentence)

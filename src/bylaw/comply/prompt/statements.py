@@ -65,7 +65,7 @@ def _read_alone(statement: Statement, tools: Tools) -> list[PromptRule]:
             rules.append(_placed(reading, statement, _severity(marker, reading), place))
         elif statement.tool is None and is_passed_over(clause, sentence):
             rules.append(_placed(unread_reading(statement.text), statement, "medium", place))
-    if not rules and statement.tool is None and not only_permits(sentence) and carries_demand(sentence.masked):
+    if not rules and statement.tool is None and carries_demand(sentence.masked) and not only_permits(sentence):
         return [_placed(unread_reading(statement.text, names_tool=False), statement, "medium")]
     return rules
 

@@ -47,6 +47,11 @@ _TOGETHER = any_case(
     r"|alongside|mix|combine|both|and (?:also )?call)\w*\b|\bin a single (?:turn|response|message)\b"
 )
 _AT_ONCE = any_case(r"\b(?:at|in|within) the same (?:time|turn|response|message|step|reply)\b")
+_ON = any_case(
+    r"\b(?:on|for|against|across|about) (?!(?:(?:a|one|each|any|every|the) )?(?:single |same )*(?:turn|response"
+    r"|message|step|reply|time)\b)\w+"
+)
+"""`in parallel on one file` speaks of fewer calls than all"""
 _WORDS = root_set(
     """one 1 single multiple several two three more most than parallel simultaneously simultaneous concurrently
     concurrent many or at
@@ -108,6 +113,8 @@ def _checked(view: View, tools: Bound, reading: Reading, text: str | None = None
     """The reading, or undecided if the clause says more than that."""
     left = view.extra(_AT_ONCE.sub(" ", view.bare if text is None else text), tools).split()
     left = [word for word in left if not set(roots(word)) <= _WORDS]
+    narrowing = _ON.search(view.main)
+    left += [narrowing[0]] if narrowing else []
     conditions = [part for part in view.clause.parts if part.word != "if" or not _CALL_OR_SPEAK.search(part.text)]
     if not left and not conditions:
         return reading

@@ -56,8 +56,8 @@ def stem(word: str) -> str:
 
 def stems(text: str) -> list[str]:
     """The stems of the words with content, in order."""
-    text = _PARTICLE_VERB.sub(lambda found: (found[1] + found[2]).lower(), _IN_ORDER.sub("", text))
-    parts = _WORD.findall(_HUMP.sub(" ", text.replace("_", " ")))
+    text = _IN_ORDER.sub("", text.replace("_", " "))
+    parts = _WORD.findall(_HUMP.sub(" ", _PARTICLE_VERB.sub(lambda found: (found[1] + found[2]).lower(), text)))
     return [stem(word) for word in parts if word.lower() not in STOP_WORDS]
 
 
@@ -147,8 +147,13 @@ def irregular_verb(form: str) -> str | None:
 
 def roots(text: str) -> list[str]:
     """The roots of a text, in order. `verify` and `verification` have the same root but not the same stem."""
+    return list(_roots(text))
+
+
+@lru_cache(maxsize=20_000)
+def _roots(text: str) -> tuple[str, ...]:
     parts = _PLAIN_WORD.findall(_HUMP.sub(" ", text.replace("_", " ").replace("'s", " ")))
-    return [root(part) for part in parts if part.lower() not in _SMALL]
+    return tuple(root(part) for part in parts if part.lower() not in _SMALL)
 
 
 def root_set(words: str) -> frozenset[str]:
