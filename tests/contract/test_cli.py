@@ -385,3 +385,12 @@ def test_run_contract_from_python(folder: Path, monkeypatch: pytest.MonkeyPatch)
     (folder / "bylaw.yaml").write_text("contract: {}")
     with pytest.raises(bylaw.InputError):
         bylaw.run_contract(folder / "bylaw.yaml")
+
+
+def test_validate_checks_reach_as_run_does(folder: Path) -> None:
+    _write(folder, "good")
+    text = (folder / "bylaw.yaml").read_text()
+    (folder / "bylaw.yaml").write_text(text.replace("tool: price", "tool: prcie"))
+    checked, run = (_bylaw(folder, "contract", command) for command in ("validate", "run"))
+    assert (checked.returncode, run.returncode) == (2, 2)
+    assert checked.stderr == run.stderr and "no tool of this agent is called" in checked.stderr

@@ -1,4 +1,4 @@
-"""What counts: the runs that a fault hit. The others are shown apart, and `vacuous: ok` is a choice that reports show."""
+"""What counts: the runs that a fault hit. The others are shown apart, and reports show the choice `vacuous: ok`."""
 
 from __future__ import annotations
 

@@ -710,7 +710,7 @@ def test_a_reset_function_gives_every_cell_a_clean_state(desk: Desk) -> None:
     agent = {"reset_function": "seed_desk:reset", "stateless": False}
     report = desk.run("counting", COMPLETES, matrix=[CALM, POISONED], agent=agent)
     assert {one.answer for cell in report.cells for one in cell.evidence} == {"This is ask 1."}
-    assert not report.warnings
+    assert all("went into the prompt" in warning for warning in report.warnings)
 
 
 @pytest.fixture

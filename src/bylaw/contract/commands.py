@@ -135,10 +135,13 @@ def score(**flags: Any) -> ExitCode:
 def validate(config: str, targets: list[Target]) -> ExitCode:
     """Check the contract without running it: exit 0 if it can be run, 2 if not. Warnings do not fail.
 
-    The tools of a Python agent are known only once it is loaded: `run` checks its tool faults first.
+    Which faults can reach the agent is checked as `run` does. So a Python agent is imported, and MCP servers are asked
+    for their tools. If that fails, a warning says so.
     """
+    from bylaw.contract.agents import open_agent
     from bylaw.contract.api import load_runnable
     from bylaw.contract.job import check_reach
+    from bylaw.contract.live_agent import AgentUnreachable
     from bylaw.contract.matrix import count_parts
     from bylaw.contract.reach import why_out_of_reach
     from bylaw.rules import source_line
@@ -147,9 +150,19 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
         file, contract = load_runnable(config)
         with _with_warnings_of(file):
             check_reach(contract, functools.partial(why_out_of_reach, contract.agent), source_line)
+            try:
+                agent = open_agent(contract.agent, Path(config).absolute().parent)
+                agent.load()
+            except AgentUnreachable as problem:
+                unchecked = f"the agent cannot be loaded, so not every fault is known to reach it: {problem}"
+            else:
+                unchecked = None
+                check_reach(contract, agent.refusal, source_line)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)
+    if unchecked is not None:
+        click.echo(f"warning: {unchecked}", err=True)
     write_reports(VALIDATION_RENDERERS, targets, file, count_parts(contract))
     return ExitCode.OK
 

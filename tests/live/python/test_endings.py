@@ -1,4 +1,4 @@
-"""Agents that leave threads and tasks behind, or end their process: Bylaw goes on, and each run keeps its own faults."""
+"""Agents that leave threads and tasks behind, or end their process: Bylaw goes on, each run keeps its own faults."""
 
 from __future__ import annotations
 

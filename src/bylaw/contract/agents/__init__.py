@@ -8,12 +8,19 @@ process, where HTTP libraries and frameworks are patched. The other two run behi
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
 from bylaw.contract.model import AgentSpec
 
 
-def open_agent(spec: AgentSpec, base: Path) -> LiveAgent:
+class Loadable(LiveAgent, Protocol):
+    def load(self) -> None:
+        """Find out, without starting the agent, all that `refusal` needs. Raises AgentUnreachable."""
+        ...
+
+
+def open_agent(spec: AgentSpec, base: Path) -> Loadable:
     """The live agent that a contract describes; `base` is the folder of the contract's file.
 
     Only the modules of that kind of agent are imported. Raises AgentUnreachable where a library is missing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import secrets
@@ -68,6 +69,9 @@ class ExternalAgent:
     def refusal(self, fault: AnyFault) -> str | None:
         return self._environment.refusal(fault)
 
+    def load(self) -> None:
+        asyncio.run(self._environment.find_tools())
+
     async def start(self) -> None:
         await self._environment.start()
 
@@ -132,7 +136,10 @@ class AgentEnvironment:
             decrypts_all=spec.trusts_ca,
         )
         await self.proxy.start()
-        self._tools = await list_tools(spec.mcp, self._base)
+        await self.find_tools()
+
+    async def find_tools(self) -> None:
+        self._tools = await list_tools(self._spec.mcp, self._base)
 
     async def stop(self) -> None:
         if self.proxy is not None:

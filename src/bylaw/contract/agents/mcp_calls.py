@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from bylaw.contract.faults.attacks import attack_result, attack_text
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, wrong_data
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.model import ContextAttack, ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
@@ -67,7 +67,7 @@ class McpCall:
 
     def _failure(self, fault: ToolFault) -> Message | None:
         if fault.mode == "error":
-            text = f"{fault.error_code}: {fault.message or 'injected failure'}"
+            text = f"{fault.error_code}: {fault.message or reason_of(fault.error_code)}"
             result = {"resultType": "complete", "content": [{"type": "text", "text": text}], "isError": True}
             return {"jsonrpc": "2.0", "id": self.id, "result": result}
         if fault.mode == "timeout":

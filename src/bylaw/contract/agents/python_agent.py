@@ -93,10 +93,15 @@ class PythonAgent:
         self._patches.undo()
         restore_output(unless=self._workers.has_abandoned)
 
+    def load(self) -> None:
+        """Import the agent before it is started. Raises AgentUnreachable."""
+        with import_path(self._folder), _environment(self._spec.env):
+            self._load()
+
     def refusal(self, fault: AnyFault) -> str | None:
-        if self._target is None:  # load it before it is started; if that fails, `start` says why
-            with import_path(self._folder), contextlib.suppress(AgentUnreachable):
-                self._load()
+        if self._target is None:
+            with contextlib.suppress(AgentUnreachable):  # `start` says why
+                self.load()
         is_url = isinstance(fault, ToolFault) and fault.match_url
         if self._target is not None and self._target.framework == "pydantic_ai" and not is_url:
             from bylaw.contract.frameworks.pydantic_ai import why_unreachable

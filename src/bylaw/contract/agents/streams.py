@@ -1,8 +1,8 @@
 """Puts a streamed answer together: the chunks that a Python agent yields, or a stream in an HTTP reply.
 
 Known are the streams of OpenAI (chat, Responses) and Anthropic, events and lines with one field of text each, plain
-text in events, and the chunks of LangChain, LangGraph, Pydantic AI and the OpenAI Agents SDK. A stream in which no text is
-found is a failure: judging its raw form would pass whatever is split over two of its events.
+text in events, and the chunks of LangChain, LangGraph, Pydantic AI and the OpenAI Agents SDK. A stream in which no text
+is found is a failure: judging its raw form would pass whatever is split over two of its events.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from http.client import responses
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -46,6 +47,11 @@ _EPOCH = range(946_684_800, 4_102_444_800)
 def delay_of(fault: ToolFault | LlmFault) -> float:
     """Seconds."""
     return (DEFAULT_DELAYS_MS.get(fault.mode, 0) if fault.delay_ms is None else fault.delay_ms) / 1000
+
+
+def reason_of(status: int) -> str:
+    """What a tool says that fails with this status, in the words of HTTP: an agent must not see that it is tested."""
+    return responses.get(status, "Service Unavailable")
 
 
 def malformed(text: str) -> str:

@@ -22,6 +22,7 @@ from bylaw.contract.faults.effects import (
     broken_arguments,
     delay_of,
     malformed,
+    reason_of,
     words_left,
     wrong_data,
 )
@@ -252,7 +253,7 @@ class ToolExchange(Exchange):
         if fault.mode == "timeout":
             self.fails = "timeout"
         elif fault.mode == "error":
-            self.reply = json_reply(fault.error_code, {"error": fault.message or "injected failure"})
+            self.reply = json_reply(fault.error_code, {"error": fault.message or reason_of(fault.error_code)})
             self._status = fault.error_code
 
     def answer(self, reply: Incoming) -> Incoming:

@@ -17,7 +17,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from bylaw.contract.faults.attacks import attack_result, attack_text, combined
-from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, wrong_data
+from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.exchanges import Interceptor
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
@@ -143,7 +143,7 @@ class _ToolCall:
         if self._fault is not None and self._fault.mode == "timeout":
             raise TimeoutError(self._fault.message or f"tool `{self._name}` timed out")
         if self._fault is not None and self._fault.mode == "error":
-            raise ToolFailure(f"{self._fault.error_code}: {self._fault.message or 'service unavailable'}")
+            raise ToolFailure(f"{self._fault.error_code}: {self._fault.message or reason_of(self._fault.error_code)}")
 
     def replacement(self) -> Any:
         assert self._fault is not None

@@ -20,6 +20,7 @@ from bylaw.contract.faults.effects import (
     delay_of,
     json_container,
     malformed,
+    reason_of,
     wrong_data,
 )
 from bylaw.contract.faults.model import ToolFault
@@ -108,7 +109,9 @@ class ResultFaults:
         value = text if inside is None else inside
         match fault.mode:
             case "error":
-                return _failure(fault.error_code, fault.message or "service unavailable", as_json=inside is not None)
+                return _failure(
+                    fault.error_code, fault.message or reason_of(fault.error_code), as_json=inside is not None
+                )
             case "timeout":
                 return _failure(504, fault.message or "the tool timed out", as_json=inside is not None)
             case "malformed":

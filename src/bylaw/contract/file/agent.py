@@ -182,6 +182,23 @@ def _read_response_path(node: Node, name: str, context: Context) -> str | None:
     return ".".join(parts)
 
 
+def _read_timeout(node: Node, name: str, context: Context) -> int | None:
+    """Milliseconds. Nobody means an agent that answers within 5 ms: a small number is in seconds, with a warning."""
+    value: int | None = MILLISECONDS.read(node, name, context)
+    if value is None or value >= _LEAST_MS:
+        return value
+    context.problems.warn(
+        code="timeout-in-seconds",
+        message=f"`timeout: {value}` is read as {value} seconds",
+        at=node,
+        help=f"write `timeout_ms: {value * 1000}`; or `timeout_ms: {value}` for milliseconds",
+    )
+    return value * 1000
+
+
+_LEAST_MS = 100
+
+
 # The table
 
 _COMMAND = ParamType(_read_command, TEXTS_SCHEMA)
@@ -238,7 +255,10 @@ AGENT = Table(
         Param("query_params", EXPANDED_MAP, "of the URL; `{prompt}` in them is replaced"),
         Param("headers", EXPANDED_MAP, "of the HTTP request"),
         Param("parse_structured_input", FLAG, "whether `{field}` is filled from a prompt's lines", default=True),
-        Param("timeout", MILLISECONDS, "milliseconds that an answer may take", default=30_000, aliases=("timeout_ms",)),
+        Param(
+            "timeout", ParamType(_read_timeout, MILLISECONDS.json_schema), "the same; a number under 100 is in seconds"
+        ),
+        Param("timeout_ms", MILLISECONDS, "milliseconds that an answer may take; 30000 where it is left out"),
         Param("reset_endpoint", EXPANDED, "a URL that is posted to before each run"),
         Param("reset_function", EXPANDED, "`module:function` that is called before each run"),
         Param(
@@ -290,8 +310,13 @@ def read_agent(node: Node, context: Context) -> AgentSpec | None:
     addresses = _check_addresses(type, values, node, context)
     if addresses is None or not is_usable or not _check_placeholder(values, node, context):
         return None
-    given = {key: value for key, value in values.items() if key not in ("type", "timeout")}
-    return AgentSpec(type=type, timeout_ms=values["timeout"], span=node.head, **{**given, **addresses})
+    if "timeout" in values and "timeout_ms" in values:
+        message = "`timeout` and `timeout_ms` give the same parameter"
+        report_conflict(node.entries["timeout"], node.entries["timeout_ms"], message, context)
+        return None
+    given = {key: value for key, value in values.items() if key not in ("type", "timeout", "timeout_ms")}
+    timeout_ms = values.get("timeout_ms") or values.get("timeout") or 30_000
+    return AgentSpec(type=type, timeout_ms=timeout_ms, span=node.head, **{**given, **addresses})
 
 
 def _check_type(type: Type, values: Values, node: MapNode, context: Context) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.faults.model import ContextAttack
+from bylaw.contract.faults.model import ContextAttack, LlmFault, ToolFault
 from bylaw.contract.file.agent import read_agent
 from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_rules, read_invariants
 from bylaw.contract.file.scenarios import PROFILES, read_scenarios
@@ -21,9 +21,11 @@ from bylaw.contract.model import (
     Contract,
     ContractFile,
     Invariant,
+    JsonSchema,
     Prompt,
     Refuses,
     Scenario,
+    ValidJson,
     When,
     applies,
 )
@@ -185,6 +187,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     assert values is not None and agent is not None
     _warn_never_applies(invariants, scenarios, context.problems)
     _warn_fault_outlasts_agent(scenarios, agent, context.problems)
+    _warn_may_never_fire(scenarios, invariants, context.problems)
     return Contract(
         name=values["name"],
         description=values.get("description"),
@@ -238,6 +241,24 @@ def _warn_never_applies(invariants: Sequence[Invariant], scenarios: Sequence[Sce
             at=_At(invariant.span),
             help=f"add a scenario for `when: {invariant.when}`, or change `when`",
         )
+
+
+def _warn_may_never_fire(scenarios: Sequence[Scenario], invariants: Sequence[Invariant], problems: Problems) -> None:
+    """Faults that change only some answers or results, where nothing in the file says that there are such."""
+    is_json = any(isinstance(invariant.check, JsonSchema | ValidJson) for invariant in invariants)
+    for fault in (fault for scenario in scenarios for fault in scenario.faults if fault.profile is None):
+        why = None
+        if isinstance(fault, LlmFault) and fault.drift_type == "json_field_rename" and not is_json:
+            why = "renames fields of JSON, and no invariant says that the model answers JSON"
+        elif isinstance(fault, ToolFault) and fault.mode == "stale" and fault.timing.nth == (1,):
+            why = "answers an earlier result, and there is none at the first call: only dates in the result are changed"
+        if why is not None and fault.span is not None:
+            problems.warn(
+                code="may-never-fire",
+                message=f"the fault `{fault.label}` may never fire: it {why}",
+                at=_At(fault.span),
+                help="a fault that never fires makes its cells vacuous; use another mode, or another call",
+            )
 
 
 def _warn_fault_outlasts_agent(scenarios: Sequence[Scenario], agent: AgentSpec, problems: Problems) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from bylaw.contract.results import Cell, CellOutcome, ContractReport, FaultCount, RunEvidence
 from bylaw.report.text import count
 
+NEVER_FIRED = "never fired"
 OUTCOMES = {
     CellOutcome.OK: "ok",
     CellOutcome.VIOLATED: "violated",
@@ -119,6 +120,8 @@ def describe_fault(one: FaultCount) -> str:
 
 def deciding_runs(cell: Cell) -> list[RunEvidence]:
     """The runs that have the outcome of the cell; none where a fault that never fired decided it."""
+    if cell.outcome is CellOutcome.VACUOUS and cell.reason.startswith(NEVER_FIRED):
+        return []
     return [one for one in cell.evidence if one.outcome is cell.outcome]
 
 

@@ -22,6 +22,8 @@ from bylaw.wire.formats.base import (
     write_event,
 )
 
+_REQUEST_ID = "req_011CSHoEeqs5C35K2UUqR7Fy"
+"""in the form of the provider's own"""
 _ERRORS = {
     429: ("rate_limit_error", "This request would exceed the rate limit"),
     504: ("timeout_error", "Request timed out"),
@@ -101,8 +103,8 @@ class AnthropicMessages:
 
     def error(self, status: int, message: str | None) -> Incoming:
         kind, text = _ERRORS.get(status, ("api_error", "Internal server error"))
-        body = {"type": "error", "error": {"type": kind, "message": message or text}, "request_id": "req_bylaw"}
-        return json_reply(status, body, {"request-id": "req_bylaw", **retry_headers(status)})
+        body = {"type": "error", "error": {"type": kind, "message": message or text}, "request_id": _REQUEST_ID}
+        return json_reply(status, body, {"request-id": _REQUEST_ID, **retry_headers(status)})
 
     def answer(self, reply: Json) -> Json:
         keys = ("content", "stop_reason", "model", "usage")
