@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,10 @@ def test_conditions_under_a_tool_become_rules(file: Path) -> None:
     assert [(rule.trigger, rule.tier and rule.tier.value) for rule in of_tools] == wanted_rules
     for rule, wanted in zip(of_tools, content["rules"], strict=True):
         assert wanted["says"] in rule.description
+        if "shown_by" in wanted:
+            formulas = " ".join(str(one.item["params"]) for one in rule.items)
+            shown_by = {name for found in re.findall(r"result\(([\w |]+)", formulas) for name in found.split(" | ")}
+            assert shown_by == set(wanted["shown_by"]), rule.description
         stated = content["prompt"][rule.start : rule.end]
         assert stated.split()[0] == rule.description.split()[0]
 

@@ -22,6 +22,7 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
     (rf"not (?:be )?{_LESS} than|no {_LESS} than|not (?:be )?(?:below|under)", ">="),
     (rf"not (?:be )?{_MORE} than|no {_MORE} than|not (?:be )?(?:above|over)", "<="),
     (r"(?:must |can|may |should |does |do |shall )?(?:not|never) exceed(?:ing)?|cannot exceed", "<="),
+    (r"(?:be )?(?:enough|sufficient) (?:for|to (?:cover|pay(?: for)?))|covers?(?= (?:the|their|its|this|all)\b)", ">="),
     (r"at least|a minimum of|minimum of|>=|≥", ">="),
     (r"at most|a maximum of|maximum of|up to|<=|≤", "<="),
     (rf"(?:strictly )?{_MORE} than|exceeds?|exceeding|above|over|>", ">"),
@@ -64,6 +65,11 @@ _SPEAKS_OF_TIME = any_case(
 _WITHIN = any_case(
     rf"\bwithin (?:the (?:last|past|first) )?(?P<number>{NUMBER})[ -](?P<unit>hour|day|week|month|year)s?\b"
     r"(?: (?:of|after|since|from|following) (?P<what>[^,;.]+))?"
+)
+_AGO = any_case(
+    rf"\b(?:(?P<least>at least|more than|over|no less than)|(?:at most|less than|no more than|under))"
+    rf" (?P<number>{NUMBER})"
+    r" (?P<unit>hour|day|week|month|year)s? (?:ago|before today|earlier|prior)\b"
 )
 _NOT_EXPIRED = any_case(
     r"\b(?:not|never|n't)\b[^.;]{0,30}\bexpired?\b|\bunexpired\b|\b(?:still|currently) (?:be )?valid\b|\bnon-?expired\b"
@@ -114,7 +120,10 @@ class Comparison(Struct, frozen=True):
 def read_comparison(text: str) -> Comparison | None:
     """`must be at least 300`; `must not have more than 3` demands at most 3."""
     if found := _WITHIN.search(text):
-        return _within(text, found)
+        return _within(text, found["number"], found["unit"], found["what"] or text[: found.start()], ">=")
+    if found := _AGO.search(text):
+        sign = "<=" if found["least"] else ">="
+        return _within(text, found["number"], found["unit"], text[: found.start()], sign)
     if dated := _read_dates(text):
         return dated
     if _NOT_EXPIRED.search(text):
@@ -165,15 +174,14 @@ def _read_dates(text: str) -> Comparison | None:
     return None
 
 
-def _within(text: str, found: re.Match[str]) -> Comparison | None:
-    number = number_of(found["number"])
-    what = found["what"] or text[: found.start()]
-    if number is None or number != int(number):
+def _within(text: str, number: str, unit: str, what: str, sign: str) -> Comparison | None:
+    """What is compared with the day so long before today: `within 30 days of the delivery`, `at least 90 days ago`."""
+    value = number_of(number)
+    if value is None or value != int(value):
         return None
-    seconds = int(number) * SECONDS[found["unit"].lower()]
+    seconds = int(value) * SECONDS[unit.lower()]
     written = f"{seconds // 86_400}d" if seconds % 86_400 == 0 else f"{seconds // 3_600}h"
-    sign = "<" if _NEGATION.search(text[: found.start()]) else ">="
-    return Comparison(what, sign, "today", is_date=True, days=written)
+    return Comparison(what, OPPOSITE[sign] if _NEGATION.search(what) else sign, "today", is_date=True, days=written)
 
 
 class Sum(Struct, frozen=True):
@@ -210,4 +218,10 @@ def stated_today(prompt: str) -> str | None:
 
 def needs_today(prompt: str) -> bool:
     """Whether a sentence compares with the day of the talk."""
-    return bool(NOW.search(prompt) or _WITHIN.search(prompt) or _NOT_EXPIRED.search(prompt) or _EXPIRED.search(prompt))
+    return bool(
+        NOW.search(prompt)
+        or _WITHIN.search(prompt)
+        or _AGO.search(prompt)
+        or _NOT_EXPIRED.search(prompt)
+        or _EXPIRED.search(prompt)
+    )

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.model import Tier, ToolSpec
 from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, stems
@@ -27,6 +28,8 @@ LEAST_SHARE = 0.6
 NEARLY_BEST = 0.9
 """tools with this share of the best score can show it as well"""
 MENTION = re.compile(r"[\"'\u201c\u2018`]([A-Za-z_][\w.]*)[\"'\u201d\u2019`]")
+OF_IT = any_case(r"\b(?:of|for|from|by|with|in|to|on)(?: (?:the|a|an|this|their|its)(?: \w+)?)?\s*$")
+"""what stands before a key: `the balance of "account_id"`"""
 _OWNER = re.compile(
     r"\b([A-Za-z]+)(?:'s)?(?: with)?(?: the)?(?: id)? [\"'\u201c\u2018`]([A-Za-z_]\w*)[\"'\u201d\u2019`]"
 )
@@ -143,9 +146,13 @@ class _Search:
             if hints and (found := self._by_name(words | hints)):
                 return Lookups(found.any_of, Tier.LIKELY, NEARLY_BEST)
             words |= hints
-            if found := self._by_field() or self._by_record(words) or self._by_part(words):
+            if found := self._by_field():
                 return found
-        return self._by_likeness(words) or self._by_whole_database(words)
+            record, part = self._by_record(words), self._by_part(words)
+            if found := part or record:
+                more = record.any_of if part and record and record.tier is Tier.LIKELY else ()
+                return replace(found, any_of=tuple(dict.fromkeys((*found.any_of, *more))))
+        return self._by_name(words, unjoined=True) or self._by_likeness(words) or self._by_whole_database(words)
 
     def _words(self, part: str) -> frozenset[str]:
         """The words of a part of the sentence, and the abbreviations of them that names of tools have."""
@@ -156,12 +163,17 @@ class _Search:
 
     # -- certain -------------------------------------------------------------------------------------------------------
 
-    def _by_name(self, words: frozenset[str]) -> Lookups | None:
-        """All words of the name are in the sentence, and not only those that say whose record it is."""
+    def _by_name(self, words: frozenset[str], *, unjoined: bool = False) -> Lookups | None:
+        """All words of the name are in the sentence, and not only those that say whose record it is.
+
+        `unjoined`: also tools that no argument of the guarded call goes to.
+        """
         found = {
             tool: names
             for tool, names in self._candidates.items()
-            if (names if names & NUMBER_WORDS else self._thing(names)) <= words and not self._thing(names) <= self._keys
+            if (names if names & NUMBER_WORDS else self._thing(names)) <= words
+            and not self._thing(names) <= self._keys
+            and (unjoined or self._is_joined(tool))
         }
         if not found:
             return None
@@ -209,7 +221,7 @@ class _Search:
         shares: dict[str, float] = {}
         for tool, names in self._candidates.items():
             distinctive = self._thing(names)
-            if distinctive & words and not distinctive & words <= self._keys:
+            if not distinctive & words <= self._keys | _EXISTENCE and self._is_joined(tool):
                 shares[tool] = self._weight(distinctive & words) / self._weight(distinctive)
         best = max(
             shares,
@@ -259,6 +271,9 @@ class _Search:
             and (self._is_counting or not names & NUMBER_WORDS)
         )
         return list(dict.fromkeys((best, *equals)))
+
+    def _is_joined(self, tool: str) -> bool:
+        return not self._tools.specs[tool].params or any(True for _ in self._same(tool))
 
     # -- arguments -----------------------------------------------------------------------------------------------------
 

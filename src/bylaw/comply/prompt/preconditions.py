@@ -15,9 +15,9 @@ from msgspec import Struct
 from bylaw.comply.model import Aspect, EngineItem, PromptRule, Tier, ToolSpec
 from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison
 from bylaw.comply.prompt.layout import Junction, Statement, plain_text
-from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, Lookup, Lookups, find_lookups
+from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, OF_IT, Lookup, Lookups, find_lookups
 from bylaw.comply.prompt.results import ResultReader, Shown, answer_of, arguments, latest, shifted
-from bylaw.comply.prompt.vocabulary import Tools, any_case, stems
+from bylaw.comply.prompt.vocabulary import NUMBER, Tools, any_case, number_of, stems
 
 _NEGATIVE = any_case(r"\b(?:not|no|never)\b")
 _EXISTS = any_case(r"\bexists?\b")
@@ -34,8 +34,10 @@ _DESCRIBES_THE_TOOL = any_case(
     r"\W*(?:(?:this|the) (?:tool|function|action|operation|call|endpoint|api)|it|returns?|takes|accepts|used?)\b"
 )
 _HAS = any_case(r"\b(?:has|have|had|having|owns?|holds?)\b")
-_OF_IT = any_case(r"\b(?:of|for|from|by|with|in|to|on)(?: (?:the|a|an|this|their|its)(?: \w+)?)?\s*$")
-"""what stands before a key: `the balance of "account_id"`"""
+_BETWEEN = any_case(
+    rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})(?!\s*(?:%|percent|days?|hours?|years?))"
+)
+_TIME_WORDS = frozenset(stems("date time day expiration expiry"))
 _SAYS_IT_IS = frozenset(stems("must be is value amount total parameter should equal strictly"))
 
 
@@ -134,7 +136,7 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
         return _join(parts, statement.junction)
     text = plain_text(statement.text)
     comparison = read_comparison(text)
-    own = _read_own(comparison, action, tools) if comparison else None
+    own = _read_own(comparison, action, tools) if comparison else _read_range(text, action)
     if found := own or _read_choice(text, action):
         return found
     lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison, action))
@@ -195,11 +197,12 @@ def _compared_thing(comparison: Comparison | None, action: ToolSpec) -> tuple[st
     if comparison.is_count:
         return f"{comparison.left} {comparison.right}", NUMBER_WORDS
     if comparison.is_date and comparison.left == "expiration":
-        return None, frozenset()
+        return None, _TIME_WORDS
     left, right = comparison.left, comparison.right
     is_own = _argument_of(left, action) is not None and comparison.number is None
     is_today = NOW.search(left) is not None and NOW.search(right) is None
-    hints = frozenset(stems("available")) if comparison.wants_some or comparison.wants_none else frozenset[str]()
+    hints = _TIME_WORDS if comparison.is_date else frozenset[str]()
+    hints = frozenset(stems("available")) if comparison.wants_some or comparison.wants_none else hints
     return right if is_own or is_today else left, hints
 
 
@@ -251,6 +254,17 @@ def _read_own_date(comparison: Comparison, action: ToolSpec, tools: Tools) -> _C
     return _Condition(held=f"!{latest(Lookup(tools.clocks[0], ()), [contrary])}", variables=(name,))
 
 
+def _read_range(text: str, action: ToolSpec) -> _Condition | None:
+    """`the number of months "months" must be between 1 and 6`."""
+    found = _BETWEEN.search(text)
+    name = _argument_of(text[: found.start()], action) if found else None
+    low, high = (number_of(found["low"]), number_of(found["high"])) if found else (None, None)
+    if name is None or low is None or high is None:
+        return None
+    outside = " | ".join(f"tool({action.name}, args.{name} {test:s})" for test in (f"< {low:g}", f"> {high:g}"))
+    return _Condition(held=f"!({outside})")
+
+
 def _read_pair(comparison: Comparison, action: ToolSpec) -> _Condition | None:
     """`the "amount" must not exceed 20 percent of the "income"`, `"end" must be after "start"`."""
     left, right = _argument_of(comparison.left, action), _argument_of(comparison.right, action)
@@ -266,7 +280,7 @@ def _argument_of(text: str, action: ToolSpec) -> str | None:
     found = [one for one in MENTION.finditer(text) if one[1] in action.params]
     if len(found) != 1 or set(stems(text[found[0].end() :])) - _SAYS_IT_IS or _HAS.search(text):
         return None
-    return None if _OF_IT.search(text[: found[0].start()]) else found[0][1]
+    return None if OF_IT.search(text[: found[0].start()]) else found[0][1]
 
 
 def _read_bound(comparison: Comparison, action: ToolSpec) -> _Condition | None:

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from bylaw.comply.model import ToolSpec
 from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum
-from bylaw.comply.prompt.lookups import MENTION, Lookup, Lookups, find_lookups
+from bylaw.comply.prompt.lookups import MENTION, OF_IT, Lookup, Lookups, find_lookups, shows_field
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
 
 Answer: TypeAlias = Literal["boolean", "number", "list", "object", "text", ""]
@@ -63,6 +63,8 @@ _AGE = any_case(r"\byears? old\b|\bof age\b|\b(?:older|younger) than\b")
 _DATED = any_case(r"\b(?:dates?|times?|days?|expir\w*|ends?|deadline|due)\b|_date\b|_time\b")
 _LEAST_LIKENESS = 0.6
 """of a tool that was not found by its whole name, for its `false` to count as the contrary"""
+_MOST_PATHS = 3
+"""fields that are tried for a value of an object whose fields are not known"""
 _LONGEST_VALUE = 3
 """words of a phrase that can still be one value; `credit limit minus credit balance` has to be computed"""
 
@@ -107,9 +109,7 @@ class ResultReader:
             is_negative ^= literal[1].lower() in ("false", "no")
         found = [self._contrary_of_fact(lookup, text, is_negative) for lookup in self._lookups.any_of]
         tests = [one for one in found if one]
-        by_status = (
-            [] if is_negative else [one for lookup in self._lookups.any_of if (one := self._status(lookup, text))]
-        )
+        by_status = [one for lookup in self._lookups.any_of if (one := self._status(lookup, text, is_negative))]
         if not tests and not by_status:
             return Shown(open=NOT_SHOWN)
         is_whole = all(found) or bool(by_status)
@@ -137,16 +137,18 @@ class ResultReader:
             return latest(lookup, [f"result.{field} = false" for field in fields]) if fields else None
         return latest(lookup, [_NULL] if self.answer(tool) == "text" else ["result = false", _NULL])
 
-    def _status(self, lookup: Lookup, text: str) -> str | None:
-        """`the order must have been delivered`: its `status` is another one."""
+    def _status(self, lookup: Lookup, text: str, is_negative: bool) -> str | None:
+        """`the order must have been delivered`: its `status` is another one, or with `not` that one."""
         word = _PREDICATE.search(text)
         state = word["word"].lower() if word else ""
         if state not in _FINAL or self.answer(self._tools.specs[lookup.tool]) in ("boolean", "number", "list"):
             return None
         call = arguments(lookup.tool, lookup.same)
+        fields = [f"result.{field}" for field in ("status", "state")]
+        if is_negative:
+            return latest(lookup, [f"{field} matches /^{state[:-1]}/i" for field in fields])
         differs = [
-            f"(result({call}, result.{field} present) & !result({call}, result.{field} matches /{state[:-1]}/i))"
-            for field in ("status", "state")
+            f"(result({call}, {field} present) & !result({call}, {field} matches /{state[:-1]}/i))" for field in fields
         ]
         return f"(!result({call}) S ({' | '.join(differs)}))"
 
@@ -254,7 +256,6 @@ class ResultReader:
         of the first tool sees the other case.
         """
         test = f"{contrary} {forward}" if backward is None else f"{SWAPPED[contrary]} {backward}"
-        against = f"result({arguments(other.tool, other.same)}, result {test.format('$shown')})"
         that = f"result({arguments(other.tool, other.same)})"
         seen, later = list[str](), list[str]()
         for lookup in self._lookups.any_of:
@@ -262,8 +263,10 @@ class ResultReader:
                 continue  # the engine would have to store what it saw for every pair of keys
             this = arguments(lookup.tool, lookup.same)
             call = arguments(self._action.name, tuple((name, name) for _, name in lookup.same))
-            for path in self._values(text, lookup):
-                fixed = f"result({this}, {path} = $shown)"
+            for number, path in enumerate(self._values(text, lookup), len(seen)):
+                value = f"$shown{number or ''}"
+                fixed = f"result({this}, {path} = {value})"
+                against = f"result({arguments(other.tool, other.same)}, result {test.format(value)})"
                 kept = f"(!{that} | {against}) & !result({this})"
                 seen.append(f"(!result({this}) S ({fixed} & (!{that} S {against})))")
                 later.append(f"G ({fixed} -> !((!result({this}) | {fixed}) U ({against} & (({kept}) U tool({call})))))")
@@ -273,7 +276,10 @@ class ResultReader:
     def _values(self, text: str, lookup: Lookup) -> list[str]:
         """Where one value may be that another result is compared with."""
         paths = self._date_paths(text, lookup) if _DATED.search(text) else self._paths(text, lookup)
-        return paths if self.answer(self._tools.specs[lookup.tool]) == "object" else paths[:1]
+        tool = self._tools.specs[lookup.tool]
+        if self.answer(tool) != "object":
+            return paths[:1]
+        return [path for path in paths if shows_field(tool, path.removeprefix("result."))] or paths[:_MOST_PATHS]
 
     # -- dates ---------------------------------------------------------------------------------------------------------
 
@@ -342,8 +348,8 @@ class ResultReader:
     def _argument_in(self, text: str) -> str | None:
         """An argument of the call that the text quotes and that is not only a key."""
         keys = {name for lookup in self._lookups.any_of for pair in lookup.same for name in pair}
-        quoted = (name for name in MENTION.findall(text) if name in self._action.params)
-        return next((name for name in quoted if name not in keys), None)
+        quoted = (one for one in MENTION.finditer(text) if one[1] in self._action.params and one[1] not in keys)
+        return next((one[1] for one in quoted if not OF_IT.search(text[: one.start()])), None)
 
     def _paths(self, text: str, lookup: Lookup) -> list[str]:
         """Where in a tool's result the value may be: the whole of it, or a field.
