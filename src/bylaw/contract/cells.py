@@ -67,7 +67,7 @@ def make_cell(
 
 
 def _is_exposed(when: When, scenario: Scenario, run: AgentRun) -> bool:
-    """Whether a fault that `when` asks for, or else any of the scenario, hit a call of the run; always in a calm one."""
+    """Whether a fault that `when` asks for, or else any of the scenario, hit a call of the run. A calm one counts."""
     wanted = asked_faults(when, scenario) or scenario.faults
     return not wanted or any(run.fired.get(fault.id) for fault in wanted)
 

@@ -17,7 +17,7 @@ from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
 from bylaw.contract.matrix import Matrix, RunKey, lay_out
 from bylaw.contract.model import Contract, Similar, Unchanged
-from bylaw.contract.reach import is_proxied, why_never_called
+from bylaw.contract.reach import UNSEEN, is_proxied, why_never_called
 from bylaw.contract.redaction import ReportRedactor
 from bylaw.contract.results import Cell, ContractReport
 from bylaw.contract.runs import (
@@ -31,7 +31,7 @@ from bylaw.contract.runs import (
 )
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.events import Request, ToolCall
+from bylaw.model.events import Annotation, Request, ToolCall
 from bylaw.model.ports import Embedder, TextSimilarity
 from bylaw.model.source import Span
 from bylaw.model.trace import Trace
@@ -186,7 +186,13 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
         await agent.stop()
     stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
     left = getattr(agent, "warnings", ())
-    return [*stateful, *left, *_warn_never_called(matrix, runner), *_note_where_faults_went(matrix, runner)]
+    return [
+        *stateful,
+        *left,
+        *_warn_unseen(matrix, runner),
+        *_warn_never_called(matrix, runner),
+        *_note_where_faults_went(matrix, runner),
+    ]
 
 
 def _note_where_faults_went(matrix: Matrix, runner: Runner) -> Iterator[str]:
@@ -205,6 +211,15 @@ def _note_where_faults_went(matrix: Matrix, runner: Runner) -> Iterator[str]:
 
 _ON_WAY = "applied to the tool's result on its way to the model, so the agent's own code did not see it"
 _IN_PROMPT = "no request to a model was seen, so these attacks went into the prompt"
+
+
+def _warn_unseen(matrix: Matrix, runner: Runner) -> Iterator[str]:
+    """Say why no fault reached an agent of which the proxy saw nothing at all, and what to do."""
+    hit = [made.run for key, made in runner.made.items() if matrix.scenario(key).faults]
+    events = (event for made in runner.made.values() for event in made.run.trace.events)
+    is_seen = any(isinstance(event, Annotation | ToolCall) for event in events)
+    if hit and is_proxied(matrix.contract.agent) and not is_seen and not any(run.models for run in hit):
+        yield UNSEEN
 
 
 def _warn_never_called(matrix: Matrix, runner: Runner) -> Iterator[str]:

@@ -36,6 +36,14 @@ def why_out_of_reach(spec: AgentSpec, fault: AnyFault) -> str | None:
     return _NOT_TRUSTED if is_https and not spec.trusts_ca else None
 
 
+UNSEEN = (
+    "nothing that the agent sends passed Bylaw's proxy, so no fault could reach it. Its client ignores HTTP_PROXY and "
+    "HTTPS_PROXY (Node reads them from release 24 on), or speaks what passes unread (HTTP/2 alone, web sockets). "
+    "Name the address of its model in OPENAI_BASE_URL or ANTHROPIC_BASE_URL, or under `agent.upstreams`; let its tools "
+    "use the proxy in BYLAW_PROXY, or be MCP servers under `agent.mcp`"
+)
+
+
 def why_never_called(fault: ToolFault, offered: Collection[str], *, is_proxied: bool) -> str:
     """What to do about a fault on a named tool that no call of the agent has met. `offered`: to its model."""
     names = ", ".join(f"`{name}`" for name in sorted(offered)[:20])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from bylaw.wire.exchange import Exchange, Incoming, Outgoing
 from bylaw.wire.proxy.authority import Authority
+from bylaw.wire.proxy.client_hello import speaks_http1
 from bylaw.wire.proxy.http1 import (
     HOP_BY_HOP,
     MOST_BODY,
@@ -25,7 +26,7 @@ from bylaw.wire.proxy.http1 import (
     route_of,
     token_of,
 )
-from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_tunnel
+from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
 
 PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256
@@ -141,7 +142,26 @@ class Proxy:
                 return
             else:
                 route = route_of(request, own=self._own)
+            if "websocket" in request.header("upgrade").lower():
+                await self._pass_on(connection, request, route)
+                return
             serves_on = await self.serve(connection, request, route)
+
+    async def _pass_on(self, connection: Connection, request: Request, route: Route) -> None:
+        """Send a request that opens a web socket to its server as it is, and from then on all bytes both ways."""
+        url = self.upstream_url(route)
+        try:
+            if url is None:
+                raise UpstreamFailure(f"nothing is served at `{route.rest}`")
+            reader, writer, by_proxy = await open_for(url)
+        except UpstreamFailure as failure:
+            await connection.reply(proxy_error(502, str(failure)))
+            return
+        target, headers = target_of(url, by_proxy)
+        headers += [pair for pair in request.headers if pair[0] != "host" and not pair[0].startswith("proxy-")]
+        head = [f"{request.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers)]
+        writer.write("\r\n".join([*head, "", ""]).encode("latin-1") + request.body)
+        await _copy_both_ways(connection, reader, writer)
 
     async def _tunnel(self, connection: Connection, request: Request) -> None:
         host, _, port = request.target.rpartition(":")
@@ -169,8 +189,14 @@ class Proxy:
         except ValueError as error:
             await connection.reply(proxy_error(400, str(error)))
             return
-        connection.writer.transport.pause_reading()  # type: ignore[attr-defined]  # no byte of TLS may be read as text
+        transport: Any = connection.writer.transport
+        transport.pause_reading()  # no byte of TLS may be read as text
         await connection.switch(200)
+        if not await speaks_http1(transport):
+            transport.resume_reading()
+            with suppress(UpstreamFailure):
+                await _copy_both_ways(connection, *await self.connect(host, port))
+            return
         try:
             await connection.writer.start_tls(context)
         except (OSError, TimeoutError):
