@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.comply.model import Tier, ToolSpec
-from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, stems
+from bylaw.comply.prompt.vocabulary import Tools, any_case, only_reads, stem, stems
 
 LEAST_LIKENESS = 0.30
 """of a sentence and a tool's description"""
@@ -70,6 +70,7 @@ _PERSON = frozenset(
 """words of parameters that say who"""
 _ANYBODY = frozenset(stems("user username person owner holder name id account"))
 """words of parameters that say who, whatever the person is in the guarded call"""
+_CHECKS = frozenset(stems("verify validate authenticate confirm identify approve"))
 _KEY_WORDS = frozenset(stems("id number code key name uuid no"))
 _FIT = 1.0
 """what it adds to a score that a tool takes the arguments that the sentence quotes"""
@@ -86,6 +87,8 @@ class Lookups(Struct, frozen=True):
     any_of: tuple[Lookup, ...]
     tier: Tier
     likeness: float = 1.0
+    also: tuple[Lookup, ...] = ()
+    """tools with a word of the sentence in their names: whoever called one may have seen it there"""
     is_named: bool = True
     """by all words of the name: `false` of `is_open` is the contrary of `must be open`"""
 
@@ -104,7 +107,7 @@ def find_lookups(
         return None
     # A state that no tool shows may be the work of one: `the table must have been backed up`.
     found = _Search(text, action, tools, is_counting=False, any_tool=True).run(phrase, hints)
-    return Lookups(found.any_of, Tier.LIKELY, found.likeness, found.is_named) if found else None
+    return replace(found, tier=Tier.LIKELY) if found else None
 
 
 class _Search:
@@ -145,13 +148,15 @@ class _Search:
                 return found
             if hints and (found := self._by_name(words | hints)):
                 return Lookups(found.any_of, Tier.LIKELY, NEARLY_BEST)
-            words |= hints
+            spoken, words = words, words | hints
             if found := self._by_field():
                 return found
             record, part = self._by_record(words), self._by_part(words)
             if found := part or record:
                 more = record.any_of if part and record and record.tier is Tier.LIKELY else ()
-                return replace(found, any_of=tuple(dict.fromkeys((*found.any_of, *more))))
+                every = tuple(dict.fromkeys((*found.any_of, *more)))
+                near = tuple(one for one in self._near(spoken) if one not in every)
+                return replace(found, any_of=every, also=near if found.tier is Tier.LIKELY else ())
         return self._by_name(words, unjoined=True) or self._by_likeness(words) or self._by_whole_database(words)
 
     def _words(self, part: str) -> frozenset[str]:
@@ -172,7 +177,7 @@ class _Search:
             tool: names
             for tool, names in self._candidates.items()
             if (names if names & NUMBER_WORDS else self._thing(names)) <= words
-            and not self._thing(names) <= self._keys
+            and (not self._thing(names) <= self._keys or self._says_verb(tool, words))
             and (unjoined or self._is_joined(tool))
         }
         if not found:
@@ -233,6 +238,11 @@ class _Search:
         is_whole = self._thing(self._candidates[best]) <= words
         return self._lookups(self._with_equals(best), Tier.LIKELY, shares[best], is_named=is_whole)
 
+    def _near(self, words: frozenset[str]) -> Iterator[Lookup]:
+        for tool, names in self._candidates.items():
+            if not names & words <= self._keys | _EXISTENCE | _EXTENT and self._is_joined(tool):
+                yield Lookup(tool, tuple(self._same(tool)))
+
     def _by_likeness(self, words: frozenset[str]) -> Lookups | None:
         scores = {tool: self._vocabulary.likeness(words, tool) for tool in self._candidates}
         best = max(scores.values(), default=0.0)
@@ -272,6 +282,11 @@ class _Search:
         )
         return list(dict.fromkeys((best, *equals)))
 
+    @staticmethod
+    def _says_verb(tool: str, words: frozenset[str]) -> bool:
+        """`verify_holder` for `the holder has been verified`."""
+        return any(verb in words and verb in _CHECKS for verb in map(stem, tool.split("_")[:2]))
+
     def _is_joined(self, tool: str) -> bool:
         return not self._tools.specs[tool].params or any(True for _ in self._same(tool))
 
@@ -281,7 +296,7 @@ class _Search:
         found = tuple(Lookup(tool, tuple(self._same(tool))) for tool in tools)
         if tier is Tier.CERTAIN and any(not one.same and self._tools.specs[one.tool].params for one in found):
             tier, likeness = Tier.LIKELY, NEARLY_BEST  # nothing says whose it was
-        return Lookups(found, tier, likeness, is_named)
+        return Lookups(found, tier, likeness, is_named=is_named)
 
     def _same(self, tool: str) -> Iterator[tuple[str, str]]:
         params = [

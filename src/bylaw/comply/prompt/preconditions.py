@@ -160,7 +160,7 @@ def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, t
         looked_up += "".join(f" | O result({arguments(records, same)}, result.{field} present)" for same in keys)
     if shown.more is not None:
         looked_up = f"({looked_up}) & ({_looked_up(shown.more, tools)})"
-    every = (*lookups.any_of, *(shown.more.any_of if shown.more else ()))
+    every = (*lookups.any_of, *lookups.also, *(shown.more.any_of if shown.more else ()))
     confidence = 0.95 if lookups.tier is Tier.CERTAIN else min(0.9, 0.5 + lookups.likeness / 2)
     return _Condition(
         looked_up,
@@ -175,7 +175,7 @@ def _from_results(text: str, lookups: Lookups, shown: Shown, action: ToolSpec, t
 
 
 def _looked_up(lookups: Lookups, tools: Tools) -> str:
-    results = [f"O result({arguments(lookup.tool, lookup.same)})" for lookup in lookups.any_of]
+    results = [f"O result({arguments(lookup.tool, lookup.same)})" for lookup in (*lookups.any_of, *lookups.also)]
     results += [f"O result({tool})" for tool in tools.whole_database]
     return " | ".join(dict.fromkeys(results))
 
