@@ -10,6 +10,8 @@ the events, so messages that are decoded only when a rule looks at them are not 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
 import io
 import json
 import sys
@@ -27,7 +29,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from check import print_machine
 
-from bylaw.traces import FORMATS, open_trace
+from bylaw.errors import InputError
+from bylaw.traces import FORMATS, find_traces, open_trace
 
 SENTENCE = "The order was paid on Monday and has been shipped to the address that is on file. "
 
@@ -48,8 +51,13 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=10, help="size of each file, about")
     parser.add_argument("--turns", type=int, default=SHAPE.turns, help="turns of a session")
     parser.add_argument("--characters", type=int, default=len(SHAPE.words), help="length of a message")
+    parser.add_argument("--files", nargs="+", metavar="FILE", help="real files instead: the share of json.loads")
     parser.add_argument("formats", nargs="*", help="only these")
     options = parser.parse_args()
+    if options.files:
+        print_machine()
+        bench_files(options.files)
+        return
     if unknown := set(options.formats) - WRITERS.keys():
         parser.error(f"no writer for {', '.join(sorted(unknown))}; there are {', '.join(WRITERS)}")
     if options.turns < 1 or options.characters < 1:
@@ -81,6 +89,39 @@ def bench(name: str, path: Path, write: Callable[[int], Iterator[bytes]], megaby
     other = best(lambda: [None for raw in raws if orjson.loads(raw) is None])
     ours = f"{size * 1e6 / turns:7,.0f} {size / read:7.0f} {read / turns * 1e6:8.1f}"
     print(f"{name:14} {size:6.1f} {turns:8,} {ours} {size / bare:8.0f} {size / other:8.0f} {bare / read:10.0%}")
+
+
+def bench_files(names: list[str]) -> None:
+    """The time of `json.loads` over the same bytes, as a share of that of reading them, for each format's files."""
+    by_format: dict[str, list[Path]] = {}
+    for name in find_traces(names):
+        with contextlib.suppress(InputError):
+            by_format.setdefault(open_trace(name).format or "-", []).append(Path(name))
+    print(f"{'format':14} {'files':>6} {'MB':>6} {'MB/s':>7} {'json.loads':>10} {'share':>6}")
+    for format, paths in sorted(by_format.items()):
+        raws = [whole(path) for path in paths]
+        size = sum(map(len, raws)) / 1e6
+        read = best(lambda paths=paths: [sum(1 for _ in open_trace(path, skip_bad=True)) for path in paths])
+        bare = best(lambda raws=raws: [loads(raw) for raw in raws])
+        row = f"{format:14} {len(paths):6,} {size:6.1f} {size / read:7.0f} {size / bare:10.0f}"
+        print(f"{row} {bare / read:6.0%}")
+
+
+def whole(path: Path) -> bytes:
+    data = path.read_bytes()
+    if data.startswith(b"\x1f\x8b"):
+        return gzip.decompress(data)
+    return data if not zipfile.is_zipfile(path) else b"\n".join(records(path))
+
+
+def loads(raw: bytes) -> None:
+    """Decode a file as a whole, else line by line."""
+    try:
+        json.loads(raw)
+    except ValueError:
+        for line in raw.splitlines():
+            with contextlib.suppress(ValueError):
+                json.loads(line)
 
 
 def records(path: Path) -> list[bytes]:

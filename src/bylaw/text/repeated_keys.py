@@ -15,13 +15,13 @@ def repeated_key(text: str | bytes, value: Any) -> str | None:
     """A key that an object in the text has twice, given the decoded value, in which the last one counts.
 
     Counting colons is enough nearly always: each member has one, and a member that was lost takes its colon along.
-    Only text with escapes, in which a colon can be written otherwise, or with fewer colons is read again.
+    Only text with an escaped colon, or with fewer colons, is read again.
     """
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     colons = data.count(b":")
     if type(value) is dict and len(value) == colons:
         return None
-    if msgspec.json.encode(value).count(b":") == colons and b"\\u" not in data:
+    if msgspec.json.encode(value).count(b":") == colons and b"\\u003a" not in data and b"\\u003A" not in data:
         return None
     try:
         json.loads(data, object_pairs_hook=_unrepeated)

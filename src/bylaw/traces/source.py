@@ -107,7 +107,8 @@ class TraceStream:
         records, problems = opened.records, opened.problems
         problems.checks_keys = self._source.size <= SMALL
         reader = CATALOGUE[self._reads_as].open(opened)
-        signs = CallSigns(repeats_history=CATALOGUE[self._reads_as].repeats_history)
+        format = CATALOGUE[self._reads_as]
+        signs = CallSigns(repeats_history=format.repeats_history, is_own=getattr(reader, "is_own", False))
         has_events = False
         for block in records.blocks():
             block = signs.watch(block)

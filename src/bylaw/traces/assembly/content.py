@@ -23,16 +23,26 @@ KNOWN_BLOCKS = frozenset(
 UNREAD_BLOCK = "a block of type `{}` is stored, but rules do not look into it"
 EVERYTHING = ("*",)
 """what a response with such a block may hold: calls of any tool, and text"""
-_FOREIGN_CALLS = frozenset(("function_call", "tool_call", "tool-call", "toolUse", "functionCall", "toolRequest"))
+_FOREIGN_CALLS = frozenset(
+    ("function_call", "tool_call", "tool-call", "builtin-tool-call", "toolUse", "functionCall", "toolRequest",
+     "executableCode", "executable_code")
+)  # fmt: skip
 """calls in the words of other APIs: the type of the block, or the only key of a block without a type"""
 _FOREIGN_RESULTS = frozenset(
     ("function_call_output", "tool_call_response", "server_tool_call_response", "tool-result", "toolResult",
-     "functionResponse", "function_response", "toolResponse", "tool-return")
+     "functionResponse", "function_response", "toolResponse", "tool-return", "builtin-tool-return",
+     "codeExecutionResult", "code_execution_result")
 )  # fmt: skip
 """results in the words of other APIs, found the same way"""
+_CALL_IDS = ("call_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 _RESULT_IDS = ("tool_use_id", "tool_call_id", "call_id", "toolCallId", "toolUseId", "id")
 _RESULT_CONTENTS = ("output", "response", "result", "content", "toolResult", "server_tool_call_response")
-_FAILED = frozenset(("error", "failed", "error-text", "error-json", "execution-denied"))
+_FAILED = frozenset(
+    ("error", "failed", "denied", "cancelled", "deadline_exceeded", "error-text", "error-json", "execution-denied")
+)
+_SUCCEEDED = frozenset(("success", "ok"))
+CODE_EXECUTION = "code_execution"
+"""the name of the tool with which a provider runs a model's code, where calls do not name it"""
 _KNOWN_KEYS = frozenset(
     (*_FOREIGN_RESULTS, "reasoningContent", "image", "document", "video", "inlineData", "inline_data", "fileData",
      "file_data", "cachePoint")
@@ -91,11 +101,13 @@ def foreign_call(block: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if type(wrapped := call.get("toolCall")) is dict and type(wrapped.get("value")) is dict:  # goose
         call = {"id": call.get("id"), **wrapped["value"]}
-    names = [call[key] for key in ("name", "toolName") if key in call]
+    if "code" in call and kind is None:  # Gemini runs it
+        call = {"name": CODE_EXECUTION, "input": call, "id": call.get("id")}
+    names = [call[key] for key in ("name", "toolName", "tool_name") if key in call]
     inputs = [call[key] for key in ("input", "arguments", "args") if key in call]
     if len(names) != 1 or type(names[0]) is not str or len(inputs) > 1:
         return None
-    call_id = next((call[key] for key in ("call_id", "toolCallId", "toolUseId", "id") if call.get(key)), None)
+    call_id = next((call[key] for key in _CALL_IDS if call.get(key)), None)
     return {"type": "tool_use", "id": call_id, "name": names[0], "input": inputs[0] if inputs else None}
 
 
@@ -124,8 +136,11 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
     ids = (result[key] for key in _RESULT_IDS if type(result.get(key)) is str and result[key])
     names = (result[key] for key in ("name", "toolName", "tool_name") if type(result.get(key)) is str)
     content = next((result[key] for key in _RESULT_CONTENTS if key in result), None)
+    if "outcome" in result and kind is None:
+        failed = _failed(str(result["outcome"]).rpartition("OUTCOME_")[2].lower())
+        return Result(next(ids, None), CODE_EXECUTION, content, failed)
     flags = [result[key] for key in ("is_error", "isError") if type(result.get(key)) is bool]
-    failed = flags[0] if flags else _failed(result.get("status"))
+    failed = flags[0] if flags else _failed(result.get("status", result.get("outcome")))
     if type(content) is dict and type(content.get("type")) is str and ("value" in content or "reason" in content):
         failed = content["type"] in _FAILED  # Vercel
         content = content["value"] if "value" in content else content["reason"]
@@ -135,7 +150,7 @@ def foreign_result(block: dict[str, Any]) -> Result | None:
 
 
 def _failed(status: Any) -> bool | None:
-    return None if type(status) is not str else True if status in _FAILED else False if status == "success" else None
+    return None if type(status) is not str else True if status in _FAILED else False if status in _SUCCEEDED else None
 
 
 def _only_part(content: Any) -> Any:

@@ -61,6 +61,18 @@ class Conversation:
         """The index of the turn that the next answer makes."""
         return self._assembler.turns
 
+    def speak_as(self, agent: str | None, run: str | None = None, above: Origin | None = None) -> None:
+        """What follows is by this agent: several may share one conversation. `above`: the agent that called it."""
+        origin = Origin(
+            self.origin.session,
+            run=run,
+            parent_run=None if above is None else above.run,
+            agent=agent,
+            parent_agent=None if above is None else above.agent,
+        )
+        if origin != self.origin:
+            self._buffer = self._assembler.buffer_for(origin)
+
     def add_message(self, message: Any) -> None:
         """A message that later requests show: the model's own, or one that asks for no answer."""
         if self._bounded and len(self._messages) >= 2 * MOST_MESSAGES:

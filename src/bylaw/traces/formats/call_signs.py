@@ -16,8 +16,9 @@ from bylaw.model.events import Event, Response, SessionEnd, ToolCall
 from bylaw.traces.records.lines import Block
 from bylaw.traces.records.problems import Place, Problems
 
-_HINTS = (b"tool", b"unction")
-"""a record without these holds no sign"""
+_HINTS = (b'ool_calls"', b'oolCalls"', b'ool_uses"', b'unction_call"', b'unctionCall"', b'oolUse"', b'oolCall"',
+          b'ool_call"', b'ool_use"', b'ool-call"', b'mcp_call"')  # fmt: skip
+"""a record without any of these holds no sign; finding out is much faster than the pattern"""
 _CALLS = re.compile(
     rb'"(?:tool_calls|toolCalls|tool_uses)"\s*:\s*\[\s*\{'
     rb'|"(?:function_call|functionCall|toolUse|toolCall|tool_call)"\s*:\s*\{\s*"(?!type"\s*:\s*"object)'
@@ -54,12 +55,13 @@ def _is_told(event: Event) -> bool:
 class CallSigns:
     """Looks for signs of calls until the first call is read."""
 
-    def __init__(self, *, repeats_history: bool) -> None:
-        """`repeats_history`: requests show earlier calls, so signs mean something only if nothing was read at all."""
+    def __init__(self, *, repeats_history: bool, is_own: bool) -> None:
+        """`repeats_history`: requests show earlier calls, so signs mean something only if nothing was read at all.
+        `is_own`: Bylaw wrote the file, so nothing in it is unread."""
         self._repeats_history = repeats_history
         self._first: tuple[bytes, int | Place] | None = None
         self._has_turns = False
-        self.has_calls = False
+        self.has_calls = is_own
         """a call was read, or a reader told that it could not read one"""
 
     def watch(self, block: Block) -> Block:
@@ -70,7 +72,12 @@ class CallSigns:
 
     def _watch(self, block: Block) -> Block:
         for raw, place in block:
-            if self._first is None and any(hint in raw for hint in _HINTS) and _CALLS.search(raw) is not None:
+            # in formats that repeat the history the pattern is needed only at the end, if at all
+            if (
+                self._first is None
+                and any(hint in raw for hint in _HINTS)
+                and (self._repeats_history or _CALLS.search(raw) is not None)
+            ):
                 self._first = (raw, place)
             yield raw, place
 
@@ -85,12 +92,12 @@ class CallSigns:
         kinds = {type(event) for event in events}
         self._has_turns = self._has_turns or Response in kinds
         self.has_calls = ToolCall in kinds or (Response in kinds and any(map(_is_told, events)))
-        if SessionEnd not in kinds or not self.is_unread:
+        if SessionEnd not in kinds or self._repeats_history or not self.is_unread:
             return events
         return [replace(event, complete=False) if type(event) is SessionEnd else event for event in events]
 
     def report(self, problems: Problems) -> None:
-        if problems.skipped:
+        if self._first is not None and (problems.skipped or _CALLS.search(self._first[0]) is None):
             self._first = None  # what was skipped on request is told and counted
         if self._first is not None and self.is_unread:
             raw, place = self._first

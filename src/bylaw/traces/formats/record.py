@@ -25,7 +25,7 @@ from bylaw.traces.records.jsontext import (
     decode_text,
 )
 from bylaw.traces.records.layout import Records, sniff
-from bylaw.traces.records.lines import Block
+from bylaw.traces.records.lines import Block, Decoded
 from bylaw.traces.records.problems import Place, Problems
 
 R = TypeVar("R")
@@ -106,6 +106,9 @@ def records_of(
     One at a time, so that the memory of the previous record can be reused.
     """
     for raw, place in block:
+        if type(raw) is Decoded:
+            yield Record(raw.value, raw, place, problems)
+            continue
         try:
             value = decode_quickly(raw) if undecoded is None else decode_sparsely(raw, undecoded)
         except REFUSED:  # broken, or not an object although `undecoded` was given

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
@@ -127,6 +127,7 @@ class OrderedLines:
 
 
 class RoundTripReader(ABC):
+    is_own: ClassVar[bool] = True
     most_waiting: int | None = None
 
     def __init__(self, opened: Opened) -> None:

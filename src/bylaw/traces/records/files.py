@@ -31,6 +31,8 @@ class Input:
         """the name in reports and copies, with bytes that are not UTF-8 escaped"""
         self.path = path
         """the path, if it is a file that can be read twice and not spooled data"""
+        self.whole_value: bytes | None = None
+        """the content, if it is one JSON value that was decoded when its layout was found out; for one use"""
         self._spool = spool
         self._current: IO[bytes] | None = None
         self.size = os.stat(path).st_size if path is not None else spool.seek(0, io.SEEK_END) if spool else 0

@@ -15,7 +15,9 @@ from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, deco
 from bylaw.traces.records.lines import (
     MAX_RECORD,
     Block,
+    Decoded,
     check_utf8,
+    decoded,
     line_blocks,
     looks_tabular,
     report_too_long,
@@ -83,6 +85,9 @@ class Records:
             elif self._layout is Layout.LIST:
                 self._elements = Elements(chunks, self._problems, self._leave_out)
                 yield from _gather(iter(self._elements), self._problems)
+            elif self._source.whole_value is not None:
+                whole, self._source.whole_value = self._source.whole_value, None
+                yield [(whole, 1)]
             else:
                 yield from _one_value(chunks, self._problems)
         except BrokenCompression as error:
@@ -140,9 +145,10 @@ def sniff(source: Input) -> Layout:
     if first == b"[":
         # One list per line is LINES; a single list, on one line or several, is LIST.
         return Layout.LINES if len(lines) > 1 and _decodes(lines[0]) else Layout.LIST
-    if first != b"{" or not lines or _decodes(lines[0]):
+    if first != b"{" or not lines or _is_record(lines):
         return Layout.LINES
-    if _whole_decodes(source):
+    if (whole := _whole_value(source)) is not None:
+        source.whole_value = whole if type(whole) is Decoded and len(whole) <= _HEAD_SIZE else None
         return Layout.VALUE
     if _holds_values(source):
         return Layout.VALUES
@@ -152,6 +158,9 @@ def sniff(source: Input) -> Layout:
 
 def sample(source: Input, layout: Layout) -> Iterator[Any]:
     """The first few records that can be decoded, for detection."""
+    if layout is Layout.VALUE and isinstance(whole := source.whole_value, Decoded):
+        yield whole.value
+        return
     ignored = Problems(source.name, skip_bad=True)
     for raw in islice(_first_records(source, layout, ignored), _HEAD_LINES):
         value = _decoded(raw)
@@ -182,14 +191,30 @@ def head_of(source: Input) -> tuple[bytes, bool]:
         for chunk in without_bom(source.chunks()):
             head += chunk
             newlines += chunk.count(b"\n")
-            if newlines >= _HEAD_LINES or (newlines and len(head) >= _HEAD_SIZE) or len(head) > MAX_RECORD:
+            enough = len(head) >= _HEAD_SIZE and (newlines or head.lstrip()[:1] == b"[")
+            if newlines >= _HEAD_LINES or enough or len(head) > MAX_RECORD:
                 return bytes(head), False
     return bytes(head), True
 
 
-def _whole_decodes(source: Input) -> bool:
+def _is_record(lines: list[bytes]) -> bool:
+    """Whether the first line is a record of its own. Decoding it is needed only if the next one does not show that."""
+    first = lines[0].rstrip()
+    if first.endswith(b"}") and len(lines) > 1 and lines[1].startswith(b'{"'):
+        return True
+    return _decodes(first)
+
+
+def _whole_value(source: Input) -> bytes | None:
+    """The content of a file that is one JSON value, decoded if the fast decoder accepts it; None if it is none."""
     ignored = Problems(source.name, skip_bad=True)
-    return any(_decodes(raw) for block in Records(source, Layout.VALUE, ignored).blocks() for raw, _ in block)
+    for block in Records(source, Layout.VALUE, ignored).blocks():
+        for raw, _ in block:
+            try:
+                return decoded(raw, decode_quickly(raw))
+            except REFUSED:
+                return raw if _decodes(raw) else None
+    return None
 
 
 def _holds_values(source: Input) -> bool:

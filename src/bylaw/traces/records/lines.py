@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from itertools import count
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -21,6 +21,18 @@ BOM = b"\xef\xbb\xbf"
 
 Block: TypeAlias = Iterable[tuple[bytes, int | Place]]
 """some records, each with its place; some may be blank"""
+
+
+class Decoded(bytes):
+    """A record that was decoded already, so that its reader need not do it again."""
+
+    value: Any
+
+
+def decoded(raw: bytes, value: Any) -> Decoded:
+    found = Decoded(raw)
+    found.value = value
+    return found
 
 
 def without_bom(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,8 +1,8 @@
 """Divide a file of OTLP messages, and convert each from protobuf to OTLP's JSON.
 
 A file holds messages, each after its length in 4 bytes, highest byte first, or without lengths. Only the fields that
-are read are converted. There are few message types, so no library is needed. The outer messages of traces and logs look the
-same, so the innermost messages distinguish them.
+are read are converted. There are few message types, so no library is needed. The outer messages of traces and logs look
+the same, so the innermost messages distinguish them.
 """
 
 from __future__ import annotations

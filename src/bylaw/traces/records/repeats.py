@@ -15,7 +15,7 @@ import msgspec
 from bylaw.model.events import Event, Response, ToolCall, ToolResult
 from bylaw.text.repeated_keys import repeated_key
 from bylaw.traces.records.jsontext import REFUSED, Fault, decode_carefully, decode_quickly, decode_text, shorten
-from bylaw.traces.records.lines import Block
+from bylaw.traces.records.lines import Block, Decoded, decoded
 from bylaw.traces.records.problems import Place, Problems
 
 _JUDGED = frozenset(
@@ -38,7 +38,10 @@ def keep_repeats(block: Block, problems: Problems) -> Iterator[tuple[bytes, int 
     """The records of a block; those with a key twice are reported and written anew."""
     for raw, place in block:
         try:
-            value = decode_quickly(raw)
+            value = raw.value if type(raw) is Decoded else decode_quickly(raw)
+            if repeated_key(raw, value) is None:
+                yield raw if type(raw) is Decoded else decoded(raw, value), place
+                continue
         except REFUSED:
             try:
                 value = decode_carefully(decode_text(raw))[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, ClassVar, TypeVar, get_args
 
 import msgspec
 
@@ -112,6 +112,9 @@ class Completeness:
 
 class LineReader:
     """The part of both readers that decodes lines and handles those that are not events."""
+
+    is_own: ClassVar[bool] = True
+    """every line is an event of ours, whatever it looks like"""
 
     def __init__(self, problems: Problems, header: Header) -> None:
         self.header: dict[str, Any] = header.header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bylaw.model.events import Deferred
 from bylaw.traces.assembly.usage import usage_from_counts
 from bylaw.traces.formats.bodies import read_answer
 from bylaw.traces.formats.messages import chat_messages, first_answer, parsed
@@ -12,7 +13,8 @@ from bylaw.traces.formats.spans.recorded_input import RecordedInput
 from bylaw.traces.formats.spans.span import AgentRun, Mark, ModelCall, Span, ToolRun
 
 KIND = "openinference.span.kind"
-_INPUT = "llm.input_messages"
+_INPUT, _TOOLS = "llm.input_messages", "llm.tools"
+_LARGE = (_INPUT, _TOOLS)
 _ROOTS = ("llm", "openinference", "input", "output", "tool", "tool_call", "session", "agent", "metadata")
 
 
@@ -57,22 +59,22 @@ def interpret(span: Span) -> bool:
 
 
 def _model(recorded: dict[str, Any]) -> ModelCall:
-    # The input is most of what is recorded, and is rarely looked at.
-    attributes = {key: value for key, value in recorded.items() if not key.startswith(_INPUT)}
-    has_input = len(attributes) < len(recorded) or any(
-        key.startswith(("llm.prompts", "input.value")) for key in attributes
-    )
+    # The input and the tools are most of what is recorded, and are rarely looked at.
+    attributes = {key: value for key, value in recorded.items() if not key.startswith(_LARGE)}
+    has_input = has_tools = False
+    if len(attributes) < len(recorded):
+        has_tools = any(key.startswith(_TOOLS) for key in recorded)
+        has_input = any(key.startswith(_INPUT) for key in recorded)
+    has_input = has_input or "input.value" in attributes or any(key.startswith("llm.prompts") for key in attributes)
     answer = first_answer(chat_messages(unflatten(attributes, "llm.output_messages"), "assistant"))
     if answer is None and isinstance(value := attributes.get("output.value"), str):
         answer = read_answer(value) or first_answer(chat_messages(_output(parsed(value), value), "assistant"))
     params = parsed(attributes.get("llm.invocation_parameters"))
-    found = unflatten(attributes, "llm.tools")
-    tools = [_schema(tool) for tool in found] if isinstance(found, list) else None
     return ModelCall(
         model=text(attributes, "llm.model_name"),
         messages=RecordedInput(recorded, read=_input, each=_as_blocks) if has_input else None,
         params=params if isinstance(params, dict) and params else None,
-        tools=tools,
+        tools=Deferred(_tool_schemas, recorded) if has_tools else None,
         answer=None if answer is None else _as_blocks(answer),
         stop_reason=text(attributes, "llm.finish_reason", "llm.output_messages.0.message.finish_reason"),
         usage=_usage(attributes),
@@ -105,6 +107,11 @@ def _as_blocks(message: dict[str, Any]) -> dict[str, Any]:
         return message
     blocks = [part.get("message_content", part) if isinstance(part, dict) else part for part in parts]
     return {**{key: value for key, value in message.items() if key != "contents"}, "content": blocks}
+
+
+def _tool_schemas(recorded: dict[str, Any]) -> list[Any] | None:
+    found = unflatten(recorded, _TOOLS)
+    return [_schema(tool) for tool in found] if isinstance(found, list) else None
 
 
 def _schema(tool: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from bylaw.model.events import Usage
+from bylaw.model.events import Deferred, Usage
 from bylaw.model.source import Locator
 from bylaw.traces.formats.spans.attributes import latency_ms
 from bylaw.traces.formats.spans.recorded_input import RecordedInput
@@ -20,7 +20,7 @@ class ModelCall(Struct, kw_only=True):
     messages: RecordedInput | None = None
     """the input"""
     params: dict[str, Any] | None = None
-    tools: list[Any] | None = None
+    tools: list[Any] | Deferred | None = None
     answer: dict[str, Any] | None = None
     """the output, as an assistant's chat message"""
     stop_reason: str | None = None

@@ -1,0 +1,134 @@
+"""Google ADK: sessions with their events, events one by one, eval sets and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bylaw.traces.assembly.conversation import Conversation
+from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.chat_message import ASSISTANT
+from bylaw.traces.formats.gemini import CallOrder, is_content
+from bylaw.traces.formats.messages import chat_message
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import Path, Record, list_field, object_field, text_field, type_name
+
+_INVOCATIONS = ("invocationId", "invocation_id")
+_METADATA = ("app_name", "appName", "user_id", "userId", "state")
+_RESULTS = "eval_case_results"
+
+
+def claims(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return bool(value) and isinstance(value, list) and _is_event(value[0])
+    if _is_event(value) or isinstance(value.get("eval_cases"), list) or isinstance(value.get(_RESULTS), list):
+        return True
+    return any(map(_is_event, list_field(value, "events")[:1]))
+
+
+def _is_event(value: Any) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("author"), str):
+        return False
+    return any(isinstance(value.get(key), str) for key in _INVOCATIONS)
+
+
+class AdkReader(ChatReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._order = CallOrder()
+
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        if isinstance(value, list):
+            self._session(record, value, (), {})
+        elif isinstance(value, dict) and isinstance(value.get("events"), list):
+            self._session(record, value["events"], ("events",), value)
+        elif isinstance(value, dict) and isinstance(value.get("eval_cases"), list):
+            for index, case in enumerate(value["eval_cases"]):
+                path = ("eval_cases", index, "conversation")
+                self._session(record, _events_of(list_field(case, "conversation")), path, _named(case))
+        elif isinstance(value, dict) and isinstance(value.get(_RESULTS), list):
+            for index, case in enumerate(value[_RESULTS]):
+                self._session(record, _recorded(case), (_RESULTS, index), _named(case))
+        else:
+            self.read_open(record)
+
+    def _session(self, record: Record, events: list[Any], path: Path, about: dict[str, Any]) -> None:
+        self._order = CallOrder()
+        metadata = {key: about[key] for key in _METADATA if about.get(key) is not None}
+        self.read_list(record, events, path, text_field(about, "id"), metadata=metadata or None)
+
+    def read_item(self, conversation: Conversation, record: Record, event: Any, path: Path) -> None:
+        if not isinstance(event, dict):
+            record.bad("wrong-type", f"an event is an object, not {type_name(event)}", path)
+            return
+        content = event.get("content")
+        if event.get("partial") is True or content is None:
+            return  # the whole text follows; or the event only changes state
+        if not isinstance(content, dict) or not isinstance(content.get("parts") or [], list):
+            record.bad("wrong-type", "the `content` of an event is an object with a list `parts`", (*path, "content"))
+            return
+        author = text_field(event, "author")
+        is_user = author == "user" or (author is None and content.get("role") == "user")
+        role = "user" if is_user else content.get("role") if _has_results(content) else "model"
+        if not is_user and author is not None:
+            conversation.speak_as(author)
+        for message in chat_message(self._order.content({"parts": [], **content, "role": role})):
+            if message["role"] == ASSISTANT:
+                message |= _outer(event)
+            super().read_item(conversation, record, {**message, "timestamp": event.get("timestamp")}, path)
+
+
+def _has_results(content: dict[str, Any]) -> bool:
+    return any(
+        isinstance(part, dict) and (part.get("functionResponse") or part.get("function_response"))
+        for part in content.get("parts") or ()
+    )
+
+
+def _outer(event: dict[str, Any]) -> dict[str, Any]:
+    usage = event.get("usageMetadata", event.get("usage_metadata"))
+    return {
+        "model": text_field(event, "modelVersion", "model_version"),
+        "finish_reason": text_field(event, "finishReason", "finish_reason", "errorCode", "error_code"),
+        "usage": usage if isinstance(usage, dict) else None,
+    }
+
+
+# Evaluations
+
+
+def _named(case: Any) -> dict[str, Any]:
+    details = object_field(case, "session_details") if isinstance(case, dict) else {}
+    name = text_field(details, "id") or (text_field(case, "eval_id", "evalId") if isinstance(case, dict) else None)
+    return {**details, "id": name}
+
+
+def _recorded(case: Any) -> list[Any]:
+    """What the agent did in an evaluation: its session, or each invocation beside what was expected."""
+    events = list_field(object_field(case, "session_details"), "events")
+    per = list_field(case, "eval_metric_result_per_invocation") if isinstance(case, dict) else []
+    return events or _events_of([one.get("actual_invocation") for one in per if isinstance(one, dict)])
+
+
+def _events_of(invocations: list[Any]) -> list[Any]:
+    return [event for one in invocations for event in (_events(one) if isinstance(one, dict) else [one])]
+
+
+def _events(invocation: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    at = invocation.get("creation_timestamp")
+    yield {"author": "user", "content": invocation.get("user_content"), "timestamp": at}
+    data = object_field(invocation, "intermediate_data")
+    uses, responses = list_field(data, "tool_uses"), list_field(data, "tool_responses")
+    events = list_field(data, "invocation_events")
+    yield from (event for event in events if isinstance(event, dict))
+    for by in list_field(data, "intermediate_responses"):
+        if isinstance(by, list) and len(by) == 2:
+            yield {"author": by[0], "content": {"role": "model", "parts": by[1]}}
+    if uses:
+        yield {"content": {"role": "model", "parts": [{"function_call": use} for use in uses]}}
+    if responses:
+        yield {"content": {"role": "tool", "parts": [{"function_response": one} for one in responses]}}
+    final = invocation.get("final_response")
+    if isinstance(final, dict) and is_content({"role": "model", **final}):
+        yield {"content": final, "timestamp": at}

@@ -1,0 +1,118 @@
+"""AutoGen: results of tasks, messages of a team one by one, and saved states of agents and teams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
+
+_THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
+_TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage", "HandoffMessage"))
+_CONTEXT = frozenset(("UserMessage", "AssistantMessage", "SystemMessage", "FunctionExecutionResultMessage"))
+_KINDS = frozenset((*_TEXTS, *_CONTEXT, _THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage"))
+_OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
+"""types that no other framework has"""
+
+
+def claims(value: Any) -> bool:
+    if isinstance(value, list):
+        return _are_messages(value)
+    if not isinstance(value, dict):
+        return False
+    return _are_messages([value]) or any(_are_messages(messages) for _, messages in _conversations(value))
+
+
+def _are_messages(values: list[Any]) -> bool:
+    head = values[:20]
+    return bool(head) and all(map(_is_message, head))
+
+
+def _is_message(value: Any) -> bool:
+    kind = text_field(value, "type") if isinstance(value, dict) else None
+    if kind is None or "role" in value or "content" not in value:
+        return False
+    return kind in _OWN or (isinstance(value.get("source"), str) and kind.endswith(("Message", "Event")))
+
+
+def _conversations(value: dict[str, Any]) -> Iterator[tuple[str | None, list[Any]]]:
+    """The conversations in a result or a state: one for a result, one for each agent of a team."""
+    if isinstance(value.get("messages"), list):
+        yield None, value["messages"]
+    context = object_field(value, "llm_context") or object_field(value, "model_context")
+    if isinstance(context.get("messages"), list):
+        yield None, context["messages"]
+    for name, state in object_field(value, "agent_states").items():
+        inner = object_field(state, "agent_state") or state
+        for _, messages in _conversations(inner) if isinstance(inner, dict) and inner is not value else ():
+            yield name.partition("/")[0], messages
+
+
+class AutoGenReader(GatheringReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._tools: dict[str, None] = {}
+
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        found = [*_conversations(value)] if isinstance(value, dict) and "content" not in value else []
+        reason = value.get("stop_reason") if found else None
+        for name, messages in found:
+            metadata = {"stop_reason": reason} if isinstance(reason, str) else None
+            self.read_list(record, messages, ("messages",), name, metadata=metadata)
+        if not found:
+            super().read_record(record)
+
+    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+        kind, source, content = text_field(event, "type"), text_field(event, "source"), event.get("content")
+        if kind is None:
+            raise MalformedRecord("a message has no `type`")
+        outer = {"timestamp": event.get("created_at"), "usage": event.get("models_usage")}
+        answer = {"role": "assistant", **outer}
+        if kind == _THOUGHT:
+            yield Part({**answer, "content": [{"type": "thinking", "text": content}]}, source or "", source)
+        elif kind == _REQUEST or (kind == "AssistantMessage" and isinstance(content, list)):
+            thought = event.get("thought")
+            blocks = [{"type": "thinking", "text": thought}] if isinstance(thought, str) else []
+            yield from self._whole({**answer, "content": blocks, "tool_calls": [_call(one) for one in content]}, source)
+        elif kind in (_EXECUTION, "FunctionExecutionResultMessage"):
+            if not isinstance(content, list):
+                raise MalformedRecord("the `content` of results is a list", ("content",))
+            yield from (Part(_result(one, outer["timestamp"]), None, source) for one in content)
+        elif kind == "AssistantMessage" or (kind in _TEXTS and not _is_user(source)):
+            yield from self._whole({**answer, "content": _text(content)}, source)
+        elif kind in ("UserMessage", "SystemMessage", *_TEXTS):
+            role = "system" if kind == "SystemMessage" else "user"
+            yield Part({"role": role, "content": _text(content), "timestamp": outer["timestamp"]})
+        # what is left tells how the team works: summaries of results, chunks of a stream, who speaks next
+
+    def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[Part]:
+        """An answer of which no more follows; a thought before it is part of it."""
+        pending = self._pending
+        joins = pending is not None and pending.part.agent == source
+        yield Part(message, pending.part.key if joins and pending is not None else None, source)
+        if joins and self._pending is not None:
+            self._pending.part.key = None
+
+
+def _is_user(source: str | None) -> bool:
+    return source is not None and (source.lower().startswith("user") or source.lower().endswith("user_proxy"))
+
+
+def _text(content: Any) -> Any:
+    return content if isinstance(content, (str, list)) or content is None else [{"type": "text", "text": str(content)}]
+
+
+def _call(call: Any) -> dict[str, Any]:
+    if not isinstance(call, dict):
+        raise MalformedRecord("a call is an object", ("content",))
+    return call_of(call.get("id"), call.get("name"), call.get("arguments"))
+
+
+def _result(result: Any, at: Any) -> dict[str, Any]:
+    if not isinstance(result, dict):
+        raise MalformedRecord("a result is an object", ("content",))
+    fields = {"content": result.get("content"), "is_error": result.get("is_error"), "timestamp": at}
+    return {"role": "tool", "tool_call_id": text_field(result, "call_id"), "name": text_field(result, "name"), **fields}

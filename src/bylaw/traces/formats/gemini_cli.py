@@ -1,0 +1,132 @@
+"""Gemini CLI's recorded sessions: one JSON object with `messages`, or since 2026 one record a line.
+
+An answer holds its calls, each with what it returned. In a file with a record per line, a message may be written again
+when more of it is known, and `$rewindTo` takes messages back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bylaw.model.events import Event
+from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.gathered import blocks_of, call_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import Record, list_field, object_field, text_field
+
+_HEAD = frozenset(("sessionId", "projectHash"))
+_ANSWER = "gemini"
+_TYPES = frozenset(("user", _ANSWER, "info", "error", "warning"))
+_FAILED = frozenset(("error", "cancelled"))
+_METADATA = ("projectHash", "startTime", "summary", "kind", "directories")
+
+
+def claims(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if value.keys() >= _HEAD and ("messages" in value or "startTime" in value):
+        return True
+    return value.get("type") == _ANSWER and "tokens" in value and "timestamp" in value
+
+
+class GeminiCliReader(ChatReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._head: dict[str, Any] = {}
+        self._messages: dict[str, Any] = {}
+        """of a file with one record a line, by their ids"""
+        self._last: Record | None = None
+
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        if not record.expect_object("a record"):
+            return
+        if isinstance(value.get("messages"), list):
+            self._session(record, value, value["messages"])
+        elif value.keys() >= _HEAD:
+            self._flush()
+            self._head, self._last = value, record
+        elif "$set" in value:
+            self._head = {**self._head, **object_field(value, "$set")}
+            for message in list_field(value["$set"], "messages"):
+                self._add(record, message)
+        elif "$rewindTo" in value:
+            known = list(self._messages)
+            at = known.index(value["$rewindTo"]) if value["$rewindTo"] in self._messages else len(known)
+            for key in known[at:]:
+                del self._messages[key]
+        elif value.get("type") in _TYPES:
+            self._add(record, value)
+        else:
+            record.bad("wrong-type", "this is no message of a session")
+
+    def _add(self, record: Record, message: Any) -> None:
+        key = text_field(message, "id") if isinstance(message, dict) else None
+        self._messages[key or f"#{len(self._messages)}"] = message
+        self._last = record
+
+    def finish(self) -> list[Event]:
+        self._flush()
+        return super().finish()
+
+    def _flush(self) -> None:
+        if self._last is not None and self._messages:
+            self._session(self._last, self._head, list(self._messages.values()))
+        self._messages = {}
+
+    def _session(self, record: Record, head: dict[str, Any], messages: list[Any]) -> None:
+        metadata = {key: head[key] for key in _METADATA if head.get(key) is not None}
+        found = [message for one in messages for message in _converted(one)]
+        self.read_list(record, found, ("messages",), text_field(head, "sessionId"), metadata=metadata or None)
+
+
+def _converted(message: Any) -> Iterator[Any]:
+    kind = message.get("type") if isinstance(message, dict) else None
+    if kind == "user":
+        yield {"role": "user", "content": message.get("content"), "timestamp": message.get("timestamp")}
+    elif kind == _ANSWER:
+        calls = [call for call in list_field(message, "toolCalls") if isinstance(call, dict)]
+        yield _answer(message, calls)
+        for call in calls:
+            yield from _results(call)
+    elif kind not in _TYPES:
+        yield message  # told as wrong
+
+
+def _answer(message: dict[str, Any], calls: list[dict[str, Any]]) -> dict[str, Any]:
+    thoughts = [one for one in list_field(message, "thoughts") if isinstance(one, dict)]
+    told = [{"type": "thinking", "text": f"{one.get('subject')}: {one.get('description')}"} for one in thoughts]
+    tokens = object_field(message, "tokens")
+    names = {"input": "promptTokenCount", "output": "candidatesTokenCount", "thoughts": "thoughtsTokenCount",
+             "cached": "cachedContentTokenCount"}  # fmt: skip
+    found = {
+        "role": "assistant",
+        "content": [*told, *blocks_of(message.get("content"))],
+        "timestamp": message.get("timestamp"),
+        "model": message.get("model"),
+        "usage": {new: tokens[old] for old, new in names.items() if old in tokens} or None,
+    }
+    listed = [call_of(call.get("id"), call.get("name"), call.get("args")) for call in calls]
+    return found | ({"tool_calls": listed} if listed else {})
+
+
+def _results(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    status, parts = call.get("status"), call.get("result")
+    found = [part.get("functionResponse") for part in list_field(call, "result") if isinstance(part, dict)]
+    contents = [one.get("response") for one in found if isinstance(one, dict)]
+    content = contents[0] if len(contents) == 1 else contents or (parts if parts else call.get("resultDisplay"))
+    if content is None and status not in _FAILED:
+        return  # it was waiting, or running
+    failed = status in _FAILED if isinstance(status, str) else None
+    if isinstance(content, dict) and len(content) == 1 and not content.keys().isdisjoint(("output", "error")):
+        failed = True if "error" in content else failed
+        (content,) = content.values()
+    yield {
+        "role": "tool",
+        "tool_call_id": call.get("id"),
+        "name": call.get("name"),
+        "content": content,
+        "is_error": failed,
+        "timestamp": call.get("timestamp"),
+    }
