@@ -59,9 +59,14 @@ def test_an_edit_is_judged_again(tmp_path: Path) -> None:
     _, asked = shell.decide({"tool": "pay", "arguments": {}})
     assert shell.run("approve", asked["review"], "--by", "ann", "--edit", "{")[0] == 2
     assert shell.run("approve", asked["review"], "--by", "ann", "--edit", '{"tool": "drop"}')[0] == 2
-    edit = '{"tool": "drop", "arguments": {}}'
-    assert shell.run("approve", asked["review"], "--by", "ann", "--edit", edit)[0] == 0
-    code, decision = shell.decide({"tool": "drop", "arguments": {}}, "--review", asked["review"])
+    for bad in ("NaN", "1e999", '"\\ud800"'):  # it could never run
+        edit = f'{{"tool": "pay", "arguments": {{"n": {bad}}}}}'
+        assert shell.run("approve", asked["review"], "--by", "ann", "--edit", edit)[0] == 2
+    edit = '{"tool": "drop", "arguments": {"n": 1}}'
+    code, out, _ = shell.run("approve", asked["review"], "--by", "ann", "--edit", edit)
+    assert code == 0 and 'approved by ann  drop({"n": 1})  in place of pay({})  session' in out
+    assert 'drop({"n": 1})  in place of pay({})' in shell.run("reviews", "--all")[1]
+    code, decision = shell.decide({"tool": "drop", "arguments": {"n": 1}}, "--review", asked["review"])
     assert code == 1 and decision["decided_by"] == "never"
 
 

@@ -219,3 +219,40 @@ def test_rules_that_decide_nothing_are_named() -> None:
         assert note.startswith("no rule decides calls here: ")
         assert ("the `when` of `open` is empty, so it matches nothing" in note) == (rules[0] in chosen)
         assert ("`burst` acts only afterwards, on the event log" in note) == (rules[1] in chosen)
+
+
+# -- names that nobody has --------------------------------------------------------------------------------------------
+
+
+TREE = {"guard": [{"agent": "boss", "rules": []}, {"agent": "clerk", "rules": []}]}
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [("Clerk", "did you mean `clerk`?"), ("clrk", "did you mean `clerk`?"), ("eve", "may stop nobody")],
+)
+def test_a_switch_for_nobody_is_told(agent: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    guard = bylaw.Guard(TREE)
+    guard.kill(agent)
+    assert said in caplog.text and f"`{agent}`" in caplog.text
+    assert not guard.decide(bylaw.Attempt(tool="x", agent=agent, session="s"))
+
+
+def test_a_switch_for_somebody_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    for guard, agent in ((bylaw.Guard(TREE), "clerk"), (bylaw.Guard(TREE), "*"), (make(), "anybody")):
+        guard.kill(agent)
+    assert caplog.text == ""
+
+
+def test_a_result_of_no_call_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for guard in (make(), make(store=tmp_path / "guard.db")):
+        decided = guard.decide(bylaw.Attempt(tool="look", session="s"))
+        named = guard.decide(bylaw.Attempt(tool="look", session="s", call_id="mine"))
+        guard.record(decided.call_id, "x", session="s")
+        guard.record(named.call_id, "x", session="s")
+        assert caplog.text == ""
+        assert guard.record("nope", "x", session="s") == ()
+        assert "`nope` in the session `s`: no such call is known" in caplog.text
+        caplog.clear()
+        guard.close()
+    assert bylaw.verify_audit(tmp_path / "guard.db").exit_code == 0 and caplog.text == ""

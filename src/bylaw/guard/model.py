@@ -212,6 +212,12 @@ def check_names(**names: Any) -> None:
             raise error(f"{key}={shown}: expected a text of at most {LONGEST_NAME} characters")
 
 
+def check_type(name: str, value: Any, *types: type) -> None:
+    if not isinstance(value, types):
+        expected = " or ".join("None" if one is type(None) else one.__name__ for one in types)
+        raise ValueError(f"{name}={value!r}: expected {expected}")
+
+
 def _expect(options: Options, name: str, expected: str, is_valid: Callable[[Any], Any]) -> None:
     value = getattr(options, name)
     try:

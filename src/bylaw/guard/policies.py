@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
 
@@ -14,10 +14,20 @@ from bylaw.guard.model import Options
 from bylaw.model.canonical import canonical_json, short_digest
 from bylaw.model.condition import Clause, Condition
 from bylaw.model.diagnostic import Diagnostic
-from bylaw.model.guard_policy import MODES, Action, ExecutionMode, GuardPolicy, GuardRule, GuardSet, parse_mode
+from bylaw.model.guard_policy import (
+    MODES,
+    Action,
+    ExecutionMode,
+    GuardPolicy,
+    GuardRule,
+    GuardSet,
+    identity,
+    parse_mode,
+)
 from bylaw.rules import load_guard
 from bylaw.rules.conditions import plain_conditions
 from bylaw.rules.guard.section import refuse_approvals
+from bylaw.rules.messages import near
 from bylaw.rules.versions import VersionChoice, qualified_id, select_version, shared_ids
 
 __all__ = ["VersionChoice", "select_version"]
@@ -184,3 +194,13 @@ def guard_hash(policies: Sequence[GuardPolicy]) -> str:
 
 def joined_hash(hashes: Sequence[str]) -> str:
     return hashes[0] if len(hashes) == 1 else "sha256:" + hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def doubt_agent(agent: str, policies: Iterable[GuardPolicy]) -> str | None:
+    """What to say about the name of an agent that a kill switch is for, if rules name agents, and not this one."""
+    known = {name for policy in policies for name in (policy.agent, *(policy.sub_agents or ())) if name is not None}
+    if not known or agent in known or agent == "*":
+        return None
+    same = next((name for name in sorted(known) if identity(name) == identity(agent)), None) or near(agent, known)
+    meant = f"; did you mean `{same}`?" if same else ""
+    return f"no rules name an agent `{agent}`, so the switch may stop nobody{meant}"

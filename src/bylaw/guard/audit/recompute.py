@@ -35,7 +35,7 @@ from bylaw.guard.reviews import action_hash
 from bylaw.guard.stores import MemoryStore
 from bylaw.guard.stores.records import AuditRow
 from bylaw.model.events import Annotation, Event, Message, Origin, Request, Response, SessionEnd, SessionStart, ToolCall
-from bylaw.model.guard_policy import GuardPolicy
+from bylaw.model.guard_policy import Action, GuardPolicy
 from bylaw.model.predicate import ArgumentIs
 from bylaw.model.verdict import Verdict
 
@@ -271,9 +271,8 @@ class Recompute:
             call = session.state.open.get(data["result_of"])
             tool = None if call is None else call.name
             self._unfollow(session, guard, lambda policy: rules_on_result(policy, tool))
-        found = guard.record(
-            data["result_of"], data["content"], session=data["session"], is_error=data["is_error"], ts=row.at
-        )
+        decided = Decision(action=Action.ALLOW, call_id=data["result_of"], session=data["session"])
+        found = guard.record(decided, data["content"], is_error=data["is_error"], ts=row.at)
         self._compare_findings(row, found, session)
 
     def _observation(self, row: AuditRow, session: AuditSession, guard: BaseGuard) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bylaw.guard.reviews import Reviews
     from bylaw.guard.stores.ports import GuardStore
     from bylaw.guard.stores.records import ReviewRecord
+    from bylaw.model.guard_policy import GuardPolicy
     from bylaw.text.redaction.redactor import Redaction
 
 BY = click.option("--by", required=True, metavar="NAME", help="Who answers. The agent that asks cannot.")
@@ -115,9 +117,14 @@ def _line(review: ReviewRecord) -> str:
     if review.status == "pending" and review.needs:
         so_far = f"approved by {', '.join(review.approved_by)}; " if review.approved_by else ""
         who = f" ({so_far}approvals missing: {missing_approvals(review)})"
-    arguments = json.dumps(review.arguments, ensure_ascii=False, default=str)
-    call = f"{review.tool}({arguments})"
+    call = _call(review.tool, review.arguments)
+    if review.edited is not None:
+        call = f"{_call(review.edited['tool'], review.edited['arguments'])}  in place of {call}"
     return printable(f"{review.id}  {review.status}{who}  {call}  session {review.session}: {review.reason}")
+
+
+def _call(tool: str, arguments: Any) -> str:
+    return f"{tool}({json.dumps(arguments, ensure_ascii=False, default=str)})"
 
 
 @click.command(name="kill")
@@ -153,7 +160,24 @@ def _switch(path: str, agent: str, why: str | None) -> ExitCode:
         transaction.set_switch(agent, why)
         write_switch(transaction, agent, why, time.time())
         _show_switches(transaction.switches())
+    if why is not None:
+        with open_store(path) as store:
+            _doubt_agent(agent, store)
     return ExitCode.OK
+
+
+def _doubt_agent(agent: str, store: GuardStore) -> None:
+    """Say so if the stored rules name agents, and not this one."""
+    from bylaw.guard.decide.rule_changes import UNUSABLE, load_content
+    from bylaw.guard.policies import doubt_agent
+
+    policies: list[GuardPolicy] = []
+    for content in store.rules().values():
+        with suppress(*UNUSABLE):
+            policies += load_content(content)
+    doubt = doubt_agent(agent, policies)
+    if doubt is not None:
+        click.echo(printable(f"Warning: {doubt}"), err=True)
 
 
 def _show_switches(on: dict[str, str]) -> None:

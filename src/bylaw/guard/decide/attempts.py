@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema_rs
 
 from bylaw.engine.predicates import RedactedArguments
-from bylaw.guard.model import LONGEST_NAME, Attempt, Limits, is_name, is_text
+from bylaw.guard.model import LONGEST_NAME, Attempt, Decision, Limits, check_names, is_name, is_text
 from bylaw.model.events import Origin, ToolCall
 
 _SHORT = 1000
@@ -179,6 +179,22 @@ class _Copy:
         self._left -= size
         if self._left < 4 * holds:  # before any of them is looked at
             raise Refused(f"the arguments are larger than {self._limits.bytes:,} bytes")
+
+
+def no_attempt(value: Any) -> Attempt:
+    """In place of something else that a host passed: it is refused, since an exception might be caught and the call
+    be run."""
+    return Attempt(tool=f"[not an Attempt: {type(value).__name__}]", session="-", ancestors=None)  # type: ignore[arg-type]
+
+
+def call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
+    """The id of a call and its session, as a host names them."""
+    if isinstance(decision, Decision):
+        return decision.call_id, decision.session
+    if session is None:
+        raise TypeError("a call that is named by its id needs session=…")
+    check_names(decision=decision, session=session)
+    return decision, session
 
 
 class ToolSchemas:

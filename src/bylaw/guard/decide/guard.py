@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import threading
 import time
 import uuid
@@ -18,15 +19,15 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import Refused, call_of, is_time
+from bylaw.guard.decide.attempts import Refused, call_key, call_of, is_time, no_attempt
 from bylaw.guard.decide.decide import Decider, fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
 from bylaw.guard.decide.policy import CompiledPolicy, Policies
 from bylaw.guard.decide.rule_changes import RuleChange, find_change
-from bylaw.guard.decide.session import SessionState, end_session, observe_event, record_result, release_call
+from bylaw.guard.decide.session import SessionState, doubt_call, end_session, observe_event, record_result, release_call
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, is_name
-from bylaw.guard.policies import joined_hash, without_repeats
+from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, check_type, is_name
+from bylaw.guard.policies import doubt_agent, joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, edited_attempt, expire_open, open_review, review_advice
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable, Transaction
@@ -38,6 +39,7 @@ from bylaw.text.redaction.redactor import Redaction, Redactor
 
 _now = time.perf_counter
 _ALLOW = Action.ALLOW
+_log = logging.getLogger("bylaw")
 _STOPPED_EARLY = "not complete"
 _EDITED = "a person changed the call: run `Decision.call`"
 _UNKNOWN_EDIT = "another call was approved in its place, and its secrets are not written down"
@@ -142,7 +144,7 @@ class BaseGuard:
             self._before_decision()
         started, failed = _now(), None
         if not isinstance(attempt, Attempt):
-            attempt = _no_attempt(attempt)
+            attempt = no_attempt(attempt)
         call_id = attempt.call_id or f"{self._prefix}-{next(self._numbers)}"
         try:
             session: Any = attempt.session  # a host may pass anything
@@ -315,15 +317,17 @@ class BaseGuard:
         """The call ran and returned `content`. Returns the rules that this breaks: the call cannot be undone, but the
         host can react. While the store cannot be written, the result waits for the next transaction, and nothing is
         returned."""
-        call_id, key = _call_key(decision, session)
+        call_id, key = call_key(decision, session)
         key = self.session_key(key)
-        _check_type("is_error", is_error, bool, type(None))
+        check_type("is_error", is_error, bool, type(None))
         if ts is not None and not is_time(ts):
             raise ValueError(f"ts={ts!r}: expected a finite number of seconds since 1970")
         at = self._clock() if ts is None else ts
         content = records.writable(content)
 
         def change(transaction: Transaction | None, record: SessionRecord, state: SessionState) -> tuple[Verdict, ...]:
+            if isinstance(decision, str):
+                doubt_call(state, call_id)
             result, findings = record_result(self.policies, state, call_id, content, is_error, at)
             found = tuple(verdict for _, verdict in findings)
             if transaction is not None:
@@ -335,7 +339,7 @@ class BaseGuard:
     def release(self, decision: Decision | str, *, session: str | None = None) -> bool:
         """The call was allowed and never ran: its reservation is undone. The attempt stays counted. Returns False if
         nothing was reserved, or if the store cannot be written: then it is released with the next transaction."""
-        call_id, key = _call_key(decision, session)
+        call_id, key = call_key(decision, session)
         key = self.session_key(key)
         at = self._clock()
 
@@ -371,10 +375,13 @@ class BaseGuard:
     # -- switches and sessions ------------------------------------------------------------------------------------
 
     def kill(self, agent: str = "*", why: str = "switched off by an operator") -> None:
-        """Refuse every call of an agent, or of all agents."""
+        """Refuse every call of an agent, or of all agents. A name that the rules do not have is logged as a warning."""
         check_names(agent=agent)
-        _check_type("why", why, str)
+        check_type("why", why, str)
         self._switch(agent, why)
+        doubt = doubt_agent(agent, [compiled.policy for compiled in self.policies.all])
+        if doubt is not None:
+            _log.warning("%s", doubt)
 
     def revive(self, agent: str = "*") -> None:
         check_names(agent=agent)
@@ -391,8 +398,7 @@ class BaseGuard:
             self._decider.switches = transaction.switches()
 
     def start_run(self, session: str, run: str, *, agent: str | None = None, parent_run: str | None = None) -> None:
-        """Announce a run, so that attempts in it need only name it. Raises ValueError if it was announced for another
-        agent, or below another run."""
+        """Announce a run, so that attempts in it need only name it. Raises ValueError if it is known as another."""
         check_names(session=session, run=run, **{"agent": agent} if agent is not None else {})
         if parent_run is not None:
             check_names(parent_run=parent_run)
@@ -406,7 +412,7 @@ class BaseGuard:
     def terminate(self, session: str, why: str = "an operator") -> None:
         """No further call of this session runs."""
         check_names(session=session)
-        _check_type("why", why, str)
+        check_type("why", why, str)
         session = self.session_key(session)
         with self._sessions.change(session) as (transaction, record, _):
             record.terminated = why
@@ -415,16 +421,13 @@ class BaseGuard:
                 records.write_session_end(transaction, session, "terminated", (), self._clock(), why, about=about)
 
     def end_session(self, session: str, *, complete: bool = True) -> tuple[Verdict, ...]:
-        """The session is over, and so are its reviews. Returns the rules that only its end breaks; a later attempt
-        begins a new session. While the store cannot be written, the end waits for the next transaction, and nothing is
-        returned."""
+        """The session is over, and so are its reviews. Returns the rules that only its end breaks, as `record` does."""
         return self.end_if(lambda: True, session, complete=complete)
 
     def end_if(self, is_over: Callable[[], bool], session: str, *, complete: bool) -> tuple[Verdict, ...]:
-        """End the session if it is over. That is asked once, when nobody else can decide in it, or when the end has to
-        wait for the store."""
+        """`is_over` is asked once, when nobody else can decide in the session, or when its end has to wait."""
         check_names(session=session)
-        _check_type("complete", complete, bool)
+        check_type("complete", complete, bool)
         key, at = self.session_key(session), self._clock()
         is_over = cache(is_over)
 
@@ -448,24 +451,3 @@ class BaseGuard:
     def session_key(self, session: str) -> str:
         """The id under which a session is stored: itself, or a digest if it contains something to redact."""
         return self._redact.identifier(session) if self._sessions.durable and isinstance(session, str) else session
-
-
-def _check_type(name: str, value: Any, *types: type) -> None:
-    if not isinstance(value, types):
-        expected = " or ".join("None" if one is type(None) else one.__name__ for one in types)
-        raise ValueError(f"{name}={value!r}: expected {expected}")
-
-
-def _no_attempt(value: Any) -> Attempt:
-    """In place of something else that a host passed: it is refused, since an exception might be caught and the call
-    be run."""
-    return Attempt(tool=f"[not an Attempt: {type(value).__name__}]", session="-", ancestors=None)  # type: ignore[arg-type]
-
-
-def _call_key(decision: Decision | str, session: str | None) -> tuple[str, str]:
-    if isinstance(decision, Decision):
-        return decision.call_id, decision.session
-    if session is None:
-        raise TypeError("a call that is named by its id needs session=…")
-    check_names(decision=decision, session=session)
-    return decision, session

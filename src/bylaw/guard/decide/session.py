@@ -8,6 +8,8 @@ live guard and the follow-up over the event log use the same functions for resul
 
 from __future__ import annotations
 
+import logging
+import re
 from base64 import b64encode
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -25,6 +27,8 @@ from bylaw.guard.decide.records import REDACT
 from bylaw.guard.model import Attempt
 from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.verdict import Outcome, Verdict
+
+_log = logging.getLogger("bylaw")
 
 MOST_UNSETTLED = 256
 """calls and results that can be undone; beyond that the oldest call counts as made"""
@@ -280,6 +284,16 @@ class SessionState:
 def _digest(call_id: str) -> str:
     """Eight characters, since it is written with every decision."""
     return b64encode(blake2b(call_id.encode(), digest_size=6).digest()).decode()
+
+
+_GENERATED = re.compile("[0-9a-f]{12}-[0-9]+")
+"""the id of a call to which the host has given none; a session need not remember it"""
+
+
+def doubt_call(state: SessionState, call_id: str) -> None:
+    """Say so if the host has given this id to no call that may run."""
+    if not state.is_used(call_id) and not _GENERATED.fullmatch(call_id):
+        _log.warning("the result of `%s` in the session `%s`: no such call is known", call_id, state.key)
 
 
 Findings: TypeAlias = list[tuple[CompiledPolicy, Verdict]]
