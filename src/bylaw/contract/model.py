@@ -200,6 +200,12 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     query_params: dict[str, str] = {}
     headers: dict[str, str] = {}
     parse_structured_input: bool = True
+    factory: bool = False
+    """whether the endpoint of a Python agent is a function that makes the agent, called for each run"""
+    config: dict[str, Any] = {}
+    """what a Python agent is asked with: `config` of LangGraph, other arguments of the other frameworks"""
+    deps: dict[str, Any] | str | None = None
+    """dependencies of a Python agent: fields of its type, or `module:attribute`"""
     timeout_ms: int = 30_000
     reset_endpoint: str | None = None
     reset_function: str | None = None

@@ -1,25 +1,20 @@
 """An agent with a URL: started by its owner, or by Bylaw with a command that serves it.
 
-The request that carries a prompt is built from a template. A template is read as JSON first, and the prompt is put into
-its texts, so quotes and newlines are escaped and no prompt can add a field. A template that is not JSON is text. All
-placeholders are replaced in one pass, so that a placeholder inside a prompt is left as it is.
+The request that carries a prompt is built from a template (`prompts`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import msgspec
-from msgspec import Struct
 
 from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
 from bylaw.contract.agents.answers import agent_run, read_reply
 from bylaw.contract.agents.processes import ServerProcess
+from bylaw.contract.agents.prompts import prompt_request
 from bylaw.contract.agents.proxy import ProxiedRun
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
@@ -138,69 +133,3 @@ class HttpAgent(ExternalAgent):
         """A server that crashed in one run is started again for the next."""
         if self._server is not None and not self._server.is_alive:
             await self._server.start()
-
-
-# The request
-
-_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
-_FIELD = re.compile(r"^\s*[-*]?\s*([^\W\d][\w ]{0,63}?)\s*(?::|=|\s-\s)\s*(.*?)\s*$")
-_BODYLESS = ("GET", "HEAD")
-_DEFAULT_TEMPLATE = {"input": "{prompt}"}
-
-
-class PromptRequest(Struct, frozen=True):
-    """The request to the agent that carries a prompt, without its URL."""
-
-    params: dict[str, str]
-    headers: dict[str, str]
-    body: bytes | None
-
-
-def prompt_request(spec: AgentSpec, prompt: str) -> PromptRequest:
-    values = {**(fields_in(prompt) if spec.parse_structured_input else {}), "prompt": prompt}
-    params = {name: filled(value, values) for name, value in spec.query_params.items()}
-    headers = {name.lower(): value for name, value in spec.headers.items()}
-    template = _read(spec.request_template)
-    if spec.method in _BODYLESS:
-        return PromptRequest(_in_query(template, spec, params, values), headers, None)
-    content = filled(template, values)
-    if isinstance(content, str):
-        headers = {"content-type": "text/plain; charset=utf-8", **headers}
-        return PromptRequest(params, headers, content.encode())
-    return PromptRequest(params, {"content-type": "application/json", **headers}, msgspec.json.encode(content))
-
-
-def fields_in(prompt: str) -> dict[str, str]:
-    """The lines of a prompt that read `name: value`, `name = value` or `name - value`."""
-    found = (_FIELD.match(line) for line in prompt.splitlines()[:1000])
-    return {field[1].strip().lower().replace(" ", "_"): field[2] for field in found if field is not None}
-
-
-def filled(template: Any, values: dict[str, str]) -> Any:
-    """The template with the placeholders in its texts replaced; a placeholder without a value stays."""
-    if isinstance(template, str):
-        return _PLACE.sub(lambda place: values.get(place[1], values.get(place[1].lower(), place[0])), template)
-    if isinstance(template, list):
-        return [filled(item, values) for item in template]
-    if isinstance(template, dict):
-        return {key: filled(item, values) for key, item in template.items()}
-    return template
-
-
-def _read(template: str | None) -> Any:
-    if template is None:
-        return _DEFAULT_TEMPLATE
-    try:
-        return msgspec.json.decode(template)
-    except (msgspec.DecodeError, RecursionError):
-        return template
-
-
-def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: dict[str, str]) -> dict[str, str]:
-    """The parameters of a request without a body: the fields of the template, unless parameters hold the prompt."""
-    has_prompt = any(_PLACE.search(value) for value in spec.query_params.values())
-    if has_prompt and spec.request_template is None:
-        return params
-    fields = template if isinstance(template, dict) else {"input": template}
-    texts = {key: filled(value, values) for key, value in fields.items()}
-    return {**{key: v if isinstance(v, str) else msgspec.json.encode(v).decode() for key, v in texts.items()}, **params}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import os
 import secrets
@@ -13,14 +14,20 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TextIO
 
-from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text
+from msgspec.structs import replace
+
+from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text, at_path, plain_value
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
+from bylaw.contract.agents.prompts import fill_template
 from bylaw.contract.agents.python_target import (
+    Setup,
     Target,
     import_path,
     instance_of,
     load,
     load_module,
+    made_by,
+    make_deps,
     target_of,
     tool_names,
 )
@@ -128,8 +135,15 @@ class PythonAgent:
         self._mark_tools()
         if self._spec.reset_function:
             self._reset = load(self._spec.reset_function, self._folder)
-        self._agent = instance_of(found, address)
-        target = target_of(self._agent, address)
+        setup = Setup(
+            config=self._spec.config,
+            deps=None if self._spec.deps is None else make_deps(self._spec.deps, self._folder),
+            state=None if self._spec.request_template is None else functools.partial(fill_template, self._spec),
+        )
+        self._agent = made_by(found, address) if self._spec.factory else instance_of(found, address)
+        target = target_of(self._agent, address, setup)
+        if self._spec.factory:  # for each run a new agent
+            target = replace(target, ask=lambda prompt: target_of(made_by(found, address), address, setup).ask(prompt))
         self._asks_model = True if target.framework is not None else None
         self._names = tool_names(self._agent) | {_tool_name(tool) for tool in self._spec.tools}
         self._target = target
@@ -221,6 +235,8 @@ class PythonAgent:
         if isinstance(outcome.value, Chunks):
             return join_chunks(outcome.value)
         try:
+            if self._spec.response_path is not None:
+                return at_path(plain_value(outcome.value), self._spec.response_path)
             answer = answer_text(outcome.value)
         except NoAnswer as problem:
             return Failure("bad_answer", f"the agent returned {problem}")

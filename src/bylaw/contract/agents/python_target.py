@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import inspect
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -82,6 +83,20 @@ def instance_of(value: Any, address: str) -> Any:
         raise AgentUnreachable(f"cannot create an object of `{address}`: {one_line(error)}") from error
 
 
+def made_by(factory: Any, address: str) -> Any:
+    """The agent that a factory makes. Raises AgentUnreachable."""
+    if not callable(factory):
+        raise AgentUnreachable(f"`{address}` is no function that makes an agent, as `factory: true` says")
+    try:
+        made = factory()
+    except Exception as error:  # the agent's own code
+        raise AgentUnreachable(f"the factory `{address}` failed: {one_line(error)}") from error
+    if inspect.iscoroutine(made):
+        made.close()
+        raise AgentUnreachable(f"the factory `{address}` is async; name a function that returns the agent itself")
+    return made
+
+
 class Target(Struct, frozen=True):
     """How an agent is asked: one text in, one value out."""
 
@@ -92,30 +107,87 @@ class Target(Struct, frozen=True):
     """the framework, whose model calls can be seen; None: a plain function or object"""
 
 
-def target_of(agent: Any, address: str) -> Target:
+class Setup(Struct, frozen=True):
+    """What the contract says about how a Python agent is asked."""
+
+    config: dict[str, Any] = {}
+    deps: Callable[[Any], Any] | None = None
+    """makes the dependencies for one run; takes the type that the agent states for them"""
+    state: Callable[[str], Any] | None = None
+    """makes the input from a prompt, for a graph with a state of its own"""
+
+    def arguments(self, name: str, kind: Any = None) -> dict[str, Any]:
+        """The configuration, and the dependencies under the name that the framework has for them."""
+        return {**self.config, **({} if self.deps is None else {name: self.deps(kind)})}
+
+
+_PLAIN = Setup()
+
+
+def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
     """Raises AgentUnreachable if the object cannot be asked."""
     pydantic_ai = sys.modules.get("pydantic_ai.agent")
     if pydantic_ai is not None and isinstance(agent, pydantic_ai.AbstractAgent):
-        return Target(agent.run, True, "pydantic_ai")
+        kind = getattr(agent, "deps_type", None)
+        return Target(lambda prompt: agent.run(prompt, **setup.arguments("deps", kind)), True, "pydantic_ai")
     openai_agents: Any = sys.modules.get("agents")
     if hasattr(openai_agents, "Runner") and isinstance(agent, getattr(openai_agents, "Agent", ())):
-        return Target(lambda prompt: openai_agents.Runner.run(agent, prompt), True, "openai_agents")
+        run = openai_agents.Runner.run
+        return Target(lambda prompt: run(agent, prompt, **setup.arguments("context")), True, "openai_agents")
     langchain = sys.modules.get("langchain_core.runnables")
     if langchain is not None and isinstance(agent, langchain.Runnable):
-        return Target(lambda prompt: agent.ainvoke(_langchain_input(agent, prompt)), True, "langchain")
+        return Target(lambda prompt: _ask_runnable(agent, prompt, setup), True, "langchain")
+    given = {**({"config": setup.config} if setup.config else {}), **({"deps": setup.deps} if setup.deps else {})}
     invoke, ainvoke = getattr(agent, "invoke", None), getattr(agent, "ainvoke", None)
-    if callable(invoke):
-        return Target(invoke, inspect.iscoroutinefunction(invoke))
-    if callable(ainvoke):
-        return Target(ainvoke, True)
-    if callable(agent):
-        call = getattr(agent, "__call__", agent)  # noqa: B004  # its __call__ may be async
+    asked = next((one for one in (invoke, ainvoke, agent) if callable(one)), None)
+    if asked is not None:
+        call = getattr(asked, "__call__", asked)  # noqa: B004  # its __call__ may be async
         is_async = any(
-            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (inspect.unwrap(agent), call)
+            inspect.iscoroutinefunction(one) or inspect.isasyncgenfunction(one) for one in (inspect.unwrap(asked), call)
         )
-        return Target(agent, is_async)
+        _check_takes(asked, given, address)
+
+        def ask(prompt: str) -> Any:
+            own = {**given, **({"deps": setup.deps(None)} if setup.deps else {})}
+            return asked(prompt if setup.state is None else setup.state(prompt), **own)
+
+        return Target(ask, is_async or asked is ainvoke)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
+
+
+def _check_takes(function: Any, given: Mapping[str, Any], address: str) -> None:
+    """Raise AgentUnreachable for a function that does not take what the contract gives it."""
+    try:
+        inspect.signature(function).bind("prompt", **given)
+    except TypeError as error:
+        if given:
+            raise AgentUnreachable(f"`{address}` does not take what the contract gives it: {one_line(error)}") from None
+    except ValueError:
+        return  # a function without a signature
+
+
+def _ask_runnable(agent: Any, prompt: str, setup: Setup) -> Any:
+    """Each run is a conversation of its own, also for a graph that stores conversations by their thread."""
+    config = dict(setup.config)
+    if getattr(agent, "checkpointer", None):
+        config["configurable"] = {"thread_id": uuid.uuid4().hex, **(config.get("configurable") or {})}
+    given = {} if setup.deps is None else {"context": setup.deps(getattr(agent, "context_schema", None))}
+    state = _langchain_input(agent, prompt) if setup.state is None else setup.state(prompt)
+    return agent.ainvoke(state, config=config or None, **given)
+
+
+def make_deps(given: dict[str, Any] | str, folder: Path) -> Callable[[Any], Any]:
+    """Makes dependencies from fields, or from `module:attribute`, whose function or class is called for each run."""
+    if isinstance(given, str):
+        found = load(given, folder)
+        return lambda _kind: found() if callable(found) else found
+
+    def make(kind: Any) -> Any:
+        is_class = isinstance(kind, type) and not issubclass(kind, dict | type(None)) and kind is not object
+        return kind(**given) if is_class else dict(given)
+
+    return make
 
 
 def _langchain_input(agent: Any, prompt: str) -> Any:

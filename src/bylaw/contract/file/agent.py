@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 from bylaw.contract.file.types import (
@@ -23,7 +23,7 @@ from bylaw.contract.file.types import (
     report_conflict,
 )
 from bylaw.contract.model import AgentSpec, McpServer
-from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode
+from bylaw.rules.located import ListNode, MapNode, Node, ScalarNode, plain
 from bylaw.rules.messages import quote
 from bylaw.rules.params import (
     FLAG,
@@ -199,6 +199,23 @@ def _read_timeout(node: Node, name: str, context: Context) -> int | None:
 _LEAST_MS = 100
 
 
+def _read_mapping(node: Node, name: str, context: Context) -> dict[str, Any] | None:
+    mapping = read_map(node, name, context.problems)
+    return None if mapping is None else plain(mapping)
+
+
+def _read_deps(node: Node, name: str, context: Context) -> dict[str, Any] | str | None:
+    if isinstance(node, MapNode):
+        return _read_mapping(node, name, context)
+    text = read_expanded(node, name, context)
+    return None if text is None else _check_attribute(text, node, name, context)
+
+
+_MAPPING = ParamType(_read_mapping, {"type": "object"})
+_DEPS = ParamType(_read_deps, {"anyOf": [{"type": "object"}, TEXT_SCHEMA]})
+_TIMEOUT = ParamType(_read_timeout, MILLISECONDS.json_schema)
+
+
 # The table
 
 _COMMAND = ParamType(_read_command, TEXTS_SCHEMA)
@@ -261,6 +278,9 @@ AGENT = Table(
         Param("timeout_ms", MILLISECONDS, "milliseconds that an answer may take; 30000 where it is left out"),
         Param("reset_endpoint", EXPANDED, "a URL that is posted to before each run"),
         Param("reset_function", EXPANDED, "`module:function` that is called before each run"),
+        Param("factory", FLAG, "`true`: the endpoint is a function that makes the agent, for each run", default=False),
+        Param("config", _MAPPING, "of a Python agent: what a LangGraph graph is configured with, or more arguments"),
+        Param("deps", _DEPS, "of a Python agent: the fields of its dependencies, or `module:attribute` of them"),
         Param(
             "stateless",
             FLAG,
@@ -292,6 +312,9 @@ AGENT = Table(
 _HTTP_KEYS = ("method", "request_template", "response_path", "query_params", "headers", "parse_structured_input")
 _PROXY_KEYS = ("proxy_port", "upstreams", "mcp", "trusts_ca")
 _COMMAND_KEYS = ("cwd", "env")
+_PYTHON_KEYS = ("factory", "config", "deps")
+_STATE_KEYS = ("request_template", "response_path")
+"""also of a Python agent whose input or result is a state of its own"""
 _FIELD = re.compile(r"\{[A-Za-z_]\w*\}")
 
 
@@ -370,8 +393,13 @@ def _check_placeholder(values: Values, node: MapNode, context: Context) -> bool:
 def _warn_unused(type: Type, values: Values, node: MapNode, context: Context) -> None:
     """Warn of keys that have no effect on an agent of this type."""
     reasons: dict[str, str] = {}
-    if type != "http":
+    if type == "command":
         reasons |= dict.fromkeys(_HTTP_KEYS, "only an agent with a URL has it")
+    if type == "python":
+        own = [key for key in _HTTP_KEYS if key not in _STATE_KEYS]
+        reasons |= dict.fromkeys(own, "only an agent with a URL has it")
+    else:
+        reasons |= dict.fromkeys(_PYTHON_KEYS, "only a Python agent has it")
     if type == "python":
         reasons |= dict.fromkeys((*_PROXY_KEYS, "command"), "a Python agent runs inside Bylaw")
     else:
