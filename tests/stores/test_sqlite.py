@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bylaw.guard.stores import SqliteStore, audit_rows, forks, sqlite, verify_chain
-from bylaw.guard.stores import sqlite as pruning
+from bylaw.guard.stores import sqlite_prune as pruning
 from bylaw.guard.stores import sqlite_file as connections
 from bylaw.guard.stores import sqlite_schema as schema
 from bylaw.guard.stores.memory import MemoryStore

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bylaw.guard.audit.report import MOST_FINDINGS, AuditFinding
 from bylaw.guard.stores.chain import ChainFault
-from bylaw.guard.stores.commitments import COMMITTED, EVENTS, FLOOR, UNTOUCHED, event_digest
+from bylaw.guard.stores.commitments import COMMITTED, EVENTS, FLOOR, NEW, UNTOUCHED, event_digest, split
 from bylaw.guard.stores.encoding import encode
 from bylaw.guard.stores.ports import PAGE, GuardStore
 from bylaw.guard.stores.records import AuditRow, Digest
@@ -60,18 +60,37 @@ class TableCheck:
         self._file.executemany("REPLACE INTO held VALUES (?, ?, ?, ?)", held)
 
     def _held(self, row: AuditRow, table: str, key: str, written: str | None) -> tuple[str, bytes, str | None, int]:
-        """A session has to continue what the chain says of it, so that an edit does not vanish with the next write."""
-        before, _, after = (written or "").rpartition(" ")
+        """A record has to continue what the chain says of it, so that an edit does not vanish with the next write."""
+        before, after = split(written)
         if before:
             query = "SELECT digest, seq FROM held WHERE tab = ? AND key = ?"
-            expected, seq = self._file.execute(query, (table, _bytes(key))).fetchone() or (None, 0)
-            if expected is not None and not expected.startswith(before):
-                message = f"{table} `{key}`: it does not continue what row {seq} vouches for"
-                finding = AuditFinding(
-                    seq=row.seq, kind="edited", message=message, expected=expected[:16], found=before, table=table
-                )
-                self._discontinued.append(finding)
-        return table, _bytes(key), after or None, row.seq
+            found = self._file.execute(query, (table, _bytes(key))).fetchone()
+            expected, seq = found or (None, 0)
+            is_forgotten = found is None and self._is_anchored  # the rows that said something were pruned
+            if before == NEW:
+                if expected is not None:
+                    self._discontinue(row, table, key, "dropped", f"row {seq} vouches for it, and it was missing")
+            elif expected is None and not is_forgotten:
+                self._discontinue(row, table, key, "inserted", "no row vouches for what was there before")
+            elif expected is not None and not expected.startswith(before):
+                message = f"it does not continue what row {seq} vouches for"
+                self._discontinue(row, table, key, "edited", message, expected[:16], before)
+        return table, _bytes(key), after, row.seq
+
+    def _discontinue(
+        self,
+        row: AuditRow,
+        table: str,
+        key: str,
+        kind: ChainFault,
+        message: str,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> None:
+        if len(self._discontinued) <= MOST_FINDINGS:
+            text = f"{table} `{key}`: {message}"
+            finding = AuditFinding(seq=row.seq, kind=kind, message=text, expected=expected, found=found, table=table)
+            self._discontinued.append(finding)
 
     def compare(self) -> list[AuditFinding]:
         """Every record that is not the one that the chain vouches for."""
@@ -118,12 +137,13 @@ class TableCheck:
         self._report_missing(expected_next, before + self._twins + 1, before)
 
     def _report_missing(self, first: int, end: int, before: int) -> None:
-        for number in range(first, end):
-            if self._file.execute("SELECT 1 FROM pruned WHERE ? BETWEEN first AND last", (number,)).fetchone():
-                continue
-            row = self._file.execute("SELECT digest, seq FROM twins WHERE number = ?", (number - before,)).fetchone()
-            if row is not None:
-                self._add(EVENTS, str(number), "dropped", row[1], "it is missing from the events", row[0], None)
+        if first >= end:
+            return
+        query = "SELECT number, digest, seq FROM twins WHERE number >= ? AND number < ? ORDER BY number"
+        for twin, digest, seq in self._file.execute(query, (first - before, end - before)):
+            number = twin + before
+            if not self._file.execute("SELECT 1 FROM pruned WHERE ? BETWEEN first AND last", (number,)).fetchone():
+                self._add(EVENTS, str(number), "dropped", seq, "it is missing from the events", digest, None)
 
     def _records(self, table: str) -> Iterator[Digest]:
         after = 0

@@ -1,7 +1,8 @@
 """What an audit link says about the other tables: a digest of each record that its transaction has written.
 
 The last link of a transaction has them in `stored`, and its hash covers them. So a session, review, switch, rule set or
-record of the follow-up that was changed, deleted or added later, past the store, differs from the chain.
+record of the follow-up that was changed, deleted or added later, past the store, differs from the chain. A digest has
+the beginning of the digest that it replaces before it, so that such a change is not hidden by the next write.
 """
 
 from __future__ import annotations
@@ -19,6 +20,12 @@ COMMITTED = (SESSIONS, REVIEWS, SWITCHES, FOLLOWED, RULES, FLOOR)
 """tables whose records are committed to one by one; an event has a twin in the chain instead"""
 STORED = {"kind": "stored"}
 """the data of a link for a transaction that has added no other"""
+NEW = "new"
+"""in place of the digest before, for a record that was not there"""
+UNREADABLE = ""
+"""the digest of a record that no store has written"""
+_SHORT = 16
+"""digits that a digest has of the one before"""
 
 
 class Commitments:
@@ -30,9 +37,13 @@ class Commitments:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def put(self, table: str, key: str, digest: str | None) -> None:
-        """None: the record was deleted."""
-        self._found.setdefault(table, {})[key] = digest
+    def put(self, table: str, key: str, after: str | None, *, before: str | None = None) -> None:
+        """`after`: the digest of the record as it is now; None if it was deleted. `before`: the digest of what was read
+        in its place, or NEW; None if the record is vouched for as it is."""
+        found = self._found.setdefault(table, {})
+        if key in found:  # written twice with one link
+            before = split(found[key])[0] or before
+        found[key] = after if before is None else f"{before[:_SHORT] or 'unreadable'} {after or ''}"
 
     def take(self) -> bytes:
         """As canonical JSON, `{table: {key: digest}}`."""
@@ -60,9 +71,10 @@ def session_digest(record: SessionRecord) -> str:
     return digest(b"%d 1" % record.version, record.terminated.encode("utf-8", "surrogatepass"), record.state)
 
 
-def continued(before: str, after: str) -> str:
-    """The digest of a record, after the beginning of the digest of what it was before."""
-    return f"{before[:16]} {after}"
+def split(written: str | None) -> tuple[str, str | None]:
+    """The beginning of the digest before ("": not said), and the digest; None if the record was deleted."""
+    before, _, after = (written or "").rpartition(" ")
+    return before, after or None
 
 
 def switch_digest(why: str) -> str:

@@ -12,19 +12,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from bylaw.guard.stores.chain import ANCHOR, PRUNED, vouch
 from bylaw.guard.stores.commitments import (
     COMMITTED,
-    EVENTS,
-    FLOOR,
-    FOLLOWED,
-    REVIEWS,
-    SESSIONS,
-    STORED,
     UNTOUCHED,
-    digest,
-    ranges,
-    session_digest,
 )
 from bylaw.guard.stores.encoding import (
     decode,
@@ -32,7 +22,6 @@ from bylaw.guard.stores.encoding import (
     decode_followed,
     decode_head,
     decode_review,
-    encode,
 )
 from bylaw.guard.stores.ports import StoreUnavailable
 from bylaw.guard.stores.records import (
@@ -43,12 +32,13 @@ from bylaw.guard.stores.records import (
     FollowRecord,
     ReviewRecord,
     ReviewStatus,
-    SessionRecord,
     check_moment,
 )
-from bylaw.guard.stores.sqlite_digests import committed_keys, read_digests
+from bylaw.guard.stores.sqlite_columns import from_column, to_column
+from bylaw.guard.stores.sqlite_digests import read_digests
 from bylaw.guard.stores.sqlite_file import DURABILITIES, Connections, Durability
-from bylaw.guard.stores.sqlite_transaction import Known, SqliteTransaction, from_column, to_column
+from bylaw.guard.stores.sqlite_prune import STEP, Pruning
+from bylaw.guard.stores.sqlite_transaction import Known, SqliteTransaction
 
 R = TypeVar("R", bound=FollowRecord)
 
@@ -149,7 +139,7 @@ class SqliteStore:
 
     def prune(self, *, before: float) -> dict[str, int]:
         check_moment(before)
-        return _Pruning(self, before=before, now=self._clock()).run()
+        return Pruning(self.transaction, self._read, before=before, now=self._clock()).run()
 
     def close(self) -> None:
         self._connections.close()
@@ -158,22 +148,22 @@ class SqliteStore:
         """Vouch for the records that an earlier version has written, once. Records that are added to a chain which
         vouches for records already are not vouched for: somebody may have put them there."""
         if not self._read("SELECT 1 FROM audit WHERE stored != '' LIMIT 1", ()):
-            self._commit_all(frozenset())
+            for table in COMMITTED:
+                self._commit_table(table)
         with self.transaction("") as transaction:
             transaction.execute("DELETE FROM to_commit")
 
-    def _commit_all(self, known: frozenset[tuple[str, str]]) -> None:
-        """Vouch for every record but those."""
-        for table in COMMITTED:
-            after = 0
-            while page := self.digests(table, after=after, limit=STEP):
-                if any((table, one.key) not in known and one.digest != UNTOUCHED for one in page):
-                    with self.transaction("") as transaction:  # read again, since others may have written meanwhile
-                        for one in read_digests(transaction.execute, table, after=after, limit=STEP):
-                            if (table, one.key) not in known and one.digest != UNTOUCHED:
-                                transaction.commitments.put(table, one.key, one.digest)
-                        transaction.append_audit(self._clock(), STORED)
-                after = page[-1].number
+    def _commit_table(self, table: str) -> None:
+        after = 0
+        while True:
+            with self.transaction("") as transaction:
+                page = read_digests(transaction.execute, table, after=after, limit=STEP)
+                for one in page:
+                    if one.digest != UNTOUCHED:
+                        transaction.commitments.put(table, one.key, one.digest)
+            if not page:
+                return
+            after = page[-1].number
 
     def _read(self, query: str, values: Sequence[Any] | dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
@@ -182,106 +172,3 @@ class SqliteStore:
 
 def _column(text: str | None) -> str | bytes | None:
     return None if text is None else to_column(text)
-
-
-STEP = 500
-"""rows that one transaction deletes: a few milliseconds"""
-_OLD_REVIEW = "touched_at < :before AND (NOT is_open OR expires_at < :before)"
-_IDLE_SESSION = """touched_at < :before AND (terminated IS NULL OR length(state))
-    AND NOT EXISTS (SELECT 1 FROM reviews WHERE reviews.session = sessions.session AND is_open)"""
-_KEEP_FLOOR = f"""UPDATE floor SET version = max(version, (SELECT coalesce(max(version), 0) FROM sessions
-    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL))"""
-_EMPTY_TERMINATED = f"""UPDATE sessions SET state = x'', version = version + 1
-    WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NOT NULL"""
-_DELETE_IDLE = f"DELETE FROM sessions WHERE id BETWEEN :first AND :last AND {_IDLE_SESSION} AND terminated IS NULL"
-_LAST_OLD_LINK = """SELECT seq, hash FROM audit WHERE previous != ''
-    AND seq < coalesce((SELECT seq FROM audit WHERE at >= :before ORDER BY seq LIMIT 1), 9223372036854775807)
-    ORDER BY seq DESC LIMIT 1"""
-_NAMED = {EVENTS: "seq", REVIEWS: "id, 0", SESSIONS: "session, version, terminated", FOLLOWED: "id, kind"}
-"""the columns that say which records were deleted"""
-_INSERT_ANCHOR = "INSERT INTO audit (seq, at, data, previous, hash) VALUES (?, ?, ?, '', ?)"
-
-
-class _Pruning:
-    """Deletes old rows in steps so short that no decision waits for them.
-
-    The rows to delete are found without blocking writers; each step deletes a range of them and checks its condition
-    again. If pruning stops between two steps, the store is consistent, and the next pruning continues.
-    """
-
-    def __init__(self, store: SqliteStore, *, before: float, now: float) -> None:
-        self._store, self._before, self._now = store, before, now
-
-    def run(self) -> dict[str, int]:
-        """Reviews before sessions: a session with an open review is not deleted."""
-        return {
-            "events": self._delete(EVENTS, "seq", "at < :before"),
-            "reviews": self._delete(REVIEWS, "number", _OLD_REVIEW),
-            "sessions": self._in_steps(SESSIONS, "id", _IDLE_SESSION, _KEEP_FLOOR, _DELETE_IDLE, _EMPTY_TERMINATED),
-            "followed": self._delete(FOLLOWED, "number", "at < :before AND NOT is_open"),
-            "audit": self._delete_audit(),
-        }
-
-    def _delete(self, table: str, key: str, condition: str) -> int:
-        delete = f"DELETE FROM {table} WHERE {key} BETWEEN :first AND :last AND {condition}"
-        return self._in_steps(table, key, condition, delete)
-
-    def _in_steps(self, table: str, key: str, condition: str, *statements: str) -> int:
-        """Run the statements for each range of STEP rows. Returns the rows changed, except by the one on the floor."""
-        query = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY {key}"
-        keys = [row[0] for row in self._store._read(query, {"before": self._before})]
-        total = 0
-        for start in range(0, len(keys), STEP):
-            step = keys[start : start + STEP]
-            values = {"before": self._before, "first": step[0], "last": step[-1]}
-            with self._store.transaction("") as transaction:
-                where = f"{key} BETWEEN :first AND :last AND {condition}"
-                deleted = transaction.execute(f"SELECT {_NAMED[table]} FROM {table} WHERE {where}", values).fetchall()
-                changed = {statement: transaction.execute(statement, values).rowcount for statement in statements}
-                self._vouch(transaction, table, deleted)
-            total += sum(rows for statement, rows in changed.items() if statement != _KEEP_FLOOR)
-        return total
-
-    def _vouch(self, transaction: SqliteTransaction, table: str, deleted: list[tuple[Any, ...]]) -> None:
-        put = transaction.commitments.put
-        if table == EVENTS:
-            for key in ranges(seq for (seq,) in deleted):
-                put(table, key, None)
-        elif table == SESSIONS:
-            for column, version, terminated in deleted:
-                key = from_column(column)
-                if terminated is None:
-                    put(table, key, None)
-                else:
-                    left = SessionRecord(key, version + 1, b"", from_column(terminated))
-                    put(table, key, session_digest(left))
-            floor = transaction.execute("SELECT version FROM floor").fetchone()[0]
-            put(FLOOR, "", digest(b"%d" % floor))
-        else:
-            for column, kind in deleted:
-                put(table, from_column(column) if table == REVIEWS else f"{kind}/{from_column(column)}", None)
-        if deleted:
-            transaction.append_audit(self._now, PRUNED)
-
-    def _delete_audit(self) -> int:
-        """The row that vouches for the deleted ones is written first, so that the chain verifies after each step."""
-        old = self._store._read(_LAST_OLD_LINK, {"before": self._before})
-        if not old:
-            return 0
-        through, hash = old[0]
-        rest = self._store._read("SELECT stored FROM audit WHERE seq > ? AND stored != ''", (through,))
-        self._store._commit_all(frozenset(committed_keys(text for (text,) in rest)))
-        with self._store.transaction("") as transaction:
-            transaction.append_audit(self._now, vouch(through=through, hash=hash))
-        first = self._store._read("SELECT min(seq) FROM audit", {})[0][0]
-        return sum(self._move_anchor(last) for last in (*range(first + STEP, through, STEP), through))
-
-    def _move_anchor(self, last: int) -> int:
-        with self._store.transaction("") as transaction:
-            row = transaction.execute("SELECT at, hash FROM audit WHERE seq = ?", (last,)).fetchone()
-            if row is None:  # deleted by another process meanwhile
-                return 0
-            deleted = transaction.execute("DELETE FROM audit WHERE seq <= ? AND previous != ''", (last,)).rowcount
-            transaction.execute("DELETE FROM audit WHERE seq <= ?", (last,))
-            transaction.execute(_INSERT_ANCHOR, (last, row[0], encode(ANCHOR).decode(), row[1]))
-            return deleted

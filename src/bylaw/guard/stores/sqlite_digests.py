@@ -1,10 +1,9 @@
-"""The digests of the records of an SQLite store as they are now, and the links that vouch for records without one."""
+"""The digests of the records of an SQLite store as they are now."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -14,10 +13,12 @@ from bylaw.guard.stores.commitments import (
     EVENTS,
     FLOOR,
     FOLLOWED,
+    NEW,
     REVIEWS,
     RULES,
     SESSIONS,
     SWITCHES,
+    UNREADABLE,
     digest,
     event_digest,
     session_digest,
@@ -25,29 +26,40 @@ from bylaw.guard.stores.commitments import (
 )
 from bylaw.guard.stores.encoding import decode_followed, decode_review
 from bylaw.guard.stores.records import Digest, SessionRecord
-from bylaw.guard.stores.sqlite_transaction import from_column, review_columns, to_column
+from bylaw.guard.stores.sqlite_columns import followed_columns, from_column, review_columns, to_column
 
-Execute: TypeAlias = Callable[[str, tuple[Any, ...]], sqlite3.Cursor]
+Execute: TypeAlias = Callable[[str, Any], sqlite3.Cursor]
 
-UNREADABLE = ""
-"""the digest of a record that no store has written"""
-_QUERIES = {
-    SESSIONS: "SELECT id, session, version, terminated, state FROM sessions WHERE id > ? ORDER BY id LIMIT ?",
-    REVIEWS: """SELECT number, id, record, session, action_hash, status, is_open, touched_at, expires_at, version
-        FROM reviews WHERE number > ? ORDER BY number LIMIT ?""",
-    FOLLOWED: """SELECT number, kind, id, record, state, session, status, is_open, at, version
-        FROM followed WHERE number > ? ORDER BY number LIMIT ?""",
-    EVENTS: "SELECT seq, session, kind, at, data FROM events WHERE seq > ? ORDER BY seq LIMIT ?",
-    SWITCHES: """SELECT * FROM (SELECT row_number() OVER (ORDER BY agent) AS number, agent, why FROM switches)
-        WHERE number > ? LIMIT ?""",
-    RULES: """SELECT * FROM (SELECT row_number() OVER (ORDER BY hash) AS number, hash, content FROM rules)
-        WHERE number > ? LIMIT ?""",
-    FLOOR: "SELECT rowid, version FROM floor WHERE rowid > ? LIMIT ?",
+_COLUMNS = {
+    SESSIONS: "id, session, version, terminated, state FROM sessions",
+    REVIEWS: "number, id, record, session, action_hash, status, is_open, touched_at, expires_at, version FROM reviews",
+    FOLLOWED: "number, kind, id, record, state, session, status, is_open, at, version FROM followed",
+    EVENTS: "seq, session, kind, at, data FROM events",
+    SWITCHES: "* FROM (SELECT row_number() OVER (ORDER BY agent) AS number, agent, why FROM switches)",
+    RULES: "* FROM (SELECT row_number() OVER (ORDER BY hash) AS number, hash, content FROM rules)",
+    FLOOR: "rowid, version FROM floor",
 }
+"""the number of a record, then what its digest covers"""
+_NUMBERS = {SESSIONS: "id", EVENTS: "seq", FLOOR: "rowid"}
 
 
 def read_digests(execute: Execute, table: str, *, after: int, limit: int) -> list[Digest]:
-    return [_digest(table, row) for row in execute(_QUERIES[table], (after, limit)).fetchall()]
+    number = _NUMBERS.get(table, "number")
+    return select_digests(execute, table, f"{number} > ? ORDER BY {number} LIMIT ?", (after, limit))
+
+
+def select_digests(execute: Execute, table: str, condition: str, values: Any) -> list[Digest]:
+    rows = execute(f"SELECT {_COLUMNS[table]} WHERE {condition}", values).fetchall()
+    return [_digest(table, row) for row in rows]
+
+
+def read_digest(execute: Execute, table: str, *key: str | bytes) -> str:
+    """Of one record, or NEW if it is not there."""
+    found = select_digests(execute, table, _IS[table], key)
+    return found[0].digest if found else NEW
+
+
+_IS = {REVIEWS: "id = ?", SWITCHES: "agent = ?", RULES: "hash = ?", FOLLOWED: "kind = ? AND id = ?", FLOOR: "1"}
 
 
 def _digest(table: str, row: tuple[Any, ...]) -> Digest:
@@ -88,7 +100,7 @@ def _of_review(columns: list[Any]) -> str:
 def _of_followed(columns: list[Any]) -> str:
     kind, id, text, state, *searched = columns
     record = decode_followed(getattr(records, kind), text, state)
-    own = [to_column(record.session), record.status, record.is_open, record.at, record.version]
+    own = [*followed_columns(record), record.version]
     return digest(text.encode(), state) if own == searched and to_column(record.id) == id else UNREADABLE
 
 
@@ -101,10 +113,3 @@ _DIGESTS: dict[str, Callable[[list[Any]], str]] = {
     RULES: lambda c: digest(c[1].encode()),
     FLOOR: lambda c: digest(b"%d" % c[0]),
 }
-
-
-def committed_keys(stored: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The records that links vouch for."""
-    for text in stored:
-        for table, digests in json.loads(text).items() if text else ():
-            yield from ((table, key) for key in digests)

@@ -17,13 +17,13 @@ from msgspec.structs import replace
 from bylaw.guard.stores.chain import link
 from bylaw.guard.stores.commitments import (
     FOLLOWED,
+    NEW,
     REVIEWS,
     RULES,
     SESSIONS,
     STORED,
     SWITCHES,
     Commitments,
-    continued,
     digest,
     followed_key,
     session_digest,
@@ -47,6 +47,8 @@ from bylaw.guard.stores.records import (
     ReviewRecord,
     SessionRecord,
 )
+from bylaw.guard.stores.sqlite_columns import followed_columns, from_column, review_columns, to_column
+from bylaw.guard.stores.sqlite_digests import read_digest
 from bylaw.guard.stores.sqlite_file import Connections, explain, unavailable
 
 R = TypeVar("R", bound=FollowRecord)
@@ -83,6 +85,7 @@ MOST_KNOWN = 1_000
 """sessions whose digest is cached"""
 _Content: TypeAlias = tuple[int, bytes, str | None]
 """version, state and reason of termination of a session"""
+_ABSENT: _Content = (-1, b"", None)
 Known: TypeAlias = dict[str, tuple[_Content, str]]
 """sessions → what was last written of them, and its digest: it is not hashed again if it is read unchanged"""
 
@@ -124,7 +127,7 @@ class SqliteTransaction:
         row = self.execute(_SESSION, (to_column(key),)).fetchone()
         if row is None:
             new = SessionRecord(key, self.execute("SELECT version FROM floor").fetchone()[0])
-            self._read_as.setdefault(key, (new.version, new.state, None))
+            self._read_as.setdefault(key, _ABSENT)
             return new
         version, state, terminated, self._has_switches, head = row
         if not self._added and head is not None:
@@ -143,7 +146,7 @@ class SqliteTransaction:
                 raise StoreConflict(f"session `{record.session}` was changed since it was read")
             self.execute(_INSERT_SESSION, row)
         key, written = record.session, session_digest(record)
-        self.commitments.put(SESSIONS, key, continued(self._digest_before(key), written))
+        self.commitments.put(SESSIONS, key, written, before=self._digest_before(key))
         content = self._read_as[key] = record.version, record.state, record.terminated
         self._known[key] = content, written
         if len(self._known) > MOST_KNOWN:
@@ -152,6 +155,8 @@ class SqliteTransaction:
     def _digest_before(self, key: str) -> str:
         """Of what was read, and not of what should be there: somebody may have changed it past the store."""
         before, known = self._read_as[key], self._known.pop(key, None)
+        if before is _ABSENT:
+            return NEW
         return known[1] if known is not None and known[0] == before else session_digest(SessionRecord(key, *before))
 
     def append_event(self, row: EventRow) -> int:
@@ -221,8 +226,9 @@ class SqliteTransaction:
             raise StoreConflict(f"review `{record.id}` was changed since it was read")
         record = replace(record, version=record.version + 1)
         text = encode_review(record)
+        before = read_digest(self.execute, REVIEWS, to_column(record.id))
         self.execute(_UPDATE_REVIEW if stored else _INSERT_REVIEW, review_columns(record, text))
-        self.commitments.put(REVIEWS, record.id, digest(text))
+        self.commitments.put(REVIEWS, record.id, digest(text), before=before)
         return record
 
     def switches(self) -> dict[str, str]:
@@ -231,19 +237,21 @@ class SqliteTransaction:
 
     def set_switch(self, agent: str, why: str | None) -> None:
         self._has_switches = True
+        before = read_digest(self.execute, SWITCHES, to_column(agent))
         if why is None:
             self.execute("DELETE FROM switches WHERE agent = ?", (to_column(agent),))
         else:
             self.execute("REPLACE INTO switches (agent, why) VALUES (?, ?)", (to_column(agent), to_column(why)))
-        self.commitments.put(SWITCHES, agent, None if why is None else switch_digest(why))
+        self.commitments.put(SWITCHES, agent, None if why is None else switch_digest(why), before=before)
 
     def rules(self, hash: str) -> str | None:
         row = self.execute("SELECT content FROM rules WHERE hash = ?", (hash,)).fetchone()
         return None if row is None else str(row[0])
 
     def put_rules(self, hash: str, content: str) -> None:
+        before = read_digest(self.execute, RULES, hash)
         self.execute("REPLACE INTO rules (hash, content) VALUES (?, ?)", (hash, content))
-        self.commitments.put(RULES, hash, digest(content.encode()))
+        self.commitments.put(RULES, hash, digest(content.encode()), before=before)
 
     def followed(self, kind: type[R], record_id: str) -> R | None:
         row = self.execute(_FOLLOWED, (kind.__name__, to_column(record_id))).fetchone()
@@ -252,18 +260,23 @@ class SqliteTransaction:
     def put_followed(self, record: R) -> R:
         record = replace(record, version=record.version + 1)
         text, state = encode_followed(record)
-        about = (to_column(record.session), record.status, record.is_open, record.at)
         key = (type(record).__name__, to_column(record.id))
+        before = NEW if record.version == 1 else read_digest(self.execute, FOLLOWED, *key)
         statement = _INSERT_FOLLOWED if record.version == 1 else _UPDATE_FOLLOWED
-        if not self.execute(statement, (*about, text.decode(), state, record.version, *key)).rowcount:
+        values = (*followed_columns(record), text.decode(), state, record.version, *key)
+        if not self.execute(statement, values).rowcount:
             raise StoreConflict(f"`{record.id}` was changed since it was read")
-        self.commitments.put(FOLLOWED, followed_key(record), digest(text, state))
+        self.commitments.put(FOLLOWED, followed_key(record), digest(text, state), before=before)
         return record
 
     def drop_followed(self, record: FollowRecord) -> None:
         key = (type(record).__name__, to_column(record.id))
+        before = read_digest(self.execute, FOLLOWED, *key)
         self.execute("DELETE FROM followed WHERE kind = ? AND id = ?", key)
-        self.commitments.put(FOLLOWED, followed_key(record), None)
+        self.commitments.put(FOLLOWED, followed_key(record), None, before=before)
+
+    def select(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self.execute(query, values).fetchall()
 
     def execute(self, statement: str, values: tuple[Any, ...] | dict[str, Any] = ()) -> sqlite3.Cursor:
         """Queries return few rows, and SQLite finds the first of them here, so that reading the cursor cannot fail."""
@@ -276,33 +289,3 @@ class SqliteTransaction:
         except sqlite3.Error as error:
             self._failure = unavailable(self._connections.path, explain(error))
             raise self._failure from error
-
-
-def review_columns(record: ReviewRecord, text: bytes) -> tuple[Any, ...]:
-    return (
-        to_column(record.session),
-        to_column(record.action_hash),
-        record.status,
-        record.is_open,
-        record.touched_at,
-        record.expires_at,
-        text.decode(),
-        record.version,
-        to_column(record.id),
-    )
-
-
-def to_column(text: str) -> str | bytes:
-    """Text as SQLite accepts it: half a surrogate pair has no UTF-8 form, so such a text is stored as bytes, which
-    equal no text in SQLite."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass")
-    return text
-
-
-def from_column(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
