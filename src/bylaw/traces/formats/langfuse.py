@@ -29,8 +29,10 @@ from bylaw.traces.records.jsontext import Undecoded, decode_elements
 from bylaw.traces.records.lines import Block
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
-_ATTRIBUTES = re.compile(r"gen_ai\.|openinference\.span\.kind|ai\.operationId|traceloop\.span\.kind|tool\.name")
-"""a sign of attributes that say what a span is about"""
+_SIGNS = ("gen_ai.tool.", '"TOOL"', '"AGENT"', "ai.toolCall", "traceloop.span.kind", "tool.name")
+"""parts of attributes that say of a span that it ran a tool or an agent"""
+_ANSWER_SIGNS = ("tool_call", "function_call", "toolCalls", "output_messages", "gen_ai.completion", "output.messages")
+"""parts of attributes that hold an answer"""
 _MOVED = frozenset(("llm.input_messages", "gen_ai.input.messages", "input.value"))
 """attributes that an observation repeats as its input"""
 _PLAIN = frozenset(("span", "event", "chain"))
@@ -67,13 +69,15 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
         error=(text_field(row, "status_message") or "error") if failed else None,
         source=record.locator(),
     )
-    kind, origin = row["type"].lower(), _recorded_span(row, span)
+    kind = row["type"].lower()
     if kind == "generation":
-        span.about = _model(row, origin)
-    elif kind == "tool" or (kind in _PLAIN and _is_tool(row, origin)):
+        span.about = _model(row, span)
+        return span
+    origin = _recorded_span(row, span, _SIGNS) if kind == "tool" or kind in _PLAIN else None
+    if kind == "tool" or (kind in _PLAIN and _is_tool(row, origin)):
         span.about = _tool(row, span, origin)
     elif kind == "agent" or isinstance(origin, AgentRun):
-        span.about = AgentRun(name=(origin.name if isinstance(origin, AgentRun) else None) or span.name or None)
+        span.about = AgentRun(name=span.name or None)
     elif kind in ("guardrail", "evaluator"):
         span.about = Mark(
             label=kind, data={"input": parsed(decode_elements(row.get("input"))), "output": parsed(row.get("output"))}
@@ -81,10 +85,15 @@ def span_of(row: dict[str, Any], record: Record) -> Span:
     return span
 
 
-def _recorded_span(row: dict[str, Any], span: Span) -> ModelCall | ToolRun | AgentRun | Mark | None:
-    """What the span said that Langfuse got from another recorder: its attributes are stored in the metadata."""
+def _recorded_span(
+    row: dict[str, Any], span: Span, signs: tuple[str, ...]
+) -> ModelCall | ToolRun | AgentRun | Mark | None:
+    """What the span said that Langfuse got from another recorder: its attributes are stored in the metadata.
+
+    `signs`: only if one of these is in them, because they are long and most say nothing new.
+    """
     metadata = row.get("metadata")
-    if isinstance(metadata, str) and _ATTRIBUTES.search(metadata) is None:
+    if isinstance(metadata, str) and not any(sign in metadata for sign in signs):
         return None
     metadata = parsed(metadata)
     attributes = parsed(metadata.get("attributes")) if isinstance(metadata, dict) else None
@@ -131,7 +140,7 @@ def _seconds(value: Any) -> float | None:
     return found if 0 <= found < 1e9 else None
 
 
-def _model(row: dict[str, Any], origin: object) -> ModelCall:
+def _model(row: dict[str, Any], span: Span) -> ModelCall:
     recorded, output = row.get("input"), parsed(row.get("output"))
     if not isinstance(recorded, str) or recorded.lstrip()[:1] != "[":  # a list stays JSON until it is looked at
         recorded = parsed(recorded)
@@ -140,8 +149,10 @@ def _model(row: dict[str, Any], origin: object) -> ModelCall:
     if isinstance(output, dict) and "role" not in output and "completion" in output:
         output = output["completion"]
     answer = answer_of(output)
-    if isinstance(origin, ModelCall) and origin.answer is not None and not _says_more(answer, origin.answer):
-        answer = origin.answer
+    if answer is None or not (has_calls(answer) or isinstance(answer.get("content"), str)):
+        origin = _recorded_span(row, span, _ANSWER_SIGNS)
+        if isinstance(origin, ModelCall) and origin.answer is not None and not _says_more(answer, origin.answer):
+            answer = origin.answer
     return ModelCall(
         model=text_field(row, "model", "provided_model_name", "model_id"),
         messages=None if recorded is None else RecordedInput(recorded),
