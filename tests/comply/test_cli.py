@@ -53,6 +53,20 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 BASIC = ("--prompt", "prompt.md")
 
 
+def test_the_prompt_is_taken_from_the_traces(run: Run, folder: Path) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "drop_table", "arguments": "{}"}}
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    for name, prompt in (("one", "Never call drop_table."), ("two", "Never call search."), ("none", None)):
+        system = [{"role": "system", "content": [{"type": "text", "text": prompt}]}] if prompt else []
+        (folder / f"{name}.json").write_text(json.dumps([*system, *said]))
+    code, out, _ = run("one.json")
+    assert (code, "never-drop-table  violated  certain · critical · system prompt:1:1" in out) == (1, True)
+    code, _, err = run("one.json", "two.json")
+    assert (code, "hold 2 different system prompts" in err) == (2, True)
+    code, _, err = run("one.json", "none.json")
+    assert (code, "no system prompt is recorded in `none.json`" in err) == (2, True)
+
+
 # -- exit codes --------------------------------------------------------------------------------------------------------
 
 

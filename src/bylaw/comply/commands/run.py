@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 )
 @tools_option
 @alias_option
+@click.option(
+    "--embeddings",
+    is_flag=True,
+    help="Use sentence embeddings as a second vote on bindings, offline; needs `pip install 'bylaw[embeddings]'`.",
+)
 @click.option("--rules", "rules_file", metavar="FILE", help="Check the rules of this file, made by --emit.")
 @click.option("--emit", "emit_file", metavar="FILE", help="Write the rules to a rule file, for review and check-in.")
 @click.option(
@@ -54,6 +59,7 @@ def command(
     prompt_file: str | None,
     tools_file: str | None,
     alias_file: str | None,
+    embeddings: bool,
     rules_file: str | None,
     emit_file: str | None,
     judge_name: str | None,
@@ -84,7 +90,7 @@ def command(
         loaded = _load(traces, trace_format)
         if prompt_file is None:
             text, prompt_file = _recorded_prompt(loaded), RECORDED
-        prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file)
+        prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file, embeddings=embeddings)
     except InputError as problem:
         return report_bad_input("comply", problem.diagnostics, targets)
     if emit_file is not None:
@@ -153,16 +159,36 @@ def _recorded_prompt(traces: Sequence[Trace]) -> str:
 
 
 def _read_rules(
-    text: str, traces: Sequence[Trace], tools_file: str | None, alias_file: str | None, rules_file: str | None
+    text: str,
+    traces: Sequence[Trace],
+    tools_file: str | None,
+    alias_file: str | None,
+    rules_file: str | None,
+    *,
+    embeddings: bool,
 ) -> PromptRules:
-    from bylaw.comply.inputs import complete_tools, merge_tools, read_alias_file, read_tools_file, tools_called
+    from bylaw.comply.inputs import (
+        complete_tools,
+        first_day,
+        merge_tools,
+        read_alias_file,
+        read_tools_file,
+        tools_called,
+    )
     from bylaw.comply.prompt.reader import read_prompt
     from bylaw.comply.rule_file import read_rule_file
 
     called = merge_tools(tools_called(trace.events) for trace in traces)
     tools = called if tools_file is None else complete_tools(read_tools_file(tools_file), called, text)
     aliases = {} if alias_file is None else read_alias_file(alias_file)
-    prompt = read_prompt(text, tools=tools, aliases=aliases)
+    days = {first_day(trace) for trace in traces}
+    embedder = None
+    if embeddings:
+        from bylaw.text.similarity import load_embedder
+
+        embedder = load_embedder()
+    today = days.pop() if len(days) == 1 else None
+    prompt = read_prompt(text, tools=tools, aliases=aliases, today=today, embedder=embedder)
     return prompt if rules_file is None else read_rule_file(rules_file, text, prompt.rules)
 
 

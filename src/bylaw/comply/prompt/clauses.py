@@ -155,6 +155,12 @@ def _without_reasons(masked: str) -> str:
     return masked
 
 
+def label_of(text: str) -> str:
+    """`Plan mode` of `Plan mode: never call A`; empty without a label."""
+    found = _LABEL.match(_MARKS.sub(" ", text))
+    return found[1] if found else ""
+
+
 class Part(Struct, frozen=True):
     """A stretch of the sentence. `word` is the kind of conjunction in front of it, `main` for the main part."""
 

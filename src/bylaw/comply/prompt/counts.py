@@ -8,7 +8,17 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.prompt.binding import Bound
-from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, at_least, at_most, exactly, not_shown
+from bylaw.comply.prompt.readings import (
+    EVERY_ANSWER,
+    STATE_CONFIDENCE,
+    Draft,
+    Reading,
+    View,
+    at_least,
+    at_most,
+    exactly,
+    not_shown,
+)
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, root_set, roots, word_set
 
 At: TypeAlias = Literal["<=", ">=", "="]
@@ -29,7 +39,7 @@ _ONLY_OFTEN = any_case(
     r"|twice)(?: only| at most)\b"
 )
 _EXCEEDS = any_case(r"more than|exceed")
-_TWICE = any_case(r"\b(?P<often>twice|a second time|again|repeatedly|more than once)\b")
+_TWICE = any_case(r"\b(?P<often>twice|a second time|more than once)\b")
 _TURN = any_case(
     r"\b(?:per|each|every|in (?:a|one|any|each|the same)|within (?:a|one)|at)(?: single| same| one)? (?:turn"
     r"|response|message|reply|step|time)\b"
@@ -122,6 +132,7 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
         trigger=tools.calls,
         forbidden=f"{tools.calls} more than {_times(count.number)}{_per(count)}",
         bounds=(tools,),
+        ceiling=STATE_CONFIDENCE if tools.is_any and not per_turn else 1.0,
     )
 
 

@@ -54,7 +54,9 @@ _SCOPES = any_case(
     r"^\W*(?:if|when(?:ever)?|while|during|in case|after|before|once|on|at|with(?:out)?|unless|until|handling"
     r"|in(?! (?:general|all|any|every|short|summary)\b)|for(?! (?:all|every|each"
     r"|any)\b))\b"
-    r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except)\b"
+    r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except"
+    r"|production|staging|development"
+    r"|sandbox|weekends?|holidays?|emergenc(?:y|ies))\b"
 )
 
 

@@ -45,8 +45,8 @@ _WAIVE = any_case(
     r"\bno need (?:to|for)\b|\b(?:do|does|did|need) not (?:need|have) to\b|\b(?:don't|doesn't) (?:need|have) to\b"
     r"|\b(?:do|does) not (?:need|require)\b|\b(?:don't|doesn't) (?:need|require)\b|\bneed not\b|\bneedn't\b"
     r"|\bnot (?:strictly )?(?:required|obliged|necessary|mandatory|obligatory|needed)\b"
-    r"|\bunnecessary to\b|\b(?:is|are) optional\b|\b(?:do not|don't|never|not) hesitate\b|(?:\bnot|n't"
-    r"|\bnever) (?:only|just|merely)\b|\bnot a problem\b"
+    r"|\bunnecessary to\b|\b(?:is|are) optional\b|\b(?:do not|don't|never|not) hesitate\b|\b(?:is|are|was|were|it's)"
+    r" not (?:only|just|merely)\b|\bnot a problem\b"
 )
 _DOUBLE_NEGATIVE = any_case(rf"\b{_NEG} (?:ever )?(?:forget|fail|omit|neglect|skip|miss)(?:ting|ping)?(?: to)?\b")
 _ONLY = any_case(r"(?<!not )(?<!the )(?<!read-)(?<!read )\b(?:only|exclusively|solely)\b(?!-)(?! the first)")

@@ -17,7 +17,7 @@ from bylaw.comply.prompt.prohibitions import forbid_calls
 from bylaw.comply.prompt.readings import EVERY_ANSWER, NO_TOOL, OPEN, Draft, Reading, View, atom, formula, not_shown
 from bylaw.comply.prompt.sayings import read_required_text
 from bylaw.comply.prompt.turns import read_one_call_at_a_time
-from bylaw.comply.prompt.vocabulary import any_case
+from bylaw.comply.prompt.vocabulary import any_case, roots
 
 _REFUSES = any_case(r"\W*(?:\w+ly )?(?:be )?(?:den(?:y|ied)|refused?|declined?|reject(?:ed)?|turn(?:ed)? down)\b")
 _TALK = any_case(r"\b(?:every |each |the |a )?(?:conversation|session|chat)s?\b")
@@ -107,11 +107,12 @@ def _read_constraint(view: View) -> Reading | None:
 
 def constrain(view: View, tools: Bound, found: Constraint) -> Reading:
     """An argument has to pass; certain only if the sentence names the parameter."""
-    if not tools and not found.param.is_named:
+    is_spoken = set(roots(found.param.name)) <= set(roots(view.main))
+    if not tools and not is_spoken:
         tools = view.bind(view.main)
     actors = tools if tools and not tools.is_any else Bound(found.param.tools)
     param = found.param.name
-    if actors is not tools and not found.param.is_named and len(actors.tools) > 1:
+    if actors is not tools and not is_spoken and len(actors.tools) > 1:
         return Reading(name=f"limit {param}", undecided=NO_TOOL)
     name = f"{param} of {' '.join(actors.tools[:2])}"
     values = [value for _, _, one in found.tests for value in (one if isinstance(one, list) else [one])]

@@ -33,7 +33,7 @@ from bylaw.comply.prompt.readings import (
 )
 from bylaw.comply.prompt.sayings import read_forbidden_text
 from bylaw.comply.prompt.turns import read_turn_shape
-from bylaw.comply.prompt.vocabulary import any_case, root, roots
+from bylaw.comply.prompt.vocabulary import any_case, root, roots, word_set
 
 _TOGETHER = any_case(
     r"\b(?:in|within|during) (?:the same|one|a single) (?:turn|response|message|step)\b"
@@ -46,6 +46,13 @@ _ANY_CALL = any_case(
     r"|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called|used|invoked|made|allowed"
     r"|permitted)\b"
 )
+_ONLY_THIS = any_case(r"^\W*(?:(?:call|use|run|say|invoke)\w* )?(?:only|just|merely|simply|solely)\b")
+"""`never just call A`"""
+_PEOPLE = any_case(
+    r"\W*(?:(?:the|a|an|all|any|new) )*(?:users?|customers?|guests?|clients?|people|members|visitors)\W*$"
+)
+_BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
+"""words between tools that are forbidden alike"""
 _BENEFICIARY = any_case(
     r"\b(?:for|on behalf of|from|about|against) (?:(?:a|an|any|the|your|this|that|another|other) )?(?:users?"
     r"|customers?|clients?)\b"
@@ -54,6 +61,8 @@ _BENEFICIARY = any_case(
 
 
 def read_prohibition(view: View) -> Reading:
+    if _ONLY_THIS.search(view.action):
+        return Reading(name=f"no {view.action}", undecided="it forbids to do only this")
     return (
         read_turn_shape(view)
         or read_answer_form(view)
@@ -111,10 +120,23 @@ def _read_calls(view: View) -> Reading | None:
         return reading
     if tools.is_any and not _ANY_CALL.search(view.main):
         return _undecided(tools, OPEN)
+    if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
+        return _undecided(tools, "it says how one tool is called by another")
     beneficiary = _BENEFICIARY.search(view.action)
     if beneficiary or (extra := view.extra(without_class(view.bare), tools)):
         return _narrowed(tools, beneficiary[0] if beneficiary else extra)
-    return forbid_calls(view, tools)
+    reading = forbid_calls(view, tools)
+    return replace(reading, ceiling=min(reading.ceiling, 0.7)) if _PEOPLE.fullmatch(view.subject) else reading
+
+
+def _stand_side_by_side(text: str, tools: Bound) -> bool:
+    """`A or B`, not `A via B`."""
+    places = [(found.start(), found.end()) for tool in tools.tools for found in re.finditer(re.escape(tool), text)]
+    if len(places) < 2:
+        return True
+    between = text[min(end for _, end in places) : max(start for start, _ in places)]
+    rest = [word for word in re.findall(r"[\w-]+", between) if word not in tools.tools]
+    return all(word.lower() in _BETWEEN for word in rest)
 
 
 def _read_all_but(view: View) -> Reading | None:

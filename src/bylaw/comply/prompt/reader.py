@@ -14,13 +14,15 @@ from itertools import islice
 from msgspec.structs import replace
 
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
+from bylaw.comply.prompt.clauses import label_of
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
-from bylaw.comply.prompt.lines import MAX_PROMPT
+from bylaw.comply.prompt.lines import MAX_PROMPT, limits_scope
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
 from bylaw.comply.prompt.vocabulary import Tools, any_case
+from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
 
@@ -58,9 +60,11 @@ def read_prompt(
     tools: Sequence[ToolSpec] = (),
     aliases: Mapping[str, Sequence[str]] | None = None,
     today: str | None = None,
+    embedder: Embedder | None = None,
 ) -> PromptRules:
-    """`today`: the day of the trace, for a prompt that does not say it."""
-    return parse_prompt_rules(prompt, extract_rules(prompt, tools=tools, aliases=aliases or {}, today=today))
+    """`today`: the day of the trace, for a prompt that does not say it. `embedder`: a second vote on bindings."""
+    rules = extract_rules(prompt, tools=tools, aliases=aliases or {}, today=today, embedder=embedder)
+    return parse_prompt_rules(prompt, rules)
 
 
 def prompt_hash(prompt: str) -> str:
@@ -76,12 +80,18 @@ def extract_rules(
     tools: Sequence[ToolSpec] = (),
     aliases: Mapping[str, Sequence[str]] | None = None,
     today: str | None = None,
+    embedder: Embedder | None = None,
 ) -> tuple[PromptRule, ...]:
     """Every rule found, in the order of the prompt, each with an id of its own and its place."""
     known = {tool.name for tool in tools}
     statements = read_layout(prompt, known)
     named = dict.fromkeys(one.tool for one in statements if one.tool is not None and one.tool not in known)
-    every = Tools([*tools, *(ToolSpec(name=name) for name in named)], aliases, today=stated_today(prompt) or today)
+    every = Tools(
+        [*tools, *(ToolSpec(name=name) for name in named)],
+        aliases,
+        today=stated_today(prompt) or today,
+        embedder=embedder,
+    )
     every.sentences = _own_sentences(statements)
     read = statements[:MAX_STATEMENTS]
     found = [_read(statement, every) for statement in read]
@@ -122,6 +132,8 @@ def _limit_of(statement: Statement) -> str:
     """Why a sentence that reads like a rule for all cases is not one."""
     if statement.under:
         return f"it stands under `{shorten(statement.under)}`"
+    if limits_scope(label := label_of(statement.text)):
+        return f"it stands under `{shorten(label)}`"
     if statement.follows_condition and not _UNIVERSAL.search(statement.text):
         return "a sentence before it has a condition that may hold for it too"
     return ""

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -34,6 +35,8 @@ _IN_ORDER = any_case(
     r"|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
 )
 _NEVER, _NEVER_CALL = "Never ", "Never call "
+_DESCRIBED = re.compile(r"(?P<name>[`*]*\w+[`*]*)(?::| [-\u2013\u2014]| \() ?(?P<what>.+)")
+"""`drop_table: deletes a table`"""
 _LABELLED = Marker(Force.FORBID, 0, 0, "forbidden", "high")
 
 
@@ -200,6 +203,9 @@ def _read_forbidden_item(part: Statement, tools: Tools) -> list[PromptRule]:
     own = find_marker(part.text[:MAX_SENTENCE])
     if own and own.force is Force.FORBID:
         return _read_alone(part, tools)
+    if part.forbidden and (described := _DESCRIBED.fullmatch(part.text)) and not limits_scope(described["what"]):
+        rules = _read_forbidden_item(replace(part, text=described["name"]), tools)
+        return [replace(rule, end=part.end, description=part.text) for rule in rules]
     never = _NEVER_CALL if part.forbidden else _NEVER
     text = never + part.text[:1].lower() + part.text[1:]
     shifted = Statement(text, part.start - len(never), part.end, part.tool)

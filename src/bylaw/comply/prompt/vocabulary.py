@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from typing import Any
 
 import snowballstemmer
 
 from bylaw.comply.model import ToolSpec
+from bylaw.model.ports import Embedder
 
 
 def any_case(pattern: str) -> re.Pattern[str]:
@@ -190,10 +192,16 @@ class Tools:
     """The tools of one prompt, and the aliases that the user gave: phrase → tools."""
 
     def __init__(
-        self, tools: Sequence[ToolSpec], aliases: Mapping[str, Sequence[str]] | None = None, *, today: str | None = None
+        self,
+        tools: Sequence[ToolSpec],
+        aliases: Mapping[str, Sequence[str]] | None = None,
+        *,
+        today: str | None = None,
+        embedder: Embedder | None = None,
     ) -> None:
         self.today = today
         """the day of the talk, `2025-03-10`, if the prompt or the trace says it"""
+        self._embedder = embedder
         self.specs = {tool.name: tool for tool in tools}
         self.aliases = aliases or {}
         self.sentences: tuple[str, ...] = ()
@@ -235,6 +243,19 @@ class Tools:
             and self.vocabulary.names[tool.name] <= _CLOCK
             and self.vocabulary.names[tool.name] & _CLOCK_HANDS
         )
+
+    @cached_property
+    def _rows(self) -> Any:
+        """What each tool means, by its name and description."""
+        texts = [f"{' '.join(stems(tool.name))}. {tool.description}" for tool in self.specs.values()]
+        return self._embedder.embed(texts) if self._embedder else None
+
+    def nearest(self, text: str, among: Collection[str]) -> str | None:
+        """Of these tools, the one nearest in meaning to a text; None without embeddings."""
+        if self._embedder is None or not among:
+            return None
+        scores = self._rows @ self._embedder.embed([text])[0]
+        return max((name for name in self.specs if name in among), key=dict(zip(self.specs, scores, strict=True)).get)
 
     def spec(self, tool: str) -> ToolSpec:
         return self.specs.get(tool) or ToolSpec(name=tool)

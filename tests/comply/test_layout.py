@@ -1,0 +1,131 @@
+"""Layout: what is a heading, a rule, an example, a condition; each case is a prompt and the rules that it states."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from bylaw.comply.prompt.reader import extract_rules, read_prompt
+from tests.comply.golden import in_short, toolset
+
+TOOLS = toolset()
+NO_DROP = ["no_call drop_table"]
+
+
+def read(prompt: str) -> list[str]:
+    return [short for rule in extract_rules(prompt, tools=TOOLS) for short in in_short(rule)]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<rule>Never call drop_table.</rule>",
+        "<rules><rule>Never call drop_table.</rule></rules>",
+        "<policy>\n<p>Never call drop_table.</p>\n</policy>",
+        "<ul><li>Never call drop_table</li></ul>",
+        "| tool | rule |\n|---|---|\n| drop_table | never |",
+        "| Forbidden tools |\n|---|\n| drop_table |",
+        '{"rules": ["Never call drop_table."]}',
+        'The limits:\n{\n  "policy": {\n    "never": ["Never call drop_table."]\n  }\n}',
+        "forbidden_tools: [drop_table]",
+        "forbidden_tools:\n  - drop_table",
+        "<forbidden_tools>\n- drop_table\n</forbidden_tools>",
+        "Forbidden tools:\n- drop_table: deletes a table\n",
+        "Forbidden tools:\n- `drop_table` (irreversible)\n",
+        "FORBIDDEN: drop_table",
+        "{% if shop %}\nNever call drop_table.\n{% endif %}",
+        "## General\nNever call drop_table.",
+        "## In plan mode\nBe quick.\n## Always\nNever call drop_table.",
+        "<example>\nAlways call search.\n</example>\nNever call drop_table.",
+    ],
+)
+def test_a_rule_is_found_in_any_layout(prompt: str) -> None:
+    assert [short for short in read(prompt) if short != "undecided"] == NO_DROP
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "## In plan mode\nNever call drop_table.",
+        "## When a nurse asks\n- Never call drop_table.",
+        "<plan_mode>\n<rule>Never call drop_table.</rule>\n</plan_mode>",
+        "If the guest is new:\n- Never call drop_table.",
+        "- For loans:\n  - Never call drop_table.",
+        "- If the lesson has begun, wait.\n  - Never call drop_table.",
+        "Never call drop_table. It is slow. However, nurses may.",
+        "Never call drop_table. But in tests it is fine.",
+        "Never call drop_table.\n\nException: at night.",
+        "- Never call drop_table.\n  - It is fine on a copy.",
+        "Never call drop_table. This only applies to guests.",
+        "If the table is old, archive it. Then do not call drop_table.",
+        '{"fields": {"goal": "Never call drop_table."}}',
+        "Plan mode: never call drop_table.",
+        "**Emergencies**: never call drop_table.",
+        "Production: never call drop_table.",
+    ],
+)
+def test_a_rule_with_a_condition_around_it_is_undecided(prompt: str) -> None:
+    shorts = read(prompt)
+    assert "undecided" in shorts and NO_DROP[0] not in shorts
+    assert all(rule.tier is None for rule in extract_rules(prompt, tools=TOOLS))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<example>\nNever call drop_table.\n</example>",
+        "<good_example>Never call drop_table.</good_example>",
+        "```\nNever call drop_table.\n```",
+        "For example, never call drop_table.",
+    ],
+)
+def test_an_example_states_no_rule(prompt: str) -> None:
+    assert read(prompt) == []
+
+
+def test_a_tag_that_a_sentence_speaks_of_does_not_divide_it() -> None:
+    (rule,) = extract_rules("Always wrap your answer in <answer> and </answer> tags, please.", tools=TOOLS)
+    assert rule.description == "Always wrap your answer in <answer> and </answer> tags, please."
+
+
+def test_quoted_text_and_code_are_not_divided() -> None:
+    prompt = (
+        "Send the message 'PLEASE HOLD ON. WE ARE COMING.' first. Use the `1. 2. 3.` style. Call `search`. "
+        "`get_order` too."
+    )
+    assert [rule.description for rule in extract_rules(prompt, tools=TOOLS)] == [
+        "Send the message 'PLEASE HOLD ON. WE ARE COMING.' first.",
+        "Use the `1. 2. 3.` style.",
+        "Call `search`.",
+        "`get_order` too.",
+    ]
+
+
+def test_numbered_tools_with_descriptions_have_no_order() -> None:
+    assert "search before get_order" not in read("1. **search**: finds orders\n2. **get_order**: shows one\n")
+
+
+def test_a_field_of_data_opens_no_section() -> None:
+    rules = extract_rules("order_id:\nThe number must be known.", tools=TOOLS)
+    assert all(not rule.trigger.startswith("call_tool") for rule in rules)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "<a>" * 20_000,
+        "</a>" * 20_000 + "<a>",
+        "[\n" * 5_000,
+        "{" * 20_000,
+        "|" * 50_000,
+        '"a. B ' * 10_000,
+        "`a. " * 10_000,
+        "{%" * 20_000,
+        "<example>" * 10_000,
+    ],
+)
+def test_hostile_layout_is_read_in_bounded_time(prompt: str) -> None:
+    start = time.process_time()
+    assert read_prompt(prompt).unusable == {}
+    assert time.process_time() - start < 2
