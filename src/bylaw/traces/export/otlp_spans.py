@@ -49,7 +49,11 @@ def describe_request(request: Request, line: RequestLine | None = None) -> Descr
     attributes: dict[str, Any] = {"gen_ai.request.model": request.model, **_params(request.params or {})}
     held: dict[str, Any] = {}
     is_new = line is None or line.follows is UNSET
-    messages = undeferred(request.held_messages) if is_new or line is None else msgspec.json.decode(line.messages)
+    messages: Any = None
+    if line is None or line.follows is UNSET:
+        messages = undeferred(request.held_messages)
+    elif line.messages is not UNSET:
+        messages = msgspec.json.decode(line.messages)
     tools = undeferred(request.held_tools) if line is None or line.tools_of is UNSET else None
     if isinstance(messages, list):
         found = [_otel_message(message) for message in messages]

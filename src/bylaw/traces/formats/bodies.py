@@ -66,7 +66,7 @@ def read_request(body: Any) -> RequestBody | None:
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list) or not listed or not all(isinstance(one, (dict, str)) for one in listed):
         return None
-    config = next((body[key] for key in _CONFIGS if isinstance(body.get(key), dict)), {})
+    config: dict[str, Any] = next((body[key] for key in _CONFIGS if isinstance(body.get(key), dict)), {})
     systems = (body.get(key) for key in ("system", "systemInstruction", "system_instruction", "instructions"))
     system = next((one for one in systems if one), None)
     params = {key: body[key] for key in PARAMS if body.get(key) is not None}

@@ -85,7 +85,7 @@ def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) 
     start, at = moment(first(value, "start_time", "timestamp", "startTime"))
     end, ended_at = moment(first(value, "end_time", "endTime"))
     took = duration(value.get("duration"))
-    if took is None and type(micros := value.get("duration")) in (int, float):
+    if took is None and isinstance(micros := value.get("duration"), (int, float)):
         took = micros / 1e6
     if end is None and start is not None and took is not None:
         end = start + took

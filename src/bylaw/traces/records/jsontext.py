@@ -23,6 +23,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
 _MOST_DIGITS = 4300
 _LONGEST_ESCAPE = 6
+_CUT_NUMBER = re.compile(r"\.?(?:[eE][+-]?)?")
+"""what follows a number that is not complete"""
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """what the fast decoder raises"""
 
@@ -116,7 +118,11 @@ def _is_cut(problem: str, rest: str) -> bool:
     """Whether the text ends inside a word, a number or an escape."""
     if problem.startswith("Invalid \\"):
         return len(rest) <= _LONGEST_ESCAPE
-    return rest == "-" or any(word.startswith(rest) and word != rest for word in ("true", "false", "null"))
+    return (
+        rest == "-"
+        or _CUT_NUMBER.fullmatch(rest) is not None
+        or any(word.startswith(rest) and word != rest for word in ("true", "false", "null"))
+    )
 
 
 def is_cut(raw: bytes) -> bool:

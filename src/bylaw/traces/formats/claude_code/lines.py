@@ -68,6 +68,7 @@ def line_of(value: Any) -> Line:
     return Line(
         **{key: text_field(value, key) for key in _TEXTS},
         isSidechain=bool(value.get("isSidechain")),
+        isApiErrorMessage=flag if isinstance(flag := value.get("isApiErrorMessage"), bool) else None,
         timestamp=value.get("timestamp"),
         message=value.get("message"),
         toolUseResult=Raw(msgspec.json.encode(value.get("toolUseResult"))),

@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from bylaw.traces.assembly.content import Result, foreign_result, read_arguments
 from bylaw.traces.assembly.session_buffer import same_value
 from bylaw.traces.formats.messages import chat_message, parsed
+from bylaw.traces.formats.record import text_field
 
 _MOST_LAYERS = 4
 _LANGCHAIN_INPUT = frozenset(("input_str", "inputs", "tags", "metadata", "kwargs"))
@@ -98,9 +99,9 @@ def _inside(value: Any) -> Any:
     if value.get("role") == "tool" or not value.keys().isdisjoint(("lc", "tool_call_id", "data")):
         message = next(iter(chat_message(value)), {})
         if message.get("role") == "tool" and message is not value:
-            call_id, name, failed = message.get("tool_call_id"), message.get("name"), message.get("is_error")
-            texts = tuple(one if isinstance(one, str) else None for one in (call_id, name))
-            return Result(*texts, message.get("content"), failed if isinstance(failed, bool) else None)
+            failed = message.get("is_error")
+            call_id, name = text_field(message, "tool_call_id"), text_field(message, "name")
+            return Result(call_id, name, message.get("content"), failed if isinstance(failed, bool) else None)
     return value
 
 
