@@ -84,6 +84,21 @@ def test_an_example_states_no_rule(prompt: str) -> None:
     assert read(prompt) == []
 
 
+@pytest.mark.parametrize("heading", ["## Don'ts", "**Avoid:**", "# What not to do", "### Bad answers", "## Never"])
+@pytest.mark.parametrize(
+    "item", ['End each answer with "Thanks".', "Always call search.", "Make one tool call at a time."]
+)
+def test_what_stands_below_a_heading_that_forbids_is_not_demanded(heading: str, item: str) -> None:
+    assert set(read(f"{heading}\n- {item}\n")) <= {"undecided"}
+    assert "no_call drop_table" in read(f"{heading}\n- Never call drop_table.\n- {item}\n\n## Do\n- Be kind.")
+    assert "undecided" not in read(f"{heading}\n- {item}\n\n## Do\n- {item}")[1:]
+
+
+def test_a_heading_states_a_rule() -> None:
+    assert read("## Never use em dashes\nThe shop is open.") == ["forbidden_text \u2014"]
+    assert read("# Do not call drop_table\nThe shop is open.") == NO_DROP
+
+
 def test_a_tag_that_a_sentence_speaks_of_does_not_divide_it() -> None:
     (rule,) = extract_rules("Always wrap your answer in <answer> and </answer> tags, please.", tools=TOOLS)
     assert rule.description == "Always wrap your answer in <answer> and </answer> tags, please."

@@ -51,6 +51,7 @@ _FORBIDS_AGENT = any_case(
     r"| never)|don't|mustn't|can't|shouldn't|never|avoid|refrain from)\b"
     r"(?! (?:have|need|know|forget|hesitate|fail|see)\b)"
 )
+_RULE_HEADING = any_case(r"\W*(?:never|do not|don't|always|you must|no)\b")
 _LONGEST_INTRODUCTION = 500
 """characters of it that are looked at, once for each item"""
 _CONDITIONAL = any_case(
@@ -84,6 +85,8 @@ class Statement(Struct):
     """an item of a list such as `Forbidden tools:`"""
     under: str = ""
     """the heading or introduction that says when it holds: `In plan mode`"""
+    denied: str = ""
+    """the heading that forbids what it lists"""
     is_below: bool = False
     """an item below another one"""
     follows_condition: bool = False
@@ -134,7 +137,8 @@ def _begins_with_tool(text: str, tools: Collection[str]) -> bool:
 def _states_rule(heading: Line) -> bool:
     """`# Never call drop_table`."""
     text = heading.text[:_LONGEST_INTRODUCTION]
-    marker = find_marker(text) if _IDENTIFIER.search(text) and not heading.introduces else None
+    is_rule = _IDENTIFIER.search(text) or (_RULE_HEADING.match(text) and text.count(" ") > 1)
+    marker = find_marker(text) if is_rule and not heading.introduces else None
     return marker is not None and marker.force in (Force.FORBID, Force.REQUIRE, Force.ONLY)
 
 
@@ -195,6 +199,7 @@ def _statements(line: Line, tool: str | None, under: str = "", *, is_below: bool
             leads=number == 0,
             forbidden=line.forbidden and number == 0,
             under=under,
+            denied=line.denied,
             is_below=is_below,
         )
         for number, piece in enumerate(_sentences(line.text, line.start))

@@ -60,6 +60,18 @@ _SCOPES = any_case(
 )
 
 
+_DENIES = any_case(
+    r"\W*(?:(?:things|what) (?:you (?:must|should) )?(?:not to|never|to avoid|not)\b.{0,30}|(?:please )?(?:never"
+    r"|do not|don['\u2019]?t(?:['\u2019]?s)?"
+    r"|avoid|forbidden|prohibited|not allowed|must not|bad|wrong|incorrect|anti-?patterns?|mistakes"
+    r"|pitfalls)\b(?: \w+){0,3})\W*"
+)
+"""headings above things that are not to be done"""
+_OWN_DENIAL = any_case(
+    r"\W*(?:never|do not|don['\u2019]t|no|not|avoid|must not|you must not|refrain|under no|cannot)\b"
+)
+
+
 class Line(Struct):
     """A line with its role; `text` has no marks, and `start` is its position in the prompt."""
 
@@ -72,6 +84,8 @@ class Line(Struct):
     """of a heading: 1 to 6, 7 for a line in bold, below 1 for a tag"""
     under: str = ""
     """the heading above it that limits what it says: `When debugging`"""
+    denied: str = ""
+    """the heading above it that forbids what it lists: `Don'ts`"""
     children: list[Line] = []
     """the items below it"""
     forbidden: bool = False
@@ -92,12 +106,15 @@ def limits_scope(heading: str) -> bool:
 def read_lines(prompt: str) -> Iterator[Line]:
     """The lines of a prompt in its order, with the heading that limits each of them."""
     above: list[tuple[float, str]] = []
+    denial = ""
     for line in _raw_lines(prompt[:MAX_PROMPT]):
         if line.role == "heading":
+            denial = line.text if _DENIES.match(line.text) else "" if line.text or line.level < 1 else denial
             above = [one for one in above if one[0] < line.level]
             above += [(line.level, line.text)] if line.level and limits_scope(line.text) else []
         else:
             line.under = line.under or (above[0][1] if above else "")
+            line.denied = "" if _OWN_DENIAL.match(line.text) else denial
         yield line
 
 

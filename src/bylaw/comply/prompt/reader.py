@@ -132,6 +132,8 @@ def _limit_of(statement: Statement) -> str:
     """Why a sentence that reads like a rule for all cases is not one."""
     if statement.under:
         return f"it stands under `{shorten(statement.under)}`"
+    if statement.denied and not statement.forbidden:
+        return f"it stands under `{shorten(statement.denied)}`"
     if limits_scope(label := label_of(statement.text)):
         return f"it stands under `{shorten(label)}`"
     if statement.follows_condition and not _UNIVERSAL.search(statement.text):
