@@ -18,7 +18,9 @@ from os import PathLike
 from types import TracebackType
 from typing import Any, TypeVar
 
+from bylaw.record.frameworks import FRAMEWORKS, carried, set_writer
 from bylaw.record.recording import Recording
+from bylaw.record.turns import ModelCall
 from bylaw.text.redaction.redactor import recording_redactor
 from bylaw.wire.exchange import Exchange
 from bylaw.wire.listeners import Listener, set_listeners
@@ -153,6 +155,7 @@ def _enter(recording: Recording) -> None:
     """Record the code from here on. If that fails, the recording is closed."""
     try:
         LIBRARIES.open()
+        FRAMEWORKS.open()
     except BaseException:
         recording.close(complete=False)
         raise
@@ -162,6 +165,7 @@ def _enter(recording: Recording) -> None:
             _roots.append(recording)
         _open.append(recording)
         set_listeners(_listeners, _wrap_for_thread)
+        set_writer(_write)
     _scope.set((*around, recording))
 
 
@@ -174,6 +178,8 @@ def _leave(recording: Recording) -> None:
         _open.remove(recording)
         if not _open:
             set_listeners(None, None)
+            set_writer(None)
+        FRAMEWORKS.close()
         LIBRARIES.close()
 
 
@@ -181,20 +187,30 @@ def _carried() -> tuple[Recording, ...]:
     return tuple(recording for recording in _scope.get() if recording.is_open)
 
 
-def _listeners() -> Sequence[Listener]:
-    carried = _carried()
-    if carried:
-        innermost = {recording.file.identity: recording for recording in carried}
-        return [recording.listen for recording in innermost.values()]
+def _recordings() -> list[tuple[Recording, str | None]]:
+    """The recordings of the calling code, and the session if it is not that of the recording."""
+    scope = _carried()
+    if scope:
+        return [(one, None) for one in {recording.file.identity: recording for recording in scope}.values()]
     with _lock:
         roots = {recording.file.identity: recording for recording in _roots}
-        if len(_roots) <= 1:
-            return [recording.listen for recording in roots.values()]
-    return [functools.partial(_unassigned, recording) for recording in roots.values()]
+        return [(recording, None if len(_roots) <= 1 else UNASSIGNED) for recording in roots.values()]
 
 
-def _unassigned(recording: Recording, exchange: Exchange) -> Exchange:
-    return recording.listen(exchange, session=UNASSIGNED)
+def _listeners() -> Sequence[Listener]:
+    seen = carried.get()
+    if seen is not None:
+        seen.append("http")
+    return [functools.partial(_listen, recording, session) for recording, session in _recordings()]
+
+
+def _listen(recording: Recording, session: str | None, exchange: Exchange) -> Exchange:
+    return recording.listen(exchange, session=session)
+
+
+def _write(call: ModelCall | Exception) -> None:
+    for recording, session in _recordings():
+        recording.add(call, session=session)
 
 
 def _wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:

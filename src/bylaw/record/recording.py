@@ -109,6 +109,17 @@ class Recording:
             self._discard(recorded)
         return exchange
 
+    def add(self, call: ModelCall | Exception, *, session: str | None = None) -> None:
+        """A call that no HTTP carried, or why it cannot be recorded."""
+        try:
+            if isinstance(call, Exception):
+                raise call
+            with self._lock:
+                if self.is_open:
+                    self._write(call, session or self.session)
+        except Exception as problem:
+            self._failed(problem)
+
     def close(self, *, complete: bool = True) -> None:
         """End it. Unfinished calls are written as far as they came."""
         self._is_closing = True
