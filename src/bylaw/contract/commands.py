@@ -146,6 +146,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     from bylaw.contract.reach import why_out_of_reach
     from bylaw.rules import source_line
 
+    unchecked: str | None = None
     try:
         file, contract = load_runnable(config)
         with _with_warnings_of(file):
@@ -156,7 +157,6 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
             except AgentUnreachable as problem:
                 unchecked = f"the agent cannot be loaded, so not every fault is known to reach it: {problem}"
             else:
-                unchecked = None
                 check_reach(contract, agent.refusal, source_line)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from bylaw.record.turns import ModelCall
 from bylaw.wire.formats import format_named
 from bylaw.wire.formats.base import Json
-from bylaw.wire.patch_on_import import PatchOnImport, Patches
+from bylaw.wire.patch_on_import import Patches, PatchOnImport
 from bylaw.wire.values import plain
 
 carried: ContextVar[list[str] | None] = ContextVar("bylaw_carried", default=None)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bylaw.contract.agents.answers import read_reply
+from bylaw.contract.agents.replies import read_reply
 from bylaw.contract.live_agent import Failure
 from bylaw.wire.formats import FORMATS, format_named
 

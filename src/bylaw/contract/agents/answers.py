@@ -1,12 +1,8 @@
-"""The answer inside what a Python agent returns, or inside an HTTP reply, and the result of a run.
+"""The answer inside what a Python agent returns, and the result of a run. `replies` reads those of HTTP.
 
 A Python agent: text is the answer as it is. A mapping: the first of `KEYS` that has a value, or the latest text of the
 assistant in `messages`. Results of frameworks have their own attribute. Other data is the answer as JSON. None, and an
 object that is no data (a coroutine that nobody awaited, `object()`), are no answer. `streams` reads answers in pieces.
-
-An HTTP reply: with a `response_path` the answer is there or nowhere. Without one, a reply that is not JSON is the
-answer. In a JSON object it is the first of `REPLY_KEYS` that is not null, else the value of the only key, else the
-whole object.
 """
 
 from __future__ import annotations
@@ -22,7 +18,6 @@ from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.model.values import json_type
-from bylaw.wire.exchange import json_of
 from bylaw.wire.values import clean, without_surrogates
 
 KEYS = ("output", "final_output", "response", "result", "answer", "content", "text", "message", "reply", "data")
@@ -127,48 +122,12 @@ def _plain_object(value: Any) -> Any:
     return str(value)
 
 
-REPLY_KEYS = (
-    "output", "response", "result", "data", "content", "text", "message", "answer", "reply", "queries", "query",
-    "results",
-)  # fmt: skip
 _EXCERPT = 200
-
-
-def read_reply(status: int, body: bytes, response_path: str | None, content_type: str = "") -> str | Failure:
-    from bylaw.contract.agents.streams import read_stream
-
-    if status >= 400:
-        return Failure("error", f"HTTP {status}: {excerpt(body)}")
-    streamed = read_stream(content_type, body, response_path)
-    if streamed is not None:
-        return streamed
-    value = json_of(body)
-    if response_path is not None:
-        if value is msgspec.UNSET:
-            return Failure("bad_answer", f"the reply is not JSON, so it has no `{response_path}`: {excerpt(body)}")
-        return at_path(value, response_path)
-    if value is msgspec.UNSET:
-        return body.decode("utf-8", "replace")
-    return _guessed(value) if isinstance(value, dict) else _as_text(value)
 
 
 def excerpt(body: bytes) -> str:
     text = " ".join(body[: 4 * _EXCERPT].decode("utf-8", "replace").split())
     return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
-
-
-def _guessed(reply: dict[str, Any]) -> str | Failure:
-    error = reply.get("error") or reply.get("Error")
-    if reply.get("success") is False:
-        return Failure("error", f"the agent answered `success: false`: {excerpt(_as_text(error or reply).encode())}")
-    answer = next((reply[key] for key in REPLY_KEYS if reply.get(key) is not None), None)
-    if answer is None and error:
-        return Failure("error", excerpt(_as_text(error).encode()))
-    if answer is None and len(reply) == 1:
-        answer = next(iter(reply.values()))
-    if answer is None and any(key in reply for key in REPLY_KEYS):
-        return Failure("bad_answer", f"the answer is null: {excerpt(msgspec.json.encode(reply))}")
-    return _as_text(reply if answer is None else answer)
 
 
 def at_path(value: Any, path: str) -> str | Failure:
@@ -184,7 +143,7 @@ def at_path(value: Any, path: str) -> str | Failure:
         passed = f"{passed}.{part}" if passed else part
     if value is None:
         return Failure("bad_answer", f"`{path}` of the reply is null")
-    return _as_text(value)
+    return as_text(value)
 
 
 def _described(value: Any) -> str:
@@ -195,7 +154,7 @@ def _described(value: Any) -> str:
     return json_type(value)
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import httpx2
 
 from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
-from bylaw.contract.agents.answers import agent_run, read_reply
+from bylaw.contract.agents.answers import agent_run
 from bylaw.contract.agents.processes import ServerProcess
 from bylaw.contract.agents.prompts import prompt_request
 from bylaw.contract.agents.proxy import ProxiedRun
+from bylaw.contract.agents.replies import read_reply
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder

@@ -18,7 +18,7 @@ _PAUSE = 0.002
 
 async def speaks_http1(transport: Any) -> bool:
     """Whether the client can speak HTTP/1.1. INVARIANT: the transport is paused, so that nobody else reads."""
-    sock = getattr(transport.get_extra_info("socket"), "_sock", None)
+    sock: Any = getattr(transport.get_extra_info("socket"), "_sock", None)
     for _ in range(_TRIES if sock is not None else 0):
         try:
             hello = sock.recv(_MOST, socket.MSG_PEEK)
