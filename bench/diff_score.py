@@ -37,7 +37,7 @@ Draw = Callable[[int], Sides]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=24, help="comparisons per line; a quarter of it where all change")
+    parser.add_argument("--draws", type=int, default=12, help="comparisons per line, a third of it with a change")
     parser.add_argument("--only", choices=("simulated", "airline", "sopbench"))
     options = parser.parse_args()
     print(f"{'':44} {'gate':>6} {'McNemar':>8} {'s/diff':>7}   share of comparisons that fail")
@@ -105,7 +105,7 @@ def simulated(draws: int) -> None:
 
 def _few(draws: int) -> int:
     """Of changes, which are seen nearly always or nearly never."""
-    return max(4, draws // 4)
+    return max(4, draws // 3)
 
 
 # -- real runs --------------------------------------------------------------------------------------------------------

@@ -136,8 +136,11 @@ def test_a_call_that_moved_behind_another_is_seen() -> None:
     assert report.findings[0].text == f"`pay` is called before `confirm` more often in {TASKS} of {TASKS} sessions"
 
 
-def test_a_missing_answer_gates() -> None:
+@pytest.mark.parametrize("said", ["", "I will do it now."])
+def test_a_missing_answer_gates(said: str) -> None:
     before = [talk(f"t{i}", f"Do job {i}.", [("act", {}, "ok")]) for i in range(TASKS)]
+    for one in before:
+        one[0]["text"] = said
     report = diff(before, [one[:-1] for one in before])
     assert report.exit_code == 1
     assert f"{TASKS} of {TASKS} sessions now end without an answer" in [one.text for one in report.findings]
@@ -258,6 +261,7 @@ def test_cases_differ_where_a_tool_changed_otherwise_than_expected() -> None:
     assert report.unused_expectations == ("tool confirm new",)
     report = diff(before, after, expect=["tool confirm gone: the form asks"])
     assert (report.exit_code, len(report.cases.unchanged)) == (0, TASKS)
+    assert "PASSED: nothing got worse that was not expected" in render_diff(report)
 
 
 def test_ids_that_were_given_to_other_tasks_are_doubted() -> None:

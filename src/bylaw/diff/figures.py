@@ -72,9 +72,8 @@ def figures(
     if recording.score is not None:
         result[Column("score", "score")] = recording.score
     result |= _answer(recording)
-    last = steps[-1] if steps else None
-    is_open = last is not None and not last.text.strip() and not (is_turn and last.response.tool_calls)
-    result[Column("answer", "no answer")] = float(is_open)
+    calls, text = (steps[-1].response.tool_calls, steps[-1].text.strip()) if steps else ((), "")
+    result[Column("answer", "no answer")] = float(not text and not calls if is_turn else not text or bool(calls))
     return result
 
 
