@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from bylaw.traces.assembly.content import CALL_BLOCKS, AssistantContent, foreign_call
 from bylaw.traces.formats.chat_message import unwrap
-from bylaw.traces.formats.messages import chat_message, chat_messages, first_answer, parsed
+from bylaw.traces.formats.messages import bare_calls, chat_message, chat_messages, first_answer, parsed
 from bylaw.traces.formats.record import MalformedRecord, object_field, text_field
 from bylaw.traces.formats.responses_items import add_output, is_output, kind_of
 
@@ -103,7 +103,11 @@ def read_answer(body: Any) -> dict[str, Any] | None:
 
 
 def answer_of(output: Any) -> dict[str, Any] | None:
-    """The answer in what a recorder wrote as the output of a model: a body, messages in any shape, or text."""
+    """The answer in what a recorder wrote as the output of a model: a body, messages in any shape, calls, or text."""
+    output = parsed(output)
+    calls = bare_calls(output)
+    if calls is not None:
+        return {"role": "assistant", "content": None, "tool_calls": calls}
     return read_answer(output) or first_answer(chat_messages(output, "assistant"))
 
 
@@ -176,7 +180,8 @@ def _message(body: dict[str, Any]) -> dict[str, Any] | None:
     """A message of Anthropic's API, or one that is wrapped once more."""
     inner = body.get("message")
     if "role" not in body and isinstance(inner, dict) and inner.get("role") == "assistant":
-        return _with_outer(inner, body, None, object_field(body, "usage").get("usage", body.get("usage")))
+        message = first_answer(chat_message(inner, "assistant")) or inner
+        return _with_outer(message, body, None, object_field(body, "usage").get("usage", body.get("usage")))
     is_message = body.get("role") == "assistant" and isinstance(body.get("content"), list)
     return body if is_message and "stop_reason" in body else None
 

@@ -41,7 +41,7 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
         return False
     if value.get("type") in _TYPES and not isinstance(value.get("type"), dict):
         return True
-    if any(value[key] for key in _NAMES.intersection(value)):
+    if any(value[key] for key in _NAMES.intersection(value)) or ("toolName" in value and "toolCallId" in value):
         return True
     return level < _MOST_LEVELS and any(
         looks_like_call(one, level + 1) for one in value.values() if isinstance(one, (dict, list))

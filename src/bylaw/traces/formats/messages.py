@@ -30,6 +30,9 @@ _WRAPPERS = frozenset(("kwargs", "data"))
 """keys that wrap a message, even if it has a role"""
 _STOP_REASONS = ("finish_reason", "stop_reason")
 _KNOWN_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_CALL_NAMES = ("name", "toolName", "tool_name")
+_CALL_ARGUMENTS = ("args", "arguments", "input", "tool_kwargs", "parameters")
+_CALL_IDS = ("id", "toolCallId", "tool_call_id", "call_id")
 _LISTS = ("messages", "contents", "input", "chat_history")
 """keys of an object that holds messages"""
 _pieces = msgspec.json.Decoder(list[Raw]).decode
@@ -81,9 +84,11 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     message = {**value, "role": known}
     if known not in _KNOWN_ROLES:  # some recorders write the name of the tool
         message |= {"role": "tool", "name": value.get("name") or known}
-    calls = value.get("tool_calls")
+    calls = value.get("tool_calls") or value.get("toolCalls")
     if not calls and isinstance(extra := value.get("additional_kwargs"), dict):
         calls = extra.get("tool_calls")
+    if "content" not in value and isinstance(blocks := value.get("blocks"), list):
+        message["content"] = [_llama_block(block) for block in blocks]
     if isinstance(calls, list):
         message["tool_calls"] = [_call(call) for call in calls]
     content = value.get("content")
@@ -95,6 +100,17 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if isinstance(content, dict) and isinstance(content.get("parts"), list):
         return _of_parts({**value, **content}, known)
     return [message]
+
+
+def _llama_block(block: Any) -> Any:
+    """LlamaIndex names the type of a block differently."""
+    if not isinstance(block, dict) or not isinstance(kind := block.get("block_type"), str):
+        return block
+    if kind == "tool_call":
+        call = _call(block)
+        function = call["function"]
+        return {"type": "tool_use", "id": call["id"], "name": function["name"], "input": function["arguments"]}
+    return {**{key: value for key, value in block.items() if key != "block_type"}, "type": kind}
 
 
 def _written_calls(text: str) -> list[Any] | None:
@@ -167,9 +183,24 @@ def _call(call: Any) -> Any:
     function = call.get("function")
     if isinstance(function, dict):
         return call
-    name = function if isinstance(function, str) else call.get("name")
-    arguments = call["args"] if "args" in call else call.get("arguments", call.get("input"))
-    return {"id": call.get("id"), "function": {"name": name, "arguments": arguments}}
+    names = (function, *(call.get(key) for key in _CALL_NAMES))
+    name = next((one for one in names if isinstance(one, str)), None)
+    arguments = next((call[key] for key in _CALL_ARGUMENTS if key in call), None)
+    call_id = next((call[key] for key in _CALL_IDS if call.get(key)), None)
+    return {"id": call_id, "function": {"name": name, "arguments": arguments}}
+
+
+def bare_calls(value: Any) -> list[Any] | None:
+    """Calls that a recorder wrote without a message around them, in OpenAI's shape; None if these are none."""
+    if not isinstance(value, list) or not value or not all(isinstance(one, dict) for one in value):
+        return None
+    is_calls = all(
+        "role" not in one and (_is_call(one) or not one.keys().isdisjoint(("toolCallId", "tool_call_id")))
+        and (isinstance(one.get("function"), dict) or any(isinstance(one.get(key), str) for key in _CALL_NAMES))
+        and not one.keys().isdisjoint((*_CALL_ARGUMENTS, "function"))
+        for one in value
+    )  # fmt: skip
+    return [_call(one) for one in value] if is_calls else None
 
 
 # OpenTelemetry's parts
