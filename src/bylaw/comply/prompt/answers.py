@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from bylaw.comply.prompt.readings import EVERY_ANSWER, Draft, Reading, View, formula, limit_to_requests, literal_pattern
-from bylaw.comply.prompt.sayings import ANSWER, LEAD
+from bylaw.comply.prompt.sayings import ANSWER, FORBIDDEN_BEHIND, LEAD
 from bylaw.comply.prompt.vocabulary import NUMBER, any_case, number_of, word_set
 
 _PATTERNS_CONFIDENCE = 0.8
@@ -33,11 +33,6 @@ def read_answer_form(view: View) -> Reading | None:
         )
     )
     return limit_to_requests(view, reading) if reading else None
-
-
-def names_format(text: str) -> bool:
-    """`no emojis`."""
-    return _NO_FEATURES.fullmatch(text.strip(" .!")) is not None
 
 
 def _never_said(pattern: str) -> Draft:
@@ -81,7 +76,7 @@ def _read_length(shape: str, *, forbids: bool) -> Reading | None:
     is_limit = bool(words) or behind is not None
     exceeds = not _EXCEEDING.isdisjoint(words)
     is_denied = forbids or words[:1] in (["no"], ["not"])
-    is_bare = words in (["in"], ["of"])
+    is_bare = words in (["in"], ["of"]) and number > 1
     if not is_limit or exceeds != (is_denied and (exceeds or forbids)) or (is_bare and not behind):
         return None
     most = int(number) - (bool(words) and words[0] in _EXCLUSIVE)
@@ -182,7 +177,9 @@ _WRITES = (
 )
 _NO_FEATURES = any_case(
     rf"{LEAD}(?:(?:no|{_WRITES}) )?(?:(?:any|the|a|an|unicode|decorative|special) )*(?P<what>{_FEATURE_LIST})"
-    rf"(?: (?:in|within|anywhere in|to) {ANSWER}| (?:to|with) (?:the )?(?:users?|customers?)| at all| anywhere)*"
+    rf"(?: (?:in|within|anywhere in|to) {ANSWER}| (?:to|with) (?:the )?(?:users?|customers?)| at all"
+    rf"| anywhere)*{FORBIDDEN_BEHIND}"
+    rf"(?: (?:in|within) {ANSWER})?"
     rf"|{ANSWER} {LEAD}(?:contain|include|use|have) (?:any )?(?P<held>{_FEATURE_LIST})"
 )
 _FENCED = any_case(
@@ -296,7 +293,7 @@ _DISCLOSES = any_case(
     rf"|, )?)+(?: to (?:the )?users?)?"
     r"(?: (?:any|part|parts|details|the|contents?|of|your|this|these|own|above|internal|hidden|initial|full|exact"
     r"|verbatim))*"
-    r" (?:system (?:prompts?|messages?|instructions)|prompts?|instructions)(?: (?:to (?:the )?(?:users?|anyone"
+    r" (?:system (?:prompts?|messages?|instructions)|prompts?|instructions)(?: (?:(?:to|with) (?:the )?(?:users?|anyone"
     r"|customers?)|verbatim|above))?"
 )
 _OTHER_WORDS = "only sentences of the prompt are searched for, not the same in other words"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bylaw.comply.model import Tier
 from bylaw.comply.prompt.binding import Bound, sql_params
 from bylaw.comply.prompt.readings import NO_TOOL, Draft, Reading, View, atom, either, formula, limit_to_requests
-from bylaw.comply.prompt.sayings import LEAD
+from bylaw.comply.prompt.sayings import FORBIDDEN_BEHIND, LEAD
 from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots, word_set
 
 _HABITS_CONFIDENCE = 0.8
@@ -61,10 +61,11 @@ _COMMANDS = (
     r"|options?) )*"
 )
 _RUN_COMMAND = any_case(
-    rf"{LEAD}(?:(?:run|execut|us|issu|invok|call|perform|do)(?:e|ing|ning)? )?{_COMMANDS}§(?:(?: ?, ?| ?/ ?"
+    rf"{LEAD}(?:(?:no|run|execut|us|issu|invok|call|perform|do)(?:e|ing|ning)? )?{_COMMANDS}§(?:(?: ?, ?| ?/ ?"
     rf"| )(?:(?:or|and|nor) )?§)*"
     r"(?: commands?)?(?: or (?:any )?(?:similar|other such|equivalent) commands?)?(?: (?:in|on|from) (?:the |a "
     r"|your )?(?:shell|terminal|command line|bash))?"
+    rf"{FORBIDDEN_BEHIND}"
 )
 _SAYS_COMMAND = any_case(r"\b(?:run|running|execut\w*|commands?|shell|terminal|bash)\b")
 _HABITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
@@ -171,11 +172,11 @@ _KINDS = {
 _KEYWORD = "|".join((*_STATEMENTS, "dml", "ddl"))
 _SQL_LIST = rf"(?:{_KEYWORD})(?:(?:,? (?:or|and|nor) |, | ?/ ?)(?:{_KEYWORD}))*"
 _NO_SQL = any_case(
-    rf"{LEAD}(?:(?:run|execut|us|issu|mak|writ|perform|generat)(?:e|ing|ning)? )?(?:(?:any|the|a|sql"
+    rf"{LEAD}(?:(?:no|run|execut|us|issu|mak|writ|perform|generat)(?:e|ing|ning)? )?(?:(?:any|the|a|sql"
     rf"|raw) )*(?P<list>{_SQL_LIST})"
     rf"(?: sql)?(?: (?:statements?|queries|query|commands?"
     rf"|operations?))(?: ?\((?:e\.g\.,? )?(?P<more>{_SQL_LIST}),?(?: ?etc\.?)?\))?"
-    r"(?: (?:to|on|against|in) (?:the |any |a )?(?:databases?|db|tables?))?"
+    rf"(?: (?:to|on|against|in) (?:the |any |a )?(?:databases?|db|tables?))?{FORBIDDEN_BEHIND}"
 )
 _ONLY_SELECT = any_case(
     rf"{LEAD}(?:only )?(?:run|execute|use|issue|write"

@@ -176,5 +176,5 @@ def _entity_param(entity: str, tools: tuple[str, ...], view: View) -> tuple[str,
     if not entity or not params:
         return ()
     noun = entity.split(" ", maxsplit=1)[0].rstrip("s")
-    fits = [param for param in set.intersection(*params) if noun in param.split("_")]
+    fits = [param for param in set.intersection(*params) if noun in (param, *param.split("_"))]
     return tuple(sorted(fits, key=lambda param: (not param.endswith("id"), param))[:1])

@@ -30,6 +30,13 @@ ANSWER = (
     r"|agent's"
     r"|single) )*(?:answers?|responses?|repl(?:y|ies)|messages?|outputs?|turns?|conversations?|chats?|sessions?)"
 )
+FORBIDDEN_BEHIND = (
+    r"(?: (?:is|are|remains?)(?: (?:strictly|absolutely|expressly|explicitly))? (?:forbidden|prohibited|banned"
+    r"|disallowed|off limits|not"
+    r" (?:allowed|permitted))| (?:must|may|should|can|shall)(?: not|not| never) be (?:run|used|executed|issued|made"
+    r"|included))?"
+)
+"""`… is forbidden`, `… must never be used`"""
 _WORDS = (
     r"(?:(?:the|a|an|this|these|that|exact|exactly|following|literal|any of|either|one of|both) )*(?:(?:words?"
     r"|phrases?|terms?"

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
 from bylaw.comply.prompt.actions import read_wording
-from bylaw.comply.prompt.answers import names_format
 from bylaw.comply.prompt.binding import Bound, bind, is_destructive
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
@@ -28,7 +27,10 @@ from bylaw.comply.prompt.reservations import read_reservation
 from bylaw.comply.prompt.unread import carries_demand, is_passed_over, only_permits, read_label, unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
-_NO = any_case(r"\W*(no)\s+\w")
+_NO = any_case(r"\W*(no)\s+(?!one\b|need\b|problem|longer\b|matter\b|doubt|worries|such\b|more\b|idea\b)\W*\w")
+_FINITE = any_case(r"\b(?:is|are|was|were|has|have|had|will|can|does|do|did|means|exists?)\b")
+"""`no order is lost` tells something, `no refunds` forbids"""
+_LIMIT = any_case(r"\W*(?:no more than|at most|max(?:imum)?(?: of)?|up to|fewer than|less than) [\w]+ \w+")
 _READERS = {Force.FORBID: read_prohibition, Force.REQUIRE: read_obligation, Force.ONLY: read_reservation}
 _IN_ORDER = any_case(
     r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b|\bfollow(?:ing)? (?:these|the"
@@ -115,7 +117,9 @@ def _marker_of(clause: Clause, sentence: Sentence) -> Marker | None:
         return Marker(Force.ONLY, start, end, "only", "high") if main.text.strip(" ,.") else None
     if force is Force.PERMIT:
         return None
-    if marker is None and (no := _NO.match(main.text)) and (names_format(main.text) or bind(main.text, sentence)):
+    if marker is None and _LIMIT.match(main.text):
+        return Marker(Force.REQUIRE, main.start, main.start, "at most", "medium")
+    if marker is None and (no := _NO.match(main.text)) and (not _FINITE.search(main.text) or bind(main.text, sentence)):
         return Marker(Force.FORBID, main.start + no.start(1), main.start + no.end(1), "no", "high")
     if marker is None and (verb := imperative_at(main.text)):
         start, end = main.start + verb[0], main.start + verb[1]
