@@ -12,6 +12,10 @@ Bias: the prompts list conditions under each tool, which free prose does not. A 
 of it is violated, also where another one than the labels have in mind. Labels come from the final state of a simulated
 database, which the agent may never have looked at: such a breach cannot be seen in what was said and called.
 
+Prompts of real products and open projects are read too: how many rules of each tier, how many of the certain readings
+a person has reviewed and found right (`tests/comply/reviewed.json`), and how many of the dialogues that no prompt
+forbids break a rule all the same.
+
     python bench/comply.py [--data FOLDER] [--domain NAME]...
 """
 
@@ -23,6 +27,7 @@ import json
 import platform
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -32,8 +37,12 @@ from typing import Any
 from msgspec import Struct
 
 import bylaw
+from bylaw.comply.decide import CompiledPrompt
+from bylaw.comply.inputs import as_trace, merge_tools, read_tools, tools_called
 from bylaw.comply.model import ComplianceResult, State, Tier
+from bylaw.comply.prompt.reader import read_prompt
 
+REVIEWED = Path(__file__).parents[1] / "tests" / "comply" / "reviewed.json"
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
@@ -60,6 +69,8 @@ def main() -> int:
     print(f"bylaw {version('bylaw')}, Python {platform.python_version()}, {platform.machine()}\n")
     for domain in options.domain or ("bank", "library"):
         show(domain, list(judged(folder, domain)))
+    if not options.domain and (options.data / "prompts").is_dir():
+        show_open_prompts(options.data)
     return 0
 
 
@@ -149,6 +160,38 @@ def row(
     precision, recall = hits / (hits + wrong or 1), hits / (hits + missed or 1)
     f1 = 2 * precision * recall / (precision + recall or 1)
     print(f"| {what} | {tier} | {precision:.3f} | {recall:.3f} | {f1:.3f} | {hits:,} | {wrong:,} | {missed:,} |")
+
+
+# -- open prompts ------------------------------------------------------------------------------------------------------
+
+
+def show_open_prompts(data: Path) -> None:
+    lines = (data / "dialogues" / "innocent.jsonl").read_text().splitlines()
+    dialogues = [as_trace(json.loads(line)["messages"]) for line in lines]
+    reviewed = json.loads(REVIEWED.read_text()) if REVIEWED.is_file() else {}
+    tiers: Counter[str] = Counter()
+    broken: Counter[str] = Counter()
+    right, prompts = 0, json.loads((data / "prompts" / "index.json").read_text())
+    for entry in prompts:
+        text = (data / "prompts" / entry["file"]).read_text()
+        tools = read_tools(entry.get("tools") or entry.get("tool_names") or [])
+        rules = read_prompt(text, tools=tools or merge_tools(tools_called(one.events) for one in dialogues))
+        tiers.update("undecided" if not rule.items else str(rule.tier) for rule in rules.rules)
+        lines_reviewed = [one["line"] for one in reviewed.get(entry["file"], ())]
+        certain = (rule for rule in rules.rules if rule.items and rule.tier is Tier.CERTAIN)
+        right += sum(text.count("\n", 0, rule.start) + 1 in lines_reviewed for rule in certain)
+        compiled = CompiledPrompt(rules)
+        for dialogue in dialogues:
+            broken.update({str(one.tier) for one in compiled.check(dialogue).violations})
+    print(
+        f"## {len(prompts)} open prompts\n\n| tier | rules | reviewed and right | innocent dialogues that break one |"
+    )
+    print("|---|--:|--:|--:|")
+    print(
+        f"| certain | {tiers['certain']:,} | {right:,} | {broken['certain']:,} of {len(prompts) * len(dialogues):,} |"
+    )
+    print(f"| likely | {tiers['likely']:,} | | {broken['likely']:,} of {len(prompts) * len(dialogues):,} |")
+    print(f"| undecided | {tiers['undecided']:,} | | |\n")
 
 
 if __name__ == "__main__":

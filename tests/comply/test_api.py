@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bylaw
+from bylaw.comply import api as comply
 from bylaw.comply.inputs import read_tools, tools_called
 from bylaw.comply.model import Tier
 from bylaw.comply.observed import DEEPEST, LONGEST, read_literal
+from bylaw.comply.prompt.reader import read_prompt
+from bylaw.comply.prompt.vocabulary import stems
 from tests.comply.support import EVENTS, PROMPT, be_kind, look_up_first, never_drop, rule
 
 DOCUMENT_PROMPT = (
@@ -387,3 +392,31 @@ def test_today_is_the_day_that_the_prompt_states_or_that_of_the_trace(
     for event in events if at is not None else ():
         event["timestamp"] = at
     assert bylaw.check_compliance_sync(prompt, events, tools=tools).detected is detected
+
+
+# -- embeddings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nearest", "tier"), [("get_lease", "certain"), ("get_keys", "likely")])
+def test_embeddings_are_a_second_vote_on_bindings(nearest: str, tier: str) -> None:
+    class Votes:
+        name = "votes"
+
+        def embed(self, texts: Sequence[str]) -> Any:
+            """The sentence is nearest to one tool."""
+            return np.array(
+                [[1.0, 0.0] if len(texts) == 1 or stems(nearest)[-1] in text else [0.0, 1.0] for text in texts]
+            )
+
+    params = {"type": "object", "properties": {"lease_id": {"type": "string"}}}
+    tools = read_tools([{"name": name, "parameters": params} for name in ("extend_lease", "get_lease", "get_keys")])
+    prompt = '### extend_lease\n- The lease "lease_id" must have been signed by both sides.\n'
+    (rule,) = read_prompt(prompt, tools=tools, embedder=Votes()).rules
+    assert (rule.tier, "get_lease" in str(rule.items)) == (tier, True)
+
+
+def test_embeddings_that_are_not_installed_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    comply._embedder.cache_clear()
+    with pytest.raises(bylaw.InputError, match="embeddings"):
+        bylaw.Compliance("Never call drop_table.", embeddings=True)

@@ -28,6 +28,7 @@ from bylaw.comply.judge.session import AnswerCache, JudgeSession
 from bylaw.comply.model import ComplianceResult
 from bylaw.comply.prompt.comparisons import needs_today
 from bylaw.comply.prompt.reader import read_prompt
+from bylaw.model.ports import Embedder
 from bylaw.model.trace import Trace
 
 TIMEOUT_MS = 60_000
@@ -39,8 +40,9 @@ class Compliance:
     """The rules of one system prompt, read and compiled once, for any number of traces.
 
     `tools`: the agent's tool schemas, in OpenAI's, Anthropic's or MCP's form; without them the tools are those that a
-    trace shows. `aliases`: words of the prompt → the tools they mean. `judge`: `openai:MODEL`, `anthropic:MODEL`
-    or any object with `ask`, asked about undecided rules (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
+    trace shows. `aliases`: words of the prompt → the tools they mean. `embeddings`: sentence embeddings give a second
+    vote on which tool shows a condition (needs `bylaw[embeddings]`). `judge`: `openai:MODEL`, `anthropic:MODEL` or any
+    object with `ask`, asked about undecided rules (needs `BYLAW_ENABLE_JUDGE`); `judge_url` is its address,
     `judge_batch` puts all rules in one question, `judge_cache` is a folder for its answers.
     """
 
@@ -50,6 +52,7 @@ class Compliance:
         *,
         tools: Any = None,
         aliases: Mapping[str, Sequence[str]] | None = None,
+        embeddings: bool = False,
         judge: str | Judge | None = None,
         judge_url: str | None = None,
         judge_batch: bool = False,
@@ -61,6 +64,9 @@ class Compliance:
         self._tools = None if tools is None else read_tools(tools)
         self._described = frozenset(tool.name for tool in self._tools or () if says_result(tool))
         self._needs_today = needs_today(system_prompt)
+        self._embeddings = embeddings
+        if embeddings:
+            _embedder()  # an extra that is not installed is reported here
         self._aliases = checked_aliases(aliases)
         self._own: CompiledPrompt | None = None
         self._judge = _judge(judge, judge_url)
@@ -103,9 +109,9 @@ class Compliance:
         tools = called if self._tools is None else complete_tools(self._tools, called, self._prompt)
         today = first_day(trace) if self._needs_today else None
         if tools != self._tools or today is not None:
-            return _compiled(self._prompt, _Key(tools), _Key(self._aliases), today)
+            return _compiled(self._prompt, _Key(tools), _Key(self._aliases), today, self._embeddings)
         if self._own is None:
-            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases), None)
+            self._own = _compiled(self._prompt, _Key(tools), _Key(self._aliases), None, self._embeddings)
         return self._own
 
 
@@ -159,9 +165,20 @@ class _Key:
         return hash(self._bytes)
 
 
+@lru_cache(maxsize=1)
+def _embedder() -> Embedder:
+    from bylaw.text.similarity import load_embedder  # imports numpy
+
+    return load_embedder()
+
+
 @lru_cache(maxsize=128)
-def _compiled(prompt: str, tools: _Key, aliases: _Key, today: str | None) -> CompiledPrompt:
-    return CompiledPrompt(read_prompt(prompt, tools=tools.value, aliases=aliases.value, today=today))
+def _compiled(
+    prompt: str, tools: _Key, aliases: _Key, today: str | None = None, embeddings: bool = False
+) -> CompiledPrompt:
+    embedder = _embedder() if embeddings else None
+    rules = read_prompt(prompt, tools=tools.value, aliases=aliases.value, today=today, embedder=embedder)
+    return CompiledPrompt(rules)
 
 
 def _judge(judge: str | Judge | None, url: str | None) -> Judge | None:

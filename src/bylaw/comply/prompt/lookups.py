@@ -102,7 +102,7 @@ def find_lookups(
     """
     search = _Search(text, action, tools, is_counting=bool(hints & NUMBER_WORDS))
     if found := search.run(phrase, hints):
-        return found
+        return search.vote(found)
     if not _EARLIER.search(text) or _BY_SOMEBODY.search(text):
         return None
     # A state that no tool shows may be the work of one: `the table must have been backed up`.
@@ -158,6 +158,15 @@ class _Search:
                 near = tuple(one for one in self._near(spoken) if one not in every)
                 return replace(found, any_of=every, also=near if found.tier is Tier.LIKELY else ())
         return self._by_name(words, unjoined=True) or self._by_likeness(words) or self._by_whole_database(words)
+
+    def vote(self, found: Lookups) -> Lookups:
+        """With embeddings, a second vote: certain if the tool nearest in meaning is one of those found, else likely."""
+        nearest = self._tools.nearest(self._text, self._candidates)
+        if nearest is None or self._tools.aliased(self._text):
+            return found
+        agrees = nearest in {lookup.tool for lookup in found.any_of}
+        is_bound = found.likeness >= LEAST_SHARE and all(self._is_joined(lookup.tool) for lookup in found.any_of)
+        return replace(found, tier=Tier.CERTAIN if agrees and is_bound else Tier.LIKELY)
 
     def _words(self, part: str) -> frozenset[str]:
         """The words of a part of the sentence, and the abbreviations of them that names of tools have."""
@@ -226,7 +235,8 @@ class _Search:
         shares: dict[str, float] = {}
         for tool, names in self._candidates.items():
             distinctive = self._thing(names)
-            if not distinctive & words <= self._keys | _EXISTENCE and self._is_joined(tool):
+            is_whole = distinctive <= words and bool(distinctive & _EXISTENCE)
+            if (is_whole or not distinctive & words <= self._keys | _EXISTENCE) and self._is_joined(tool):
                 shares[tool] = self._weight(distinctive & words) / self._weight(distinctive)
         best = max(
             shares,

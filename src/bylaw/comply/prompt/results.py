@@ -365,9 +365,23 @@ class ResultReader:
         words = re.findall(r"[a-z]+|[,.;]", re.sub(r"['\u2019]s\b", "", MENTION.sub(" , ", text)).lower())
         own = [word for word in words if word.isalpha() and stems(word) and not set(stems(word)) <= _FILLERS]
         pairs = [f"{left}_{right}" for left, right in pairwise(words) if left in own and right in own]
-        fields = dict.fromkeys((*MENTION.findall(text), *pairs, *own, *(["age"] if _AGE.search(text) else ())))
+        said = frozenset(stems(text))
+        named = [field for field in tool.fields if said.issuperset(stems(field)) and re.fullmatch(r"\w+", field)]
+        age = ["age"] if _AGE.search(text) else []
+        fields = dict.fromkeys((*MENTION.findall(text), *named, *_described(tool, said), *pairs, *own, *age))
         found = [f"result.{field}" for field in fields if field not in params]
         return found if kind == "object" else ["result", *found]
+
+
+def _described(tool: ToolSpec, said: frozenset[str]) -> list[str]:
+    """Fields of two words that the tool's description names in words of the sentence: `credit_balance`."""
+    words = [word.lower() for word in re.findall(r"[A-Za-z]+|[,.;]", tool.description)]
+    pairs = [(left, right) for left, right in pairwise(words) if left.isalpha() and right.isalpha()]
+    return [
+        f"{left}_{right}"
+        for left, right in pairs
+        if len(both := stems(f"{left} {right}")) == 2 and said.issuperset(both)
+    ]
 
 
 def answer_of(tool: ToolSpec) -> Answer:
