@@ -17,7 +17,7 @@ EXPECTED = json.loads((FOLDER / "EXPECTED.json").read_text()) if (FOLDER / "EXPE
 
 
 OPEN: frozenset[str] = frozenset(
-    ("adk", "autogen", "copilot", "gemini", "mlflow", "opencode", "openhands", "pydantic-ai", "swe-agent", "tau2")
+    ()
 )
 """folders of formats that have no reader yet"""
 

@@ -70,7 +70,6 @@ def test_sopbench(data: Path) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "formats/swe-agent/*.traj",
         "sopbench/tools.json",
         "sopbench/prompts.json.gz",
     ],

@@ -25,7 +25,7 @@ everyone = pytest.mark.parametrize("data", SEEDS, ids=range(len(SEEDS)))
 
 
 def test_every_format_has_a_case_file() -> None:
-    assert [path.stem for path in CASES] == sorted(FOREIGN)
+    assert sorted(path.stem for path in CASES) == sorted(FOREIGN)
     assert {load_trace(data).format for data in SEEDS} == set(FOREIGN)
 
 

@@ -20,9 +20,8 @@ from bylaw.traces.formats.langfuse_tables import holds_observations, is_table, s
 from bylaw.traces.records.files import no_such_file, open_path
 from bylaw.traces.records.layout import sample, sniff
 
-SUFFIXES = tuple(
-    suffix + packed for suffix in (".jsonl", ".ndjson", ".json", ".agentlog", ".eval") for packed in ("", ".gz", ".zst")
-)
+_PLAIN = (".jsonl", ".ndjson", ".json", ".agentlog", ".eval", ".traj")
+SUFFIXES = tuple(suffix + packed for suffix in _PLAIN for packed in ("", ".gz", ".zst"))
 
 _TABLES = (".csv", ".csv.gz", ".csv.zst")
 """only tables with Langfuse's names count, because a folder may hold any"""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
-from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
+from bylaw.traces.formats.record import MalformedRecord, Record, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
-_TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage", "HandoffMessage"))
-_CONTEXT = frozenset(("UserMessage", "AssistantMessage", "SystemMessage", "FunctionExecutionResultMessage"))
-_KINDS = frozenset((*_TEXTS, *_CONTEXT, _THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage"))
+_TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
 _OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
 """types that no other framework has"""
 
@@ -51,10 +50,6 @@ def _conversations(value: dict[str, Any]) -> Iterator[tuple[str | None, list[Any
 
 
 class AutoGenReader(GatheringReader):
-    def __init__(self, opened: Opened) -> None:
-        super().__init__(opened)
-        self._tools: dict[str, None] = {}
-
     def read_record(self, record: Record) -> None:
         value = record.value
         found = [*_conversations(value)] if isinstance(value, dict) and "content" not in value else []
@@ -76,17 +71,17 @@ class AutoGenReader(GatheringReader):
         elif kind == _REQUEST or (kind == "AssistantMessage" and isinstance(content, list)):
             thought = event.get("thought")
             blocks = [{"type": "thinking", "text": thought}] if isinstance(thought, str) else []
-            yield from self._whole({**answer, "content": blocks, "tool_calls": [_call(one) for one in content]}, source)
+            yield from self._whole(
+                {**answer, "content": blocks, "tool_calls": [_call(one) for one in _listed(content)]}, source
+            )
         elif kind in (_EXECUTION, "FunctionExecutionResultMessage"):
-            if not isinstance(content, list):
-                raise MalformedRecord("the `content` of results is a list", ("content",))
-            yield from (Part(_result(one, outer["timestamp"]), None, source) for one in content)
+            yield from (Part(_result(one, outer["timestamp"]), None, source) for one in _listed(content))
         elif kind == "AssistantMessage" or (kind in _TEXTS and not _is_user(source)):
             yield from self._whole({**answer, "content": _text(content)}, source)
         elif kind in ("UserMessage", "SystemMessage", *_TEXTS):
             role = "system" if kind == "SystemMessage" else "user"
             yield Part({"role": role, "content": _text(content), "timestamp": outer["timestamp"]})
-        # what is left tells how the team works: summaries of results, chunks of a stream, who speaks next
+        # what is left tells how the team works: summaries of results, hand-offs, chunks of a stream, who speaks next
 
     def _whole(self, message: dict[str, Any], source: str | None) -> Iterator[Part]:
         """An answer of which no more follows; a thought before it is part of it."""
@@ -101,8 +96,14 @@ def _is_user(source: str | None) -> bool:
     return source is not None and (source.lower().startswith("user") or source.lower().endswith("user_proxy"))
 
 
+def _listed(content: Any) -> list[Any]:
+    if not isinstance(content, list):
+        raise MalformedRecord("the `content` of calls and results is a list", ("content",))
+    return content
+
+
 def _text(content: Any) -> Any:
-    return content if isinstance(content, (str, list)) or content is None else [{"type": "text", "text": str(content)}]
+    return content if isinstance(content, (str, list)) or content is None else msgspec.json.encode(content).decode()
 
 
 def _call(call: Any) -> dict[str, Any]:

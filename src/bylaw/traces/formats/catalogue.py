@@ -80,6 +80,18 @@ CATALOGUE: dict[str, Format] = {
     "langsmith": _with_history("LangSmith: runs, one a line, in a list, or nested", "langsmith:LangSmithReader"),
     "langfuse": _with_history("Langfuse: observations of its API or its blob export", "langfuse:LangfuseReader"),
     "agentdojo": Format("AgentDojo: a run with its messages", "agentdojo:AgentDojoReader"),
+    "adk": Format("Google ADK: sessions, their events, eval sets", "adk:AdkReader"),
+    "autogen": Format("AutoGen: results of tasks, messages, saved states", "autogen:AutoGenReader"),
+    "copilot": _with_history("Copilot: a chat replay, as Visual Studio Code exports it", "copilot:CopilotReader"),
+    "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
+    "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
+    "gemini-cli": Format("Gemini CLI: a recorded session", "gemini_cli:GeminiCliReader"),
+    "mlflow": _with_history("MLflow: traces with their spans", "mlflow:MlflowReader"),
+    "opencode": Format("opencode: an exported session, or its events", "opencode:OpencodeReader"),
+    "openhands": Format("OpenHands: events of a trajectory, or of its SDK", "openhands:OpenHandsReader"),
+    "pydantic-ai": Format("pydantic-ai: a message history", "pydantic_ai:PydanticAIReader"),
+    "swe-agent": Format("SWE-agent, mini-SWE-agent: a trajectory", "swe_agent:SweAgentReader"),
+    "tau2": Format("tau2-bench: results with simulations", "tau2:Tau2Reader"),
     "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),
 }
 """in the order in which they are listed; if several claim a file, the first one gets it"""

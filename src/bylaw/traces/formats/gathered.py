@@ -60,8 +60,9 @@ class GatheringReader(ChatReader):
             self.end_answer(conversation)
             self._read(conversation, new)
             return
-        if pending is not None and pending.part.key == part.key and pending.part.agent == part.agent:
-            pending.part.message = _joined(pending.part.message, part.message)
+        known = None if pending is None else pending.part
+        if known is not None and None is not part.key == known.key and known.agent == part.agent:
+            known.message = _joined(known.message, part.message)
             return
         self.end_answer(conversation)
         if part.key is None:

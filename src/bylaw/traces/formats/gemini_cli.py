@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bylaw.model.events import Event
+from bylaw.traces.assembly.conversation import Conversation
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.gathered import blocks_of, call_of
 from bylaw.traces.formats.reader import Opened
-from bylaw.traces.formats.record import Record, list_field, object_field, text_field
+from bylaw.traces.formats.record import Path, Record, list_field, object_field, text_field
 
 _HEAD = frozenset(("sessionId", "projectHash"))
 _ANSWER = "gemini"
@@ -77,8 +78,11 @@ class GeminiCliReader(ChatReader):
 
     def _session(self, record: Record, head: dict[str, Any], messages: list[Any]) -> None:
         metadata = {key: head[key] for key in _METADATA if head.get(key) is not None}
-        found = [message for one in messages for message in _converted(one)]
-        self.read_list(record, found, ("messages",), text_field(head, "sessionId"), metadata=metadata or None)
+        self.read_list(record, messages, ("messages",), text_field(head, "sessionId"), metadata=metadata or None)
+
+    def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
+        for message in _converted(item):
+            super().read_item(conversation, record, message, path)
 
 
 def _converted(message: Any) -> Iterator[Any]:

@@ -1,13 +1,13 @@
-"""pydantic-ai's message histories: requests and responses, each with its parts, as `all_messages_json()` writes them."""
+"""pydantic-ai's message histories: requests and responses with their parts, as `all_messages_json()` writes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, text_field, type_name
-from bylaw.traces.assembly.conversation import Conversation, Settings
 
 _KINDS = ("request", "response")
 _FAILED = frozenset(("failed", "retried", "denied", "interrupted"))

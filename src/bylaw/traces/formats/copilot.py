@@ -1,0 +1,124 @@
+"""Copilot's chat replays, as Visual Studio Code exports them: for each prompt the requests to the model and the calls.
+
+A response holds its text only. The calls that it issued are logged after it, each with what it returned.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from bylaw.traces.assembly.conversation import Conversation, Settings
+from bylaw.traces.formats.bodies import read_request
+from bylaw.traces.formats.chat_message import item_of
+from bylaw.traces.formats.gathered import call_of
+from bylaw.traces.formats.pairs import Pair, PairsReader
+from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
+
+_ROLES = ("system", "user", "assistant", "tool")
+"""the roles that messages have as numbers"""
+_TEXT = 1
+_KINDS = frozenset(("element", "request", "toolCall"))
+_OWN_SUFFIX = re.compile(r"__vscode-\d+$")
+"""what the editor appends to the id of a call"""
+
+
+def claims(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    if isinstance(value.get("prompts"), list):
+        return any(isinstance(one, dict) and isinstance(one.get("logs"), list) for one in value["prompts"][:5])
+    logs = list_field(value, "logs")
+    return "prompt" in value and any(isinstance(one, dict) and one.get("kind") in _KINDS for one in logs[:5])
+
+
+class CopilotReader(PairsReader):
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        if not record.expect_object("a replay"):
+            return
+        prompts = list_field(value, "prompts") or ([value] if "logs" in value else [])
+        logs: list[tuple[Path, dict[str, Any]]] = []
+        for index, prompt in enumerate(prompts):
+            place: Path = ("prompts", index, "logs") if "prompts" in value else ("logs",)
+            for number, log in enumerate(list_field(prompt, "logs")):
+                if isinstance(log, dict) and log.get("kind") in ("request", "toolCall"):
+                    logs.append(((*place, number), log))
+                elif not isinstance(log, dict) or log.get("kind") not in _KINDS:
+                    record.bad("wrong-type", "an entry of the log has no known `kind`", (*place, number))
+        self._logs(record, logs)
+
+    def _logs(self, record: Record, logs: list[tuple[Path, dict[str, Any]]]) -> None:
+        at = 0
+        while at < len(logs):
+            path, first = logs[at]
+            end = at + 1
+            while end < len(logs) and logs[end][1]["kind"] == "toolCall":
+                end += 1
+            calls = logs[at if first["kind"] == "toolCall" else at + 1 : end]
+            try:
+                self._turn(record, path, first if first["kind"] == "request" else {}, calls)
+            except MalformedRecord as error:
+                record.malformed(error, path)
+            at = end
+
+    def _turn(self, record: Record, path: Path, log: dict[str, Any], calls: list[tuple[Path, dict[str, Any]]]) -> None:
+        metadata = object_field(log, "metadata")
+        messages = [_message(message) for message in list_field(object_field(log, "requestMessages"), "messages")]
+        body = {**object_field(metadata, "postOptions"), "model": metadata.get("model"), "messages": messages}
+        body |= {"tools": metadata["tools"]} if isinstance(metadata.get("tools"), list) else {}
+        about = {"startTime": metadata.get("startTime"), "endTime": metadata.get("endTime")}
+        self._read(record, Pair(read_request(body), body, _answer(log, metadata, calls), about), path)
+        conversation = Conversation(self._assembler, self._sessions.current, Settings(), bounded=True)
+        for place, call in calls:
+            if "response" in call or "error" in call:
+                content = call.get("response", call.get("error"))
+                only = content[0] if isinstance(content, list) and len(content) == 1 else content
+                failed = True if call.get("error") else None
+                source = record.locator(item_of(place))
+                conversation.add_result(source, call.get("time"), _id(call), only, is_error=failed)
+
+
+def _id(call: dict[str, Any]) -> str | None:
+    found = text_field(call, "id")
+    return None if found is None else _OWN_SUFFIX.sub("", found)
+
+
+def _answer(
+    log: dict[str, Any], metadata: dict[str, Any], calls: list[tuple[Path, dict[str, Any]]]
+) -> dict[str, Any] | None:
+    """The answer of a request; None if it failed, and nothing was called."""
+    response = object_field(log, "response")
+    message = response.get("message", response.get("value"))
+    texts = message if isinstance(message, list) else [message]
+    blocks = [{"type": "text", "text": text} for text in texts if isinstance(text, str) and text]
+    if not calls and response.get("type") != "success" and not blocks:
+        return None
+    thoughts = [object_field(call, "thinking").get("text") for _, call in calls]
+    told = [{"type": "thinking", "text": text} for text in thoughts if isinstance(text, str)]
+    issued = [call_of(_id(call), text_field(call, "tool", "name"), call.get("args")) for _, call in calls]
+    usage = metadata.get("usage")
+    return {
+        "role": "assistant",
+        "content": [*told, *blocks],
+        **({"tool_calls": issued} if issued else {}),
+        "model": metadata.get("model"),
+        "usage": usage if isinstance(usage, dict) else None,
+        "finish_reason": text_field(response, "type"),
+    }
+
+
+def _message(message: Any) -> Any:
+    """A message of a request as a chat message: its role and the types of its parts are numbers."""
+    if not isinstance(message, dict):
+        return message
+    role, content = message.get("role"), message.get("content")
+    known = _ROLES[role] if type(role) is int and 0 <= role < len(_ROLES) else role
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    texts = [{"type": "text", "text": part["text"]} for part in parts if part.get("type") == _TEXT and "text" in part]
+    found = {"role": known, "content": texts if isinstance(content, list) else content}
+    if isinstance(message.get("toolCalls"), list) and message["toolCalls"]:
+        found["tool_calls"] = message["toolCalls"]
+    if known == "tool":
+        found["tool_call_id"] = message.get("toolCallId")
+    return found

@@ -1,0 +1,153 @@
+"""OpenHands: actions and observations of a trajectory, and the typed events of its SDK. Also an evaluation's `history`.
+
+Several actions may come from one answer of the model: they name it. An action without a call of a tool, as older
+versions wrote it, is a call named as the action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bylaw.traces.formats.bodies import read_answer
+from bylaw.traces.formats.gathered import GatheringReader, Part, blocks_of, call_of
+from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
+
+_SILENT = frozenset(
+    ("change_agent_state", "null", "recall", "condensation", "condensation_request", "loop_recovery", "start", "pause",
+     "resume", "stop", "agent_state_changed", "server_ready", "user_rejected_state")
+)  # fmt: skip
+"""what the framework does itself"""
+_ABOUT_CALL = frozenset(("thought", "confirmation_state", "security_risk", "hidden", "blocking", "kept_prompt"))
+_SDK = frozenset(("MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent", "SystemPromptEvent"))
+_REJECTED = ("UserRejectObservation", "AgentErrorEvent")
+
+
+def claims(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_is_event, value[:5]))
+    return _is_event(value) or any(map(_is_event, list_field(value, "history")[:5]))
+
+
+def _is_event(value: Any) -> bool:
+    if not isinstance(value, dict) or "source" not in value or "timestamp" not in value:
+        return False
+    if value.get("kind") in _SDK:
+        return True
+    return (isinstance(value.get("action"), str) and isinstance(value.get("args"), dict)) or (
+        isinstance(value.get("observation"), str) and isinstance(value.get("extras"), dict)
+    )
+
+
+class OpenHandsReader(GatheringReader):
+    def __init__(self, opened: Opened) -> None:
+        super().__init__(opened)
+        self._answered: dict[str, None] = {}
+        """answers whose whole text and calls were recorded with their first action"""
+        self._calls: dict[Any, str] = {}
+        """the calls of actions, by the ids of these"""
+
+    def read_record(self, record: Record) -> None:
+        value = record.value
+        if isinstance(value, dict) and isinstance(value.get("history"), list):
+            metadata = {key: value[key] for key in ("instance_id", "error", "metrics") if value.get(key) is not None}
+            self._answered, self._calls = {}, {}
+            self.read_list(record, value["history"], ("history",), text_field(value, "instance_id"), metadata=metadata)
+        else:
+            super().read_record(record)
+
+    def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
+        at = event.get("timestamp")
+        if isinstance(event.get("kind"), str) and "action" not in event.keys() - {"action"}:
+            yield from self._sdk_event(event, at)
+        elif isinstance(event.get("action"), str):
+            yield from self._action(event, event["action"], at)
+        elif isinstance(event.get("observation"), str):
+            yield from self._observation(event, event["observation"], at)
+        else:
+            raise MalformedRecord("an event has neither an `action` nor an `observation`")
+
+    # Trajectories
+
+    def _action(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[Part]:
+        arguments, source = object_field(event, "args"), event.get("source")
+        called = object_field(event, "tool_call_metadata")
+        if kind == "system":
+            yield Part({"role": "system", "content": arguments.get("content"), "timestamp": at})
+        elif kind == "message" and source != "agent":
+            yield Part({"role": "user", "content": arguments.get("content"), "timestamp": at})
+        elif kind in _SILENT and not called:
+            return
+        elif source != "agent":
+            yield Part({"role": "user", "content": text_field(event, "message"), "timestamp": at})
+        elif kind == "message":
+            yield Part({"role": "assistant", "content": arguments.get("content"), "timestamp": at, **_metrics(event)})
+        else:
+            yield from self._call(event, kind, arguments, called, at)
+
+    def _call(
+        self, event: dict[str, Any], kind: str, arguments: dict[str, Any], called: dict[str, Any], at: Any
+    ) -> Iterator[Part]:
+        body = object_field(called, "model_response")
+        answer, key = read_answer(body), text_field(body, "id")
+        call_id = text_field(called, "tool_call_id") or f"event {event.get('id')}"
+        self._calls[event.get("id")] = call_id
+        if answer is not None and _issues(answer, call_id):
+            if key is None or key not in self._answered:
+                self._answered |= {} if key is None else {key: None}
+                yield Part({**answer, "timestamp": at})
+            return
+        given = {name: value for name, value in arguments.items() if name not in _ABOUT_CALL}
+        call = call_of(call_id, text_field(called, "function_name") or kind, given)
+        content = text_field(arguments, "thought") or None
+        yield Part({"role": "assistant", "content": content, "tool_calls": [call], "timestamp": at}, key)
+
+    def _observation(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[Part]:
+        called, extras = object_field(event, "tool_call_metadata"), object_field(event, "extras")
+        call_id = text_field(called, "tool_call_id") or self._calls.get(event.get("cause"))
+        if call_id is None:
+            return  # what a user's command printed, or the state of the agent
+        code = object_field(extras, "metadata").get("exit_code", extras.get("exit_code"))
+        failed = kind in ("error", "user_rejected") or (True if type(code) is int and code > 0 else None)
+        name = text_field(called, "function_name")
+        result = {"role": "tool", "tool_call_id": call_id, "content": event.get("content"), "timestamp": at}
+        yield Part({**result, "is_error": False if code == 0 and not failed else failed, "name": name})
+
+    # Events of the SDK
+
+    def _sdk_event(self, event: dict[str, Any], at: Any) -> Iterator[Part]:
+        kind, call_id = event["kind"], text_field(event, "tool_call_id")
+        if kind == "SystemPromptEvent":
+            yield Part({"role": "system", "content": object_field(event, "system_prompt").get("text")})
+        elif kind == "MessageEvent":
+            message = object_field(event, "llm_message")
+            role = text_field(message, "role") or ("assistant" if event.get("source") == "agent" else "user")
+            yield Part({**message, "role": role, "timestamp": at}, text_field(event, "llm_response_id"))
+        elif kind == "ActionEvent":
+            call = object_field(event, "tool_call")
+            function = object_field(call, "function") or call
+            name = text_field(event, "tool_name") or text_field(function, "name")
+            arguments = function.get("arguments", event.get("action"))
+            answer = {"role": "assistant", "content": blocks_of(event.get("thought")), "timestamp": at}
+            answer["reasoning_content"] = text_field(event, "reasoning_content")
+            answer["tool_calls"] = [call_of(call_id or call.get("id"), name, arguments)]
+            yield Part(answer, text_field(event, "llm_response_id"))
+        elif call_id is not None:
+            seen = event.get("observation", event.get("error", event.get("rejection_reason")))
+            failed = True if kind in _REJECTED else object_field(event, "observation").get("is_error")
+            content = seen.get("content", seen) if isinstance(seen, dict) else seen
+            yield Part(
+                {"role": "tool", "tool_call_id": call_id, "name": text_field(event, "tool_name"), "content": content,
+                 "is_error": failed if isinstance(failed, bool) else None, "timestamp": at}
+            )  # fmt: skip
+        # what is left is not shown to the model: pauses, condensations, changes of state
+
+
+def _issues(answer: dict[str, Any], call_id: str) -> bool:
+    return any(isinstance(call, dict) and call.get("id") == call_id for call in list_field(answer, "tool_calls"))
+
+
+def _metrics(event: dict[str, Any]) -> dict[str, Any]:
+    usage = object_field(object_field(event, "llm_metrics"), "accumulated_token_usage")
+    return {"model": text_field(usage, "model")} if usage else {}
