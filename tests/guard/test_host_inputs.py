@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -206,6 +207,24 @@ def test_threads_that_begin_sessions_beyond_the_bound(monkeypatch: pytest.Monkey
         decided = [one for found in pool.map(use, range(8)) for one in found]
     assert set(decided) <= {None, "default", "cap", "session"}, Counter(decided)
     assert all(second in ("cap", "session") for second in decided[1::2]), "each session has one call"
+
+
+def test_a_session_does_not_begin_anew_while_another_is_forgotten() -> None:
+    """The search for one to forget takes each session out of its place for a moment."""
+    guard = make()
+    assert guard.decide(bylaw.Attempt(tool="pay", session="s"))
+    held, found = guard._sessions, []
+    pair = held._live.pop("s")
+    with held._beginning, ThreadPoolExecutor(1) as pool:
+        second = pool.submit(guard.decide, bylaw.Attempt(tool="pay", session="s"))
+        time.sleep(0.02)  # it waits for the search
+        held._live["s"] = pair
+        held._beginning.release()
+        try:
+            found.append(second.result().decided_by)
+        finally:
+            held._beginning.acquire()
+    assert found == ["cap"]
 
 
 def test_rules_that_decide_nothing_are_named() -> None:

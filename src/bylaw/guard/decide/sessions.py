@@ -327,6 +327,9 @@ class Sessions:
 
     def _begin(self, key: str) -> tuple[SessionRecord, SessionState]:
         with self._beginning:
+            found = self._live.get(key)
+            if found is not None:  # it was only out of its place while another thread looked for one to forget
+                return found
             carried = self._carried_over(key) if self._earlier else None
             # bounds the memory of a process that never ends its sessions
             if carried is None and len(self._live) + len(self._earlier) >= MOST_LIVE:
