@@ -97,11 +97,11 @@ def _of_both(one: ToolSpec, other: ToolSpec) -> ToolSpec:
 
 def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt: str) -> tuple[ToolSpec, ...]:
     """The tools passed in, with what they returned, and those of the trace without a schema that the prompt names."""
-    called = {tool.name: tool for tool in called}
-    shown = {name: Observed(tool.answer, tool.fields) for name, tool in called.items() if tool.answer or tool.fields}
+    seen = {tool.name: tool for tool in called}
+    shown = {name: Observed(tool.answer, tool.fields) for name, tool in seen.items() if tool.answer or tool.fields}
     given = tuple(_with_results(tool, None if says_result(tool) else shown.get(tool.name)) for tool in given)
     known = {tool.name for tool in given}
-    return (*given, *(tool for name, tool in called.items() if name not in known and name in prompt))
+    return (*given, *(tool for name, tool in seen.items() if name not in known and name in prompt))
 
 
 def says_result(tool: ToolSpec) -> bool:
@@ -169,7 +169,7 @@ def _tool(tool: Any, path: str, file: str) -> ToolSpec:
     if schema is not None and not isinstance(schema, Mapping):
         raise _wrong(file, f"`{path}.{key}` must be a JSON Schema object, not {json_type(schema)}")
     description = tool.get("description")
-    output = next((tool[key] for key in _OUTPUTS if isinstance(tool.get(key), Mapping)), {})
+    output: Mapping[str, Any] = next((tool[key] for key in _OUTPUTS if isinstance(tool.get(key), Mapping)), {})
     answer, shown = output.get("type"), output.get("properties")
     properties = schema.get("properties") if schema else None
     params = properties.items() if isinstance(properties, Mapping) else ()

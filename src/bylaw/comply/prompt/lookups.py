@@ -120,7 +120,7 @@ class _Search:
         self._params = tools.spec(action).params
         mentions = MENTION.findall(_ASIDE.sub(" ", text))
         self._fields = [name for name in mentions if name not in self._params]
-        self._mentioned = [name for name in MENTION.findall(text) if name in self._params]
+        self._mentioned: list[str] = [name for name in MENTION.findall(text) if name in self._params]
         self._quoted = frozenset(word for name in self._fields for word in stems(name))
         """the words of quoted fields: the sentence is about these before anything else"""
         owners = " ".join(found[1] for found in _OWNER.finditer(text) if found[2] in self._params)
@@ -151,9 +151,9 @@ class _Search:
             spoken, words = words, words | hints
             if found := self._by_field():
                 return found
-            record, part = self._by_record(words), self._by_part(words)
-            if found := part or record:
-                more = record.any_of if part and record and record.tier is Tier.LIKELY else ()
+            record, share = self._by_record(words), self._by_part(words)
+            if found := share or record:
+                more = record.any_of if share and record and record.tier is Tier.LIKELY else ()
                 every = tuple(dict.fromkeys((*found.any_of, *more)))
                 near = tuple(one for one in self._near(spoken) if one not in every)
                 return replace(found, any_of=every, also=near if found.tier is Tier.LIKELY else ())
@@ -327,9 +327,9 @@ class _Search:
         if param in self._mentioned:
             return param
         words = frozenset(stems(param)) - _KEY_WORDS or frozenset(stems(param))
-        longer = (name for name in self._mentioned if words < frozenset(stems(name)))
-        if found := next(longer, None):
-            return found
+        longer = [name for name in self._mentioned if words < frozenset(stems(name))]
+        if longer:
+            return str(longer[0])
         if frozenset(stems(param)) <= _ANYBODY or (words & _PERSON and param not in self._params):
             who = {name for name in self._mentioned if name not in own and frozenset(stems(name)) & _PERSON}
             if len(who) == 1:

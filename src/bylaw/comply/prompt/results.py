@@ -227,12 +227,12 @@ class ResultReader:
                 if self._action.params.get(name, {}).get("type") not in ("number", "integer", None):
                     return Shown(open=NOT_SHOWN)
                 return _shown(self._measured(own, f"{contrary} {number:g} {sign} ${name}"), name)
-        other = self._other(total.second)
-        if other is None:
+        shown = self._other(total.second)
+        if shown is None:
             return Shown(open=NOT_SHOWN)
         if total.is_difference:
-            return self._two_results(total.first, contrary, other, f"{{}} + {number:g}", f"{{}} - {number:g}")
-        return self._two_results(total.first, contrary, other, f"{number:g} - {{}}", None)
+            return self._two_results(total.first, contrary, shown, f"{{}} + {number:g}", f"{{}} - {number:g}")
+        return self._two_results(total.first, contrary, shown, f"{number:g} - {{}}", None)
 
     def _other(self, text: str) -> Lookup | None:
         """The tool that shows another value, by all words of its name."""

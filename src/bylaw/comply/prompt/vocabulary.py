@@ -255,7 +255,8 @@ class Tools:
         if self._embedder is None or not among:
             return None
         scores = self._rows @ self._embedder.embed([text])[0]
-        return max((name for name in self.specs if name in among), key=dict(zip(self.specs, scores, strict=True)).get)
+        by_name = dict(zip(self.specs, scores, strict=True))
+        return max((name for name in self.specs if name in among), key=lambda name: float(by_name[name]))
 
     def spec(self, tool: str) -> ToolSpec:
         return self.specs.get(tool) or ToolSpec(name=tool)
