@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from bylaw.comply.prompt.layout import read_layout
 from bylaw.comply.prompt.reader import extract_rules, read_prompt
 from tests.comply.golden import in_short, toolset
 
@@ -119,6 +120,13 @@ def test_quoted_text_and_code_are_not_divided() -> None:
 
 def test_numbered_tools_with_descriptions_have_no_order() -> None:
     assert "search before get_order" not in read("1. **search**: finds orders\n2. **get_order**: shows one\n")
+
+
+@pytest.mark.parametrize("tool", ["cancel_policy", "get_rules", "update_requirement"])
+def test_a_tool_named_like_a_key_opens_its_section(tool: str) -> None:
+    prompt = f"* approve_claim:\n  \u2022 The claim must be open.\n* {tool}:\n  \u2022 The holder must exist.\n"
+    for known in ({tool}, set[str]()):
+        assert [statement.tool for statement in read_layout(prompt, known)] == ["approve_claim", tool]
 
 
 def test_a_field_of_data_opens_no_section() -> None:

@@ -28,6 +28,8 @@ _SENTENCE_END = re.compile(
 _ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.\s*$")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _FIELD_NAME = re.compile(
+    r"(?!(?:get|cancel|update|create|delete|add|set|check|verify|issue|renew|change|remove|list|find|search|show"
+    r"|apply|send)_)"
     r"\w+_(?:ids?|names?|types?|dates?|times?|keys?|status|codes?|numbers?|urls?|paths?|emails?|address|at|by|count"
     r"|lists?"
     r"|format|text|items?|fields?|values?|tools|rules|steps|state|notes?|context|history|info|data|guidelines|examples?"

@@ -44,6 +44,7 @@ _RULE_KEY = any_case(
     r"|not)(?:[_ ]\w+)*"
 )
 """keys of JSON and YAML whose values are rules"""
+_TOOLS_KEY = re.compile(r"(?:forbidden|prohibited|banned|blocked|denied|disallowed|allowed|permitted|never|do_not)_")
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"(\s*:)?")
 _MOST_TAGS = 300
 """of one line that divide it"""
@@ -215,7 +216,7 @@ def _plain_lines(raw: str, begin: int, below: str, *, is_item: bool = False) -> 
 def _without_key(text: str) -> str:
     """`forbidden_tools: [a]` → `forbidden tools: [a]`: a key of YAML is no tool."""
     found = _KEY.match(text)
-    if found is None or not _RULE_KEY.fullmatch(found["key"]):
+    if found is None or not _TOOLS_KEY.match(found["key"]):
         return text
     return text[: found.start("key")] + found["key"].replace("_", " ") + text[found.end("key") :]
 
