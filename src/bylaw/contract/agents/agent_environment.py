@@ -112,6 +112,8 @@ class AgentEnvironment:
         self.detached: list[str] = []
         """processes that outlived the agent, and were ended"""
         self._mark = secrets.token_hex(8)
+        self._trust: dict[str, str] = {}
+        """the variables that make a command trust the proxy; their file is written once"""
 
     @property
     def is_proxied(self) -> bool:
@@ -182,8 +184,9 @@ class AgentEnvironment:
         for provider in self._spec.upstreams:
             env |= base_url_variables(provider, f"{url}/{provider}{_VERSIONS[provider]}")
         if self.proxy.authority is not None and self._certificate_folder is not None:
-            folder = Path(self._certificate_folder.name)
-            env |= trust_variables(env, self.proxy.authority, folder)
+            if not self._trust:
+                self._trust = trust_variables(env, self.proxy.authority, Path(self._certificate_folder.name))
+            env |= self._trust
         for provider in ("openai", "anthropic"):
             if is_script(self._spec.upstreams.get(provider, "")):
                 env.setdefault(f"{provider.upper()}_API_KEY", "scripted")
