@@ -153,12 +153,17 @@ class Assembler:
         buffer.held = None
         return request
 
-    def response(self, buffer: SessionBuffer, record_id: str | None, response: Response) -> None:
-        """Add a response. Its turn is `self.turns`, its request is what `answered` returned."""
+    def response(
+        self, buffer: SessionBuffer, record_id: str | None, response: Response, *, is_checked: bool = False
+    ) -> None:
+        """Add a response. Its turn is `self.turns`, its request is what `answered` returned.
+
+        `is_checked`: blocks that cannot be read were looked for already.
+        """
         events = self._events
         if response.request is not None:
             events.append(response.request)
-        if response.content and unread_kinds(response.content):
+        if not is_checked and response.content and unread_kinds(response.content):
             response = replace(response, unread=EVERYTHING)
         buffer.held = at = self._taken + len(events)
         buffer.turn = turn = self.turns

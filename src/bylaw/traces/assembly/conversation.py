@@ -122,6 +122,7 @@ class Conversation:
         calls: tuple[ToolCall, ...],
         *,
         unread: tuple[str, ...] = (),
+        is_checked: bool = False,
         at: str | float | None = None,
         model: str | None = None,
         stop_reason: str | None = None,
@@ -147,7 +148,7 @@ class Conversation:
             latency_ms=latency_ms,
             usage=usage,
         )
-        assembler.response(buffer, None, response)
+        assembler.response(buffer, None, response, is_checked=is_checked)
 
     def place_calls(self, uses: list[dict[str, Any]]) -> None:
         """These calls of the latest answer were recorded after the results so far."""

@@ -13,7 +13,14 @@ from msgspec import Struct
 from bylaw.model.events import Annotation, Event, Origin, SessionStart, Usage
 from bylaw.model.source import Locator
 from bylaw.traces.assembly.assembler import Assembler
-from bylaw.traces.assembly.content import UNREAD_BLOCK, AssistantContent, calls_in, read_content, unread_kinds
+from bylaw.traces.assembly.content import (
+    EVERYTHING,
+    UNREAD_BLOCK,
+    AssistantContent,
+    calls_in,
+    read_content,
+    unread_kinds,
+)
 from bylaw.traces.assembly.conversation import Conversation, Settings, truncation_notes
 from bylaw.traces.assembly.session_buffer import SHARED_ID
 from bylaw.traces.assembly.sessions import (
@@ -208,14 +215,16 @@ def add_answer(
     for call_id in shared:
         record.warn("duplicate-call-id", SHARED_ID.format(call_id), path)
     content, text, _ = read_content(answer.blocks)
-    for kind in unread_kinds(content):
+    kinds = unread_kinds(content)
+    for kind in kinds:
         record.warn("unread-content", UNREAD_BLOCK.format(kind), path)
     conversation.add_answer(
         source,
         content,
         text,
         calls,
-        unread=unread,
+        unread=EVERYTHING if kinds else unread,
+        is_checked=True,
         at=at,
         model=model,
         stop_reason=stop_reason,
