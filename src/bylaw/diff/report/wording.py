@@ -55,8 +55,9 @@ def headline(report: DiffReport) -> str:
     least = report.fail_on if report.tripped else report.worst
     found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
     if not found or report.worst is Change.NONE:
-        announced = [one for one in (*report.findings, *report.axes, *report.policy.rates) if one.expected is not None]
-        return f"PASSED: nothing got worse{' that was not expected' if announced else ''}{warning}"
+        announced = [one.expected for one in report.findings] + [row.expected for row in report.axes]
+        announced += [rate.expected for rate in report.policy.rates]
+        return f"PASSED: nothing got worse{' that was not expected' if any(announced) else ''}{warning}"
     more = f"; and {count(len(found) - 1, 'more change')}" if len(found) > 1 else ""
     verdict = "FAILED" if report.tripped else "PASSED"
     return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
