@@ -53,12 +53,9 @@ _EXCLUSIVE = word_set("under below fewer less shorter")
 _EXCEEDING = word_set("more longer exceed exceeds exceeding")
 _LENGTH_WORDS = word_set(
     """keep limit restrict write make use your the all every each any answer answers response responses reply replies
-    message
-    messages output text must should shall be is are always please concise short brief and in to of per you respond it
-    them
-    never not do don't does exceed longer more than at most no long length total a single than so that sure overall
-    strictly
-    have has stay produce give send than user users customers"""
+    message messages output text must should shall be is are always please concise short brief and in to of per
+    you respond it them never not do don't does exceed longer more than at most no long length total a single
+    than so that sure overall strictly have has stay produce give send than user users customers"""
 )
 _ANSWERS = any_case(r"\b(?:answers?|respon(?:ses?|d)|repl(?:y|ies)|messages?|outputs?)\b")
 

@@ -53,8 +53,8 @@ _WRITING = any_case(
 _WRITING_WORDS = any_case(rf"(?:{_WRITING.pattern})\w*")
 _CLASS_WORDS = root_set(
     """action actions operation operations step steps command commands change changes database sql query queries
-    statement
-    statements anything thing things data record records system take taking taken tables rows making perform proceed"""
+    statement statements anything thing things data record records system take taking taken tables rows making
+    perform proceed"""
 )
 _DESTRUCTIVE_VERBS = root_set(
     "delete drop remove truncate purge wipe erase destroy cancel terminate revoke reset overwrite kill uninstall format"

@@ -44,12 +44,10 @@ def _shape(view: View) -> tuple[str, list[str]]:
 
 _PROGRAMS = word_set(
     """rm git sudo su curl wget chmod chown kill pkill killall dd mkfs shutdown reboot npm npx pip pip3 yarn pnpm
-    docker kubectl
-    terraform psql mysql apt apt-get brew mv cp cat head tail less more sed awk find ls cd echo python python3 node
-    make ssh scp
-    rsync systemctl eval exec nohup crontab iptables nc telnet cargo go mvn gradle helm aws gcloud az gh vim vi nano
-    tee touch
-    mkdir rmdir ln tar unzip bash sh zsh powershell grep rg tree watch top"""
+    docker kubectl terraform psql mysql apt apt-get brew mv cp cat head tail less more sed awk find ls cd echo
+    python python3 node make ssh scp rsync systemctl eval exec nohup crontab iptables nc telnet cargo go mvn
+    gradle helm aws gcloud az gh vim vi nano tee touch mkdir rmdir ln tar unzip bash sh zsh powershell grep rg
+    tree watch top"""
 )
 _BARE_COMMAND = re.compile(
     r"(?<![\w`-])(?P<command>(?:rm|sudo|git|npm|pip|docker|kubectl|curl|chmod"

@@ -125,7 +125,7 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     preconditions = list(read_preconditions(statement, tools))
     if any(rule.items for rule in preconditions):
         return preconditions
-    return read_statement(statement, tools) or preconditions or list_unread(statement, tools)
+    return preconditions or read_statement(statement, tools) or list_unread(statement, tools)
 
 
 def _limit_of(statement: Statement) -> str:

@@ -46,6 +46,8 @@ _TOGETHER = any_case(
     r"\b(?:simultaneously|at the same time|at once|together|in the same (?:turn|response|message|step)"
     r"|alongside|mix|combine|both|and (?:also )?call)\w*\b|\bin a single (?:turn|response|message)\b"
 )
+_CALL_OR_TOOL = any_case(r"\b(?:tools?|functions?|calls?)\b")
+_CALL_OR_SPEAK = any_case(rf"{_CALL.pattern}|{_SPEAK.pattern}")
 _AT_ONCE = any_case(r"\b(?:at|in|within) the same (?:time|turn|response|message|step|reply)\b")
 _ON = any_case(
     r"\b(?:on|for|against|across|about) (?!(?:(?:a|one|each|any|every|the) )?(?:single |same )*(?:turn|response"
@@ -54,13 +56,10 @@ _ON = any_case(
 """`in parallel on one file` speaks of fewer calls than all"""
 _WORDS = root_set(
     """one 1 single multiple several two three more most than parallel simultaneously simultaneous concurrently
-    concurrent many or at
-    per each every time times once turn turns response responses message messages step steps reply respond
-    replying responding
-    talk speak write writing answer text no after another other tools calls calling called functions actions action
-    together
-    combine mix both alongside beside while when if need needs take takes given any limit yourself wait result results
-    before next final do then"""
+    concurrent many or at per each every time times once turn turns response responses message messages step
+    steps reply respond replying responding talk speak write writing answer text no after another other tools
+    calls calling called functions actions action together combine mix both alongside beside while when if need
+    needs take takes given any limit yourself wait result results before next final do then"""
 )
 """words beside those that say how calls stand in a turn"""
 
@@ -75,9 +74,6 @@ def read_one_call_at_a_time(view: View) -> Reading | None:
     if _OTHER_NUMBER.search(view.main) or not _ONE_CALL.search(view.main) or not _CALL_OR_TOOL.search(view.main):
         return None
     return _checked(view, Bound(), _one_call_at_a_time())
-
-
-_CALL_OR_TOOL = any_case(r"\b(?:tools?|functions?|calls?)\b")
 
 
 def read_turn_shape(view: View) -> Reading | None:
@@ -119,9 +115,6 @@ def _checked(view: View, tools: Bound, reading: Reading, text: str | None = None
     if not left and not conditions:
         return reading
     return Reading(name=reading.name, undecided=not_shown(" ".join(left) or view.quote(conditions[0])))
-
-
-_CALL_OR_SPEAK = any_case(rf"{_CALL.pattern}|{_SPEAK.pattern}")
 
 
 def _alone(tools: Bound) -> Reading:
