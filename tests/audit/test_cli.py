@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import bylaw
+from bylaw.guard.stores import SqliteStore
 from bylaw.guard.stores.ports import StoreUnavailable
 from tests.audit.support import RULES, Tampered, recorded
 from tests.support.command import run_bylaw
@@ -117,6 +118,9 @@ def test_an_older_file_gets_its_head(path: Path) -> None:
     tampered("DROP TABLE rules")
     tampered("DROP TABLE to_commit")
     tampered("PRAGMA user_version = 2")
+    code, _ = _run(path, "head")
+    assert code == 4, "reading changes nothing"
+    SqliteStore(path).close()
     assert _run(path, "head")[0] == 0
     rows = tampered.rows()
     assert rows[last[0] - 1][4] == last[4] and all('"kind":"stored"' in row[2] for row in rows[last[0] :])

@@ -15,6 +15,7 @@ import bylaw
 from bylaw.guard.decide import sessions
 from bylaw.guard.model import Limits
 from bylaw.guard.reviews import NotAnswered
+from bylaw.guard.stores import MemoryStore
 
 RULES: list[dict[str, Any]] = [
     {"id": "no", "when": {"tool_name_in": ["drop"]}, "then": "block"},
@@ -275,3 +276,14 @@ def test_a_result_of_no_call_is_told(tmp_path: Path, caplog: pytest.LogCaptureFi
         caplog.clear()
         guard.close()
     assert bylaw.verify_audit(tmp_path / "guard.db").exit_code == 0 and caplog.text == ""
+
+
+@pytest.mark.parametrize("store", [None, "path", "object"])
+@pytest.mark.parametrize("durability", ["none", None, "full"])
+def test_a_durability_that_nobody_would_provide(tmp_path: Path, store: str | None, durability: Any) -> None:
+    given = {"path": tmp_path / "guard.db", "object": MemoryStore()}.get(store or "")
+    if (store, durability) == ("path", "full"):
+        make(store=given, durability=durability).close()
+        return
+    with pytest.raises(ValueError, match="durability="):
+        make(store=given, durability=durability)

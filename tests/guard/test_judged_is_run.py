@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import bylaw
-from bylaw.guard.decide.attempts import own_json
+from bylaw.guard.json_values import own_json
 from bylaw.guard.model import Limits
 from tests.guard.test_face import answering
 

@@ -13,6 +13,7 @@ import pytest
 
 from bylaw.guard.decide import sessions
 from bylaw.guard.decide.guard import BaseGuard
+from bylaw.guard.guard import Guard
 from bylaw.guard.stores import SqliteStore
 from bylaw.model.events import Message, Origin
 from bylaw.model.guard_policy import Action
@@ -108,3 +109,41 @@ def test_what_is_dropped_is_counted(
     assert any("never written" in why and left.rows == 4 for why, left in report.unrecomputed.items())
     guarding.decide(attempt("look", session="s"))
     assert len([row for row in guarding.store.audit() if row.data["kind"] == "dropped"]) == 1
+
+
+def test_what_waits_is_written_when_the_guard_closes(tmp_path: Path) -> None:
+    path = tmp_path / "guard.db"
+    closing = Guard(CAP, store=SqliteStore(path, busy_timeout=0.05))
+    decision = closing.decide(attempt("pay", session="s"))
+    with _locked(path):
+        closing.record(decision, "done")
+        closing.decide(attempt("pay", session="s"))
+    closing.close()
+    closing.close()
+    assert [row.kind for row in closing.store.events()] == ["decision", "result", "decision"]
+    assert verified(closing.store, CAP, allow_unrecomputed=True).findings == []
+
+
+def test_closing_says_what_is_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "guard.db"
+    closing = Guard(CAP, store=SqliteStore(path, busy_timeout=0.05))
+    decision = closing.decide(attempt("pay", session="s"))
+    with _locked(path):
+        closing.record(decision, "done")
+        closing.decide(attempt("pay", session="s"))
+        closing.close()
+    assert "1 decisions and 1 results or other changes are lost" in caplog.text
+    caplog.clear()
+    closing.close()
+    assert not caplog.text
+
+
+def test_release_says_whether_anything_was_undone(tmp_path: Path) -> None:
+    path = tmp_path / "guard.db"
+    guarding = _opened(path, CAP)
+    calls = [guarding.decide(attempt("pay", session="s")) for _ in range(2)]
+    assert guarding.release(calls[0]) and not guarding.release(calls[0])
+    with _locked(path):
+        assert not guarding.release(calls[1]), "later"
+    counting = guard(ASK)
+    assert not counting.release(counting.decide(attempt("look", session="s"))), "nothing is reserved"

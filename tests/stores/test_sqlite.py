@@ -18,7 +18,6 @@ import pytest
 
 from bylaw.guard.stores import SqliteStore, audit_rows, forks, sqlite, verify_chain
 from bylaw.guard.stores import sqlite_prune as pruning
-from bylaw.guard.stores import sqlite_file as connections
 from bylaw.guard.stores import sqlite_schema as schema
 from bylaw.guard.stores.memory import MemoryStore
 from bylaw.guard.stores.ports import GuardStore, StoreUnavailable
@@ -263,13 +262,43 @@ def test_a_file_that_is_removed_while_in_use(store: SqliteStore, path: Path, rep
     path.unlink()
     if replaced:
         path.write_bytes(b"")
-    time.sleep(connections.LOOK_EVERY)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
             write(store, "s")
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
             store.events()
     assert path.exists() == replaced
+
+
+@pytest.mark.parametrize("left", ["log", "no log", "read-only folder"])
+def test_a_file_that_is_only_read(path: Path, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing = SqliteStore(path)
+    write(writing, "s")
+    if left != "log":
+        writing.close()
+    before = path.read_bytes()
+    if left == "read-only folder":
+        monkeypatch.setattr(os, "access", lambda *_: False)
+    reading = SqliteStore(path, read_only=True)
+    assert reading.digests("sessions")
+    with pytest.raises(StoreUnavailable, match="for reading only"):
+        write(reading, "s")
+    reading.close()
+    writing.close()
+    assert left == "log" or path.read_bytes() == before
+
+
+def test_what_cannot_be_only_read(path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be opened"):
+        SqliteStore(path, read_only=True)
+    assert not path.exists()
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as file:
+        file.execute("PRAGMA user_version = 4")
+    with pytest.raises(StoreUnavailable, match="earlier version"):
+        SqliteStore(path, read_only=True)
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 # forks: Python warns of them where there are threads, which is what is tested

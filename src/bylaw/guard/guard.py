@@ -68,6 +68,10 @@ class Guard(AsyncGuard):
     ) -> None:
         from bylaw.guard.stores import SqliteStore
 
+        if durability not in ("normal", "full"):
+            raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
+        if durability != "normal" and not isinstance(store, str | PathLike):
+            raise ValueError(f"durability={durability!r} is for a store that the guard opens: store=PATH")
         if not isinstance(watch, bool):
             raise ValueError(f"watch={watch!r}: expected True or False")
         self._rules = RuleSource(rules, mode=mode, version=version, inputs=inputs)
@@ -204,8 +208,10 @@ class Guard(AsyncGuard):
         return changed
 
     def close(self) -> None:
-        """Close the store if this guard has opened it. Every later call is refused."""
+        """Write what waits for the store, and close the store if this guard has opened it. Every later call is refused
+        then."""
         self._before_decision = None
+        self._sessions.write_waiting()
         if self._owns_store:
             self.store.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Refused, check_json
+from bylaw.guard.json_values import Refused, check_json
 from bylaw.guard.model import Attempt, Decision, Limits, Options, is_name
 from bylaw.guard.stores.ports import GuardStore, Transaction
 from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus

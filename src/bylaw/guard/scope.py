@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.guard.async_guard import AsyncGuard
-from bylaw.guard.decide.attempts import Refused
+from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Decision
 from bylaw.guard.stores import forks
 from bylaw.guard.stores.ports import StoreUnavailable

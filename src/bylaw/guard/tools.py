@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.guard.async_guard import AsyncGuard
-from bylaw.guard.decide.attempts import Refused, own_json
+from bylaw.guard.json_values import Refused, own_json
 from bylaw.guard.model import Attempt, Call, Denied, Limits
 
 OnDenied: TypeAlias = Literal["raise", "return"]

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from bylaw.engine.predicates import RedactedArguments
 from bylaw.guard.audit.report import AuditFinding, AuditReport
 from bylaw.guard.audit.sessions import AuditSession, AuditSessions, RecordedReviews, ReplayedSessions
+from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.guard import BaseGuard
-from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.records import attempt_of, decision_row
 from bylaw.guard.decide.redaction import (
     predicate_digest,

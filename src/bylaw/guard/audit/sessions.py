@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from bylaw.guard.decide.policy import CompiledPolicy, Policies
+from bylaw.guard.decide.chain import Policies
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.session_codec import dump, load
 from bylaw.guard.decide.sessions import Sessions

@@ -51,7 +51,7 @@ def verify_audit(
         return verify(store, files, known=known, **settings)
     if not Path(store).is_file():
         raise StoreUnavailable(f"there is no store `{store}`")
-    opened = SqliteStore(store)
+    opened = SqliteStore(store, read_only=True)
     try:
         return verify(opened, files, known=known, **settings)
     finally:

@@ -68,7 +68,7 @@ def verify(
         print_diagnostics(problem.diagnostics)
         return ExitCode.BAD_INPUT
     schemas = read_schemas(tools)
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         report = verify_store(opened, files, known=known, tool_schemas=schemas, allow_unrecomputed=allow_unrecomputed)
     emit((render_json if as_json else render_terminal)(report), sys.stdout)
     return ExitCode(report.exit_code)
@@ -78,7 +78,7 @@ def verify(
 @STORE
 def head(store: str) -> ExitCode:
     """Print the head of the chain as SEQ:HASH. Store it where people who can change the store cannot write."""
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         click.echo(str(opened.audit_head()))
     return ExitCode.OK
 
@@ -121,7 +121,7 @@ def _print_rows(
     from bylaw.guard.audit.report import select_rows
 
     code = ExitCode.NOTHING_CHECKED
-    with open_store(store) as opened:
+    with open_store(store, read_only=True) as opened:
         for row in select_rows(opened, session=session, rule=rule, since=parse_time("--since", since)):
             click.echo(text(row))
             code = ExitCode.OK

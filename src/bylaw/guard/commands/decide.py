@@ -113,7 +113,7 @@ def _guard(
 
 
 def _read_history(guard: BaseGuard, path: Path, needs_session: bool) -> None:
-    from bylaw.guard.decide.attempts import Refused
+    from bylaw.guard.json_values import Refused
 
     try:
         text = path.read_text("utf-8")
@@ -175,6 +175,6 @@ def _time(value: Any, where: str) -> float | None:
     if value is None:
         return None
     at = seconds(value) if isinstance(value, str) else value
-    if not is_time(at):
+    if at is None or not is_time(at):
         raise BadInput(f"{where}: `ts` must be seconds or an ISO 8601 time")
     return float(at)

@@ -11,13 +11,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Refused, ToolSchemas, call_of, copied
+from bylaw.guard.decide.attempts import ToolSchemas, call_of
+from bylaw.guard.decide.chain import NOBODY, Chain, Policies, lineage
 from bylaw.guard.decide.evaluate import count_attempt, judge, judge_approved, reserve_call, strictest
-from bylaw.guard.decide.policy import NOBODY, Chain, CompiledPolicy, Policies, lineage
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.records import text_of
 from bylaw.guard.decide.redaction import Place, redacted_predicates
 from bylaw.guard.decide.session import SessionState
 from bylaw.guard.decide.sessions import Sessions
+from bylaw.guard.json_values import Refused, copied
 from bylaw.guard.model import Attempt, Call, Decision, DenialClass, Match, Options
 from bylaw.guard.reviews import (
     ReviewTerms,

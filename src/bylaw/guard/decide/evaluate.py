@@ -7,7 +7,8 @@ from typing import Any
 
 from bylaw.engine.operators.attempt import NOT_COMPARED
 from bylaw.engine.operators.attempt import Attempt as AttemptMonitor
-from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.chain import Chain
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import PolicyState, SessionState
 from bylaw.guard.model import Match
 from bylaw.model.events import ToolCall

@@ -19,14 +19,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from bylaw.guard.decide import records
-from bylaw.guard.decide.attempts import Refused, call_key, call_of, is_time, no_attempt
+from bylaw.guard.decide.attempts import call_key, call_of, in_session, is_time, no_attempt
+from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.decide import Decider, fallback, refusal
 from bylaw.guard.decide.evaluate import count_attempt
-from bylaw.guard.decide.policy import CompiledPolicy, Policies
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.rule_changes import RuleChange, find_change
 from bylaw.guard.decide.session import SessionState, doubt_call, end_session, observe_event, record_result, release_call
 from bylaw.guard.decide.sessions import Sessions
-from bylaw.guard.model import LONGEST_NAME, Attempt, Call, Decision, Options, check_names, check_type, is_name
+from bylaw.guard.json_values import Refused
+from bylaw.guard.model import Attempt, Call, Decision, Options, check_names, check_type
 from bylaw.guard.policies import doubt_agent, joined_hash, without_repeats
 from bylaw.guard.reviews import Reviews, edited_attempt, expire_open, open_review, review_advice
 from bylaw.guard.stores import forks
@@ -183,16 +185,7 @@ class BaseGuard:
 
     def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
         """The attempt in the guard's default session, if it names none. Raises Refused."""
-        session: Any = attempt.session
-        if review is not None and not is_name(review):
-            raise Refused("`review` is the id of a review")
-        if session is not None and not is_name(session):
-            raise Refused(f"`session` is a text of at most {LONGEST_NAME} characters")
-        if session:
-            return attempt
-        if self.options.default_session is None:
-            raise Refused("the attempt names no session: pass `session`, or make the guard with `default_session`")
-        return replace(attempt, session=self.options.default_session)
+        return in_session(attempt, review, self.options.default_session)
 
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
         if not self._sessions.durable:
@@ -444,7 +437,7 @@ class BaseGuard:
             self._sessions.forget(key)
             return found
 
-        broken = self._sessions.change_now_or_later(key, change, later=())
+        broken: tuple[Verdict, ...] = self._sessions.change_now_or_later(key, change, later=())
         is_over()
         return broken
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.probes import text_blocks
-from bylaw.guard.decide.attempts import Refused, check_json
 from bylaw.guard.decide.redaction import Place, redacted_paths
+from bylaw.guard.json_values import Refused, check_json
 from bylaw.guard.model import Attempt, Decision, DenialClass, Limits, Match
 from bylaw.guard.stores.ports import Transaction
 from bylaw.guard.stores.records import EventRow

@@ -15,7 +15,8 @@ from bylaw.engine.matching import compile_names
 from bylaw.engine.predicates import compile_predicate
 from bylaw.engine.temporal.shape import atoms, walk
 from bylaw.engine.values import UNREADABLE
-from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.chain import Chain
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.model.canonical import short_digest
 from bylaw.model.demand import (
     Always,

@@ -21,9 +21,10 @@ from msgspec.structs import replace
 from bylaw.engine.compile import NOBODY
 from bylaw.engine.evaluation import Evaluation
 from bylaw.engine.scope import NOTHING_MOVED, Undo, join_undos
-from bylaw.guard.decide.attempts import Refused
-from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, Chain, CompiledPolicy, Policies, ancestors, lineage
+from bylaw.guard.decide.chain import Chain, Policies, ancestors, lineage
+from bylaw.guard.decide.policy import MESSAGES, RESPONSES, RESULTS, CompiledPolicy
 from bylaw.guard.decide.records import REDACT
+from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt
 from bylaw.model.events import Event, Message, Origin, Request, Response, SessionEnd, ToolCall, ToolResult
 from bylaw.model.verdict import Outcome, Verdict

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
-from bylaw.guard.decide.policy import Policies
+from bylaw.guard.decide.chain import Policies
 from bylaw.guard.decide.records import REDACT, LateDecision, write_dropped, write_late_decision
 from bylaw.guard.decide.rule_changes import stored_rule_hashes
 from bylaw.guard.decide.session import SessionState
@@ -283,6 +283,18 @@ class Sessions:
         asked = key in self._asked
         self._asked.discard(key)
         return asked
+
+    def write_waiting(self) -> None:
+        """Write what waits for the store. What cannot be written is lost, and an error says so."""
+        try:
+            if self._late or self._late_changes or self._dropped:
+                with self.transaction(""):
+                    pass
+        except Exception as problem:
+            lost = f"{len(self._late)} decisions and {len(self._late_changes)} results or other changes"
+            _log.error("the guard ends while the store cannot be written: %s are lost (%s)", lost, problem)
+            self._late.clear()
+            self._late_changes.clear()
 
     def write_later(self, decision: LateDecision) -> None:
         """Write it with the next transaction."""

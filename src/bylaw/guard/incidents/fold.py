@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.guard.decide.attempts import Refused, call_of
+from bylaw.guard.decide.attempts import call_of
+from bylaw.guard.decide.chain import Chain
 from bylaw.guard.decide.evaluate import count_attempt, judge, reserve_call
-from bylaw.guard.decide.policy import Chain, CompiledPolicy
+from bylaw.guard.decide.policy import CompiledPolicy
 from bylaw.guard.decide.session import (
     SessionState,
     concerned_chain,
@@ -31,6 +32,7 @@ from bylaw.guard.incidents.event_rows import (
     text_at,
 )
 from bylaw.guard.incidents.unrecorded import PartialCall, Rules, lost_rules, partial_call, rule_key
+from bylaw.guard.json_values import Refused
 from bylaw.guard.model import Attempt, Limits, Match
 from bylaw.guard.stores.records import EventRow
 from bylaw.model.events import Event, ToolCall

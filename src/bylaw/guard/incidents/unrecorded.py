@@ -15,7 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from bylaw.engine.predicates import RedactedArguments
-from bylaw.guard.decide.policy import MESSAGES, Chain, CompiledPolicy, Policies, inline_form
+from bylaw.guard.decide.chain import Chain, Policies
+from bylaw.guard.decide.policy import MESSAGES, CompiledPolicy, inline_form
 from bylaw.guard.decide.redaction import (
     is_recorded,
     looks_at_text,

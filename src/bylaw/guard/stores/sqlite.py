@@ -66,18 +66,20 @@ class SqliteStore:
         path: str | os.PathLike[str],
         *,
         durability: Durability = "normal",
+        read_only: bool = False,
         busy_timeout: float = 5.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises StoreUnavailable if the file cannot be used."""
+        """Raises StoreUnavailable if the file cannot be used. `read_only`: the file must exist, is not changed, and
+        every transaction raises StoreUnavailable."""
         if durability not in DURABILITIES:
             raise ValueError(f"durability={durability!r}: expected `normal` or `full`")
         real = os.path.realpath(path)  # the working directory and links may change
-        self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout)
+        self._connections = Connections(real, durability=durability, busy_timeout=busy_timeout, read_only=read_only)
         self._clock = clock
         self._known: Known = {}
         with suppress(StoreUnavailable):  # raised again when it is used
-            if self._read("SELECT 1 FROM to_commit", ()):
+            if not read_only and self._read("SELECT 1 FROM to_commit", ()):
                 self._commit_earlier()
 
     def transaction(self, session: str) -> SqliteTransaction:

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal, TypeAlias
+from urllib.parse import quote
 
 from bylaw.guard.stores import forks
 from bylaw.guard.stores import sqlite_schema as schema
@@ -96,9 +97,24 @@ def open_writer(path: str, *, durability: Durability, busy_timeout: float) -> sq
     return connection
 
 
-def open_reader(path: str, *, busy_timeout: float) -> sqlite3.Connection:
+def open_reader(path: str, *, busy_timeout: float, read_only: bool = False) -> sqlite3.Connection:
+    if read_only:
+        return _open_read_only(path, busy_timeout)
     connection = _connect(path, busy_timeout)
     connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _open_read_only(path: str, busy_timeout: float) -> sqlite3.Connection:
+    """Without any change of the file. Where no log can be created beside it, a file without one is read as it is."""
+    has_log = os.path.exists(f"{path}-wal")
+    is_fixed = not has_log and not os.access(os.path.dirname(path), os.W_OK)
+    uri = f"file:{quote(path)}?mode=ro" + ("&immutable=1" if is_fixed else "")
+    connection = sqlite3.connect(uri, uri=True, timeout=busy_timeout, isolation_level=None, check_same_thread=False)
+    _refuse_foreign_file(connection, path)
+    if not schema.is_current(connection):
+        connection.close()
+        raise unavailable(path, "was written by an earlier version of bylaw: open it with a guard first")
     return connection
 
 
@@ -168,7 +184,9 @@ def _refuse_foreign_file(connection: sqlite3.Connection, path: str) -> None:
 
 
 LOOK_EVERY = 0.1
-"""seconds between two checks that the path still leads to our file; SQLite would write into a deleted file"""
+"""seconds between two checks before reading that the path still leads to our file; a commit checks it each time, since
+SQLite writes into a deleted file"""
+REMOVED = "was removed or replaced while it was in use"
 
 
 class Connections:
@@ -176,8 +194,9 @@ class Connections:
     _owner: int | None
     """the thread whose turn it is"""
 
-    def __init__(self, path: str, *, durability: Durability, busy_timeout: float) -> None:
+    def __init__(self, path: str, *, durability: Durability, busy_timeout: float, read_only: bool = False) -> None:
         self.path = path
+        self.read_only = read_only
         self._durability: Durability = durability
         self._busy_timeout = busy_timeout
         self._closed = False
@@ -186,12 +205,19 @@ class Connections:
             self._identity = identity(path)
             self._refuse_inherited()
             # Opened here, so that an unusable file is refused at once.
-            self._cursor: sqlite3.Cursor | None = self._open().cursor()
+            self._cursor: sqlite3.Cursor | None = None
+            if read_only:
+                with self.reading():
+                    pass
+            else:
+                self._cursor = self._open().cursor()
             self._identity = identity(path)
             forks.add(self)
 
     def begin(self) -> sqlite3.Cursor:
         """Begin a transaction when it is this thread's turn; `end` must follow. Raises StoreUnavailable."""
+        if self.read_only:
+            raise unavailable(self.path, "was opened for reading only")
         self._refuse_inherited()
         self._take_turn()
         try:
@@ -213,6 +239,9 @@ class Connections:
             raise RuntimeError("a transaction ends in the process that began it")
         try:
             cursor.execute("COMMIT" if commit else "ROLLBACK")
+            if commit and identity(self.path) != self._identity:
+                self._drop_writer()
+                raise unavailable(self.path, REMOVED)
         except sqlite3.Error as error:
             self._drop_writer()
             if commit:
@@ -321,7 +350,7 @@ class Connections:
         if now - self._looked_at < LOOK_EVERY:
             return
         if identity(self.path) != self._identity:
-            raise unavailable(self.path, "was removed or replaced while it was in use")
+            raise unavailable(self.path, REMOVED)
         self._looked_at = now
 
     def _open(self) -> sqlite3.Connection:
@@ -330,7 +359,7 @@ class Connections:
     def _reader(self) -> sqlite3.Connection:
         with suppress(IndexError):
             return self._readers.pop()
-        return open_reader(self.path, busy_timeout=self._busy_timeout)
+        return open_reader(self.path, busy_timeout=self._busy_timeout, read_only=self.read_only)
 
     def _close_readers(self) -> None:
         with suppress(IndexError):
