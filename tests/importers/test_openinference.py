@@ -129,3 +129,30 @@ def test_one_list_of_spans() -> None:
     from bylaw.traces import load_trace
 
     assert story(load_trace(data)) == STORY
+
+
+def test_rows_of_tables() -> None:
+    """Logfire's query API lists spans as rows, and Phoenix' table of spans has a column for each attribute."""
+    messages = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": "refund", "arguments": {}}]}]
+    times = {"start_timestamp": "2026-01-02T03:04:05Z", "end_timestamp": "2026-01-02T03:04:06Z"}
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.output.messages": messages}
+    done = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "refund", "gen_ai.tool.call.id": "c1"}
+    rows = [
+        {"trace_id": "t", "span_id": "a", "span_name": "chat m", "attributes": chat, **times},
+        {"trace_id": "t", "span_id": "b", "attributes": done, "otel_status_code": "ERROR", **times},
+    ]
+    flat = [
+        {
+            "context.trace_id": row["trace_id"],
+            "context.span_id": row["span_id"],
+            "status_code": row.get("otel_status_code", "OK"),
+            "start_time": row["start_timestamp"],
+            **{f"attributes.{key}": value for key, value in row["attributes"].items()},  # type: ignore[attr-defined]
+        }
+        for row in rows
+    ]
+    for records in ([{"columns": [], "rows": rows}], [{"schema": {}, "data": rows}], rows, flat):
+        trace = read(*records)
+        assert trace.format == "openinference"
+        assert [call.call_id for turn in trace.turns for call in turn.tool_calls] == ["c1"]
+        assert trace.turns[0].response.latency_ms == (None if records is flat else 1000)

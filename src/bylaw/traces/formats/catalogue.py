@@ -62,7 +62,7 @@ CATALOGUE: dict[str, Format] = {
     "tau": _by_shape("tau-bench: a list of trajectories with rewards", "tau:TauReader"),
     "otlp": _with_history("OpenTelemetry spans or logs: OTLP JSON lines, or length-prefixed protobuf", "otlp:reader"),
     "openinference": _with_history(
-        "spans one by one, as Phoenix and OpenTelemetry's SDK export them, or nested",
+        "spans one by one, as Phoenix, Logfire and OpenTelemetry's SDK export them, or nested",
         "openinference:OpenInferenceReader",
     ),
     "claude-code": Format(
@@ -82,6 +82,7 @@ CATALOGUE: dict[str, Format] = {
     "agentdojo": Format("AgentDojo: a run with its messages", "agentdojo:AgentDojoReader"),
     "adk": Format("Google ADK: sessions, their events, eval sets", "adk:AdkReader"),
     "autogen": Format("AutoGen: results of tasks, messages, saved states", "autogen:AutoGenReader"),
+    "braintrust": _with_history("Braintrust: rows of logs and experiments", "braintrust:BraintrustReader"),
     "copilot": _with_history("Copilot: a chat replay, as Visual Studio Code exports it", "copilot:CopilotReader"),
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
@@ -92,6 +93,7 @@ CATALOGUE: dict[str, Format] = {
     "pydantic-ai": Format("pydantic-ai: a message history", "pydantic_ai:PydanticAIReader"),
     "swe-agent": Format("SWE-agent, mini-SWE-agent: a trajectory", "swe_agent:SweAgentReader"),
     "tau2": Format("tau2-bench: results with simulations", "tau2:Tau2Reader"),
+    "weave": _with_history("W&B Weave: exported calls", "weave:WeaveReader"),
     "atif": _with_history("ATIF: a trajectory of steps", "atif:reader"),
 }
 """in the order in which they are listed; if several claim a file, the first one gets it"""

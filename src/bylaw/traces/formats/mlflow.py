@@ -6,13 +6,12 @@ from typing import Any
 
 from bylaw.model.events import Usage
 from bylaw.traces.assembly.usage import read_usage, usage_from_counts
-from bylaw.traces.formats.bodies import answer_of, read_request
 from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.otlp import interpret
 from bylaw.traces.formats.record import Record, list_field, object_field, records_of, text_field, type_name
 from bylaw.traces.formats.spans.attributes import moment
 from bylaw.traces.formats.spans.reader import SpanReader
-from bylaw.traces.formats.spans.recorded_input import RecordedInput
+from bylaw.traces.formats.spans.rows import model_call
 from bylaw.traces.formats.spans.span import AgentRun, ModelCall, Span, ToolRun
 from bylaw.traces.formats.spans.tool_values import tool_arguments
 from bylaw.traces.records.lines import Block
@@ -111,20 +110,12 @@ def _error(value: dict[str, Any]) -> str | None:
 
 
 def _model(attributes: dict[str, Any], inputs: Any, outputs: Any) -> ModelCall:
-    request = read_request(inputs)
-    answer = answer_of(_generation(outputs)) if outputs is not None else None
-    tools = attributes.get("mlflow.chat.tools")
-    usage = attributes.get("mlflow.chat.tokenUsage", (answer or {}).get("usage"))
-    model = text_field(attributes, "mlflow.llm.model") or (text_field(answer, "model") if answer else None)
-    return ModelCall(
-        model=model or (None if request is None else request.model),
-        messages=None if inputs is None else RecordedInput(inputs if request is None else request.chat()),
-        params=None if request is None else request.params,
-        tools=tools if isinstance(tools, list) else None if request is None else request.tools,
-        answer=answer,
-        stop_reason=text_field(answer, "finish_reason", "stop_reason") if answer is not None else None,
-        usage=_usage(usage) if isinstance(usage, dict) else None,
+    found = model_call(
+        inputs, outputs, model=text_field(attributes, "mlflow.llm.model"), tools=attributes.get("mlflow.chat.tools")
     )
+    usage = attributes.get("mlflow.chat.tokenUsage", (found.answer or {}).get("usage"))
+    found.usage = _usage(usage) if isinstance(usage, dict) else None
+    return found
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
@@ -138,11 +129,3 @@ def _usage(usage: dict[str, Any]) -> Usage | None:
         read=usage.get("cache_read_input_tokens"),
         written=usage.get("cache_creation_input_tokens"),
     )
-
-
-def _generation(outputs: Any) -> Any:
-    """The answer in LangChain's lists of generations."""
-    first = outputs.get("generations") if isinstance(outputs, dict) else None
-    while isinstance(first, list) and first:
-        first = first[0]
-    return first.get("message", first.get("text")) if isinstance(first, dict) else outputs

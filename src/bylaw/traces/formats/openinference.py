@@ -22,6 +22,8 @@ from bylaw.traces.records.lines import Block
 
 _ATTRIBUTES = ("attributes", "span_attributes")
 _CONTEXTS = ("context", "spanContext")
+_LISTS = ("spans", "rows", "data")
+"""where spans are listed: nested exports, answers of Logfire's query API by its client and as they are, Phoenix' API"""
 _MOST_SAMPLED = 50
 
 
@@ -31,13 +33,17 @@ def claims(value: Any) -> bool:
         return bool(value) and all(map(_is_span, value[:_MOST_SAMPLED]))
     if not isinstance(value, dict):
         return False
-    spans = value.get("spans")
-    return _is_span(value) or (isinstance(spans, list) and bool(spans) and all(map(_is_span, spans[:_MOST_SAMPLED])))
+    spans = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+    return _is_span(value) or (bool(spans) and all(map(_is_span, (spans or [])[:_MOST_SAMPLED])))
 
 
 def _is_span(value: Any) -> bool:
+    if isinstance(value, dict) and "context.span_id" in value:
+        return True  # a row of Phoenix' table of spans
     if not isinstance(value, dict) or not any(isinstance(value.get(key), dict) for key in _ATTRIBUTES):
         return False
+    if "root_span_id" in value:
+        return False  # Braintrust's
     if any(isinstance(value.get(key), dict) for key in _CONTEXTS) or isinstance(value.get("span_id"), str):
         return True
     return {"traceId", "id", "timestamp", "duration"} <= value.keys()  # JavaScript's console exporter
@@ -47,10 +53,11 @@ class OpenInferenceReader(SpanReader):
     def read_block(self, block: Block) -> None:
         for record in records_of(block, self._problems):
             value = record.value
-            if isinstance(value, dict) and isinstance(value.get("spans"), list):
+            key = next((key for key in _LISTS if isinstance(value, dict) and isinstance(value.get(key), list)), None)
+            if key is not None and not _is_span(value):
                 trace = text(value, "trace_id", "traceId") or ""
-                for index, span in enumerate(value["spans"]):
-                    self._tree(record, span, ("spans", index), trace)
+                for index, span in enumerate(value[key]):
+                    self._tree(record, span, (key, index), trace)
             elif isinstance(value, list):
                 for index, span in enumerate(value):
                     self._tree(record, span, (index,), "")
@@ -68,6 +75,8 @@ class OpenInferenceReader(SpanReader):
             if not isinstance(one, dict):
                 record.bad("wrong-type", f"a span is an object, not {type_name(one)}", where)
                 continue
+            if "context.span_id" in one:
+                one = _nested(one)
             if not any(isinstance(one.get(key), dict) for key in _ATTRIBUTES):
                 record.bad("wrong-type", "a span has no object `attributes`", where)
                 continue
@@ -79,11 +88,21 @@ class OpenInferenceReader(SpanReader):
                 waiting.append((child, (*where, "child_spans", index), span.id))
 
 
+def _nested(row: dict[str, Any]) -> dict[str, Any]:
+    """A span from a row of a table, whose columns are `context.span_id`, `attributes.llm.model_name` and the like."""
+    parts: dict[str, dict[str, Any]] = {"context": {}, "attributes": {}}
+    for key, value in row.items():
+        outer, _, inner = key.partition(".")
+        if outer in parts and value is not None:
+            parts[outer][inner] = value
+    return {**row, **parts}
+
+
 def _span(value: dict[str, Any], parent: Any, trace: str, file: str, line: int) -> Span:
     ids = next((value[key] for key in _CONTEXTS if isinstance(value.get(key), dict)), value)
     attributes = flat(next(value[key] for key in _ATTRIBUTES if isinstance(value.get(key), dict)))
-    start, at = moment(first(value, "start_time", "timestamp", "startTime"))
-    end, ended_at = moment(first(value, "end_time", "endTime"))
+    start, at = moment(first(value, "start_time", "timestamp", "startTime", "start_timestamp"))
+    end, ended_at = moment(first(value, "end_time", "endTime", "end_timestamp"))
     took = duration(value.get("duration"))
     if took is None and isinstance(micros := value.get("duration"), (int, float)):
         took = micros / 1e6
@@ -130,8 +149,8 @@ def _events(events: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 def _error(value: dict[str, Any], attributes: dict[str, Any]) -> str | None:
     status = value.get("status")
     fields = status if isinstance(status, dict) else value
-    code = fields.get("status_code", fields.get("code", status))
+    code = fields.get("status_code", fields.get("code", fields.get("otel_status_code", status)))
     if code == 2 or (isinstance(code, str) and code.rpartition(".")[2].upper() == "ERROR"):
-        message = text(fields, "description", "status_message", "message")
+        message = text(fields, "description", "status_message", "otel_status_message", "message")
         return message or text(attributes, "exception.message", "error.type") or "error"
     return text(attributes, "error.type")

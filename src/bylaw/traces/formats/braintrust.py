@@ -1,0 +1,74 @@
+"""Braintrust's logs and experiments: rows with `span_id`, `root_span_id` and `span_attributes`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bylaw.model.events import Usage
+from bylaw.traces.assembly.usage import usage_from_counts
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.record import Record, list_field, object_field, text_field
+from bylaw.traces.formats.spans.attributes import moment
+from bylaw.traces.formats.spans.rows import SESSIONS, RowReader, is_model_call, model_call, rows_of
+from bylaw.traces.formats.spans.span import AgentRun, Span, ToolRun
+
+
+def claims(value: Any) -> bool:
+    rows = rows_of(value)
+    return bool(rows) and isinstance(rows[0], dict) and {"span_id", "root_span_id"} <= rows[0].keys()
+
+
+class BraintrustReader(RowReader):
+    def span_of(self, row: dict[str, Any], record: Record) -> Span | None:
+        if not isinstance(row.get("root_span_id"), str):
+            return None
+        about, metrics = object_field(row, "span_attributes"), object_field(row, "metrics")
+        metadata = object_field(row, "metadata")
+        start, at = moment(metrics.get("start", row.get("created")))
+        end, ended_at = moment(metrics.get("end"))
+        parents = [parent for parent in list_field(row, "span_parents") if isinstance(parent, str)]
+        span = Span(
+            id=text_field(row, "span_id", "id") or "",
+            parent=parents[0] if parents else None,
+            trace=row["root_span_id"],
+            name=text_field(about, "name") or "",
+            session=text_field(metadata, *SESSIONS),
+            start=start,
+            end=end,
+            at=at,
+            ended_at=ended_at,
+            links=tuple(parents[1:]),
+            error=_error(row.get("error")),
+            source=record.locator(),
+        )
+        kind, input, output = about.get("type"), parsed(row.get("input")), parsed(row.get("output"))
+        if kind == "llm" or (kind != "tool" and is_model_call(input, output)):
+            model = text_field(metadata, "model")
+            span.about = model_call(input, output, model=model, tools=metadata.get("tools"), usage=_usage(metrics))
+        elif kind == "tool":
+            call_id = text_field(metadata, "tool_call_id", "toolCallId", "call_id")
+            span.about = ToolRun.recorded(span.name, input, output, call_id=call_id, failed=span.error is not None)
+        elif kind == "agent":
+            span.about = AgentRun(name=span.name or None)
+        else:
+            self.may_be_tool(span, input, output)
+        return span
+
+
+def _error(error: Any) -> str | None:
+    if isinstance(error, dict):
+        return text_field(error, "message", "name") or "error"
+    if isinstance(error, str):
+        return error.strip().rpartition("\n")[2] or "error"  # the last line of a traceback says what it was
+    return None if error is None else "error"
+
+
+def _usage(metrics: dict[str, Any]) -> Usage | None:
+    return usage_from_counts(
+        {key: value for key, value in metrics.items() if "token" in key},
+        input=metrics.get("prompt_tokens"),
+        output=metrics.get("completion_tokens"),
+        read=metrics.get("prompt_cached_tokens"),
+        written=metrics.get("prompt_cache_creation_tokens"),
+        reasoning=metrics.get("completion_reasoning_tokens"),
+    )
