@@ -9,6 +9,9 @@ import pytest
 
 from bylaw.model.events import ToolCall, ToolResult
 from bylaw.traces import load_trace
+from bylaw.traces.formats.catalogue import CATALOGUE
+from bylaw.traces.records.files import open_path
+from bylaw.traces.records.layout import sample, sniff
 from tests.conftest import DATA
 
 pytestmark = pytest.mark.corpus
@@ -16,16 +19,8 @@ FOLDER = DATA / "formats"
 EXPECTED = json.loads((FOLDER / "EXPECTED.json").read_text()) if (FOLDER / "EXPECTED.json").is_file() else []
 
 
-OPEN: frozenset[str] = frozenset(
-    ()
-)
-"""folders of formats that have no reader yet"""
-
-
 @pytest.mark.parametrize("expected", EXPECTED, ids=lambda expected: str(expected["path"]))
-def test_counts(expected: dict[str, Any], request: pytest.FixtureRequest) -> None:
-    if expected["path"].partition("/")[0] in OPEN:
-        request.applymarker(pytest.mark.xfail(strict=False))
+def test_counts(expected: dict[str, Any]) -> None:
     trace = load_trace(FOLDER / expected["path"])
     kinds = [event.kind for event in trace.events]
     counts = {
@@ -44,6 +39,17 @@ def test_counts(expected: dict[str, Any], request: pytest.FixtureRequest) -> Non
         assert arguments is None or call.arguments == arguments
         if result is not None:
             assert begins(results[id(call)].content, result)
+
+
+@pytest.mark.parametrize("expected", EXPECTED, ids=lambda expected: str(expected["path"]))
+def test_one_format_claims_it_and_nothing_is_unread(expected: dict[str, Any]) -> None:
+    source = open_path(str(FOLDER / expected["path"]))
+    values = list(sample(source, sniff(source)))
+    claimed = [name for name, format in CATALOGUE.items() if format.has_claims and any(map(format.claims, values))]
+    trace = load_trace(FOLDER / expected["path"])
+    assert claimed in ([], [trace.format])
+    doubts = {"unread-content", "guessed-call", "disagreeing-call", "unclear-session"}
+    assert doubts.isdisjoint(problem.code for problem in trace.problems)
 
 
 def begins(content: Any, start: str) -> bool:
