@@ -149,7 +149,7 @@ def test_a_result_in_blocks_is_replaced_whole(tmp_path: Path) -> None:
     blocks = [{"type": "text", "text": "It costs 42.50."}, {"type": "text", "text": "As of today."}]
     fault = tool("error", tool="price")
     _, seen = through_proxy(tmp_path, "anthropic", fault, talk=talk_once("anthropic", result=blocks))
-    assert results("anthropic", seen[-1]["body"]) == ["error 503: service unavailable"]
+    assert results("anthropic", seen[-1]["body"]) == ["error 503: Service Unavailable"]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

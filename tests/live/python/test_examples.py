@@ -58,4 +58,4 @@ def test_the_slow_agent_times_out() -> None:
 def test_the_crashing_agent_crashes() -> None:
     assert asked("crashing", prompt="refund A-17").answer == "Refunded $42.50 for order A-17."
     run = asked("crashing", DOWN)
-    assert run.failure is not None and run.failure.reason == "ToolFailure: 503: service unavailable"
+    assert run.failure is not None and run.failure.reason == "ToolFailure: 503: Service Unavailable"
