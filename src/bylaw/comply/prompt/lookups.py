@@ -70,6 +70,7 @@ _PERSON = frozenset(
 """words of parameters that say who"""
 _ANYBODY = frozenset(stems("user username person owner holder name id account"))
 """words of parameters that say who, whatever the person is in the guarded call"""
+_WHOLE = any_case(r"\b(?:whole|entire|full|complete)\b")
 _CHECKS = frozenset(stems("verify validate authenticate confirm identify approve"))
 _KEY_WORDS = frozenset(stems("id number code key name uuid no"))
 _FIT = 1.0
@@ -185,7 +186,7 @@ class _Search:
         found = {
             tool: names
             for tool, names in self._candidates.items()
-            if (names if names & NUMBER_WORDS else self._thing(names)) <= words
+            if self._needed(names, tool) <= words
             and (not self._thing(names) <= self._keys or self._says_verb(tool, words))
             and (unjoined or self._is_joined(tool))
         }
@@ -235,7 +236,7 @@ class _Search:
         shares: dict[str, float] = {}
         for tool, names in self._candidates.items():
             distinctive = self._thing(names)
-            is_whole = distinctive <= words and bool(distinctive & _EXISTENCE)
+            is_whole = distinctive <= words and bool(distinctive & _EXISTENCE) and self._is_about_subject(tool)
             if (is_whole or not distinctive & words <= self._keys | _EXISTENCE) and self._is_joined(tool):
                 shares[tool] = self._weight(distinctive & words) / self._weight(distinctive)
         best = max(
@@ -263,7 +264,8 @@ class _Search:
 
     def _by_whole_database(self, words: frozenset[str]) -> Lookups | None:
         """`consider the database as a whole`: only a tool that shows everything is enough."""
-        named = [tool for tool in self._tools.whole_database if self._vocabulary.names[tool] <= words]
+        is_whole = _WHOLE.search(self._text) is not None
+        named = [tool for tool in self._tools.whole_database if is_whole and self._vocabulary.names[tool] <= words]
         return Lookups(tuple(Lookup(tool, ()) for tool in named), Tier.CERTAIN) if named else None
 
     # -- measures ------------------------------------------------------------------------------------------------------
@@ -271,6 +273,26 @@ class _Search:
     @staticmethod
     def _thing(names: frozenset[str]) -> frozenset[str]:
         return (names - _EXTENT) or names
+
+    def _needed(self, names: frozenset[str], tool: str) -> frozenset[str]:
+        """The words of a name that a sentence must have. `user` is said by a person whom the sentence quotes.
+
+        A tool that says only that something exists shows it of the thing that the sentence is about, its first key.
+        """
+        needed = names if names & NUMBER_WORDS else self._thing(names)
+        joined = {name for _, name in self._same(tool)}
+        if needed - self._keys <= _EXISTENCE and not self._is_about_subject(tool):
+            return frozenset(("",))  # no sentence has it
+        if any(frozenset(stems(name)) & _PERSON for name in joined & set(self._mentioned)):
+            return (needed - _ANYBODY) or needed
+        return needed
+
+    def _is_about_subject(self, tool: str) -> bool:
+        """Whether a tool takes the first key that the sentence quotes."""
+        subject = self._mentioned[0] if self._mentioned else None
+        if subject is None or subject in self._tools.specs[tool].params:
+            return True
+        return subject in {name for _, name in self._same(tool)}
 
     def _score(self, names: frozenset[str], tool: str) -> float:
         joined = {name for _, name in self._same(tool)} & set(self._mentioned)

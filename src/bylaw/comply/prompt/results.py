@@ -44,6 +44,9 @@ _ONE_OF = any_case(r"\b(?:must|should|has to|is|are) (?:be |have )?(?:either |on
 _IS_VALUE = any_case(
     r"\b(?:must|should|has to) (?:be|equal|have (?:the )?(?:status|state|value)(?: of)?|read)\s+(?P<values>[\"'`].+)$"
 )
+_HAS_VALUE = any_case(
+    r"\b(?:must|should|has to) have (?:the |an? )?[\"'`]?\w+[\"'`]? (?:of|as|set to|equal to)\s+(?P<values>[\"'`].+)$"
+)
 _VALUE = re.compile(r"[\"'`\u201c\u2018]([^\"'`\u201d\u2019]{1,40})[\"'`\u201d\u2019]")
 _PREDICATE = any_case(r"\b(?:be|been|is|are|was)\s+(?:already |currently |still |an? )?(?P<word>[a-z]{4,})\b")
 _STATES = word_set(
@@ -154,7 +157,7 @@ class ResultReader:
 
     def _read_values(self, text: str) -> Shown | None:
         """`the credit status must be either "good" or "excellent"`."""
-        found = _IS_VALUE.search(text) or _ONE_OF.search(text)
+        found = _IS_VALUE.search(text) or _HAS_VALUE.search(text) or _ONE_OF.search(text)
         values = _VALUE.findall(found["values"]) if found else []
         if (
             found is None
@@ -168,7 +171,7 @@ class ResultReader:
         for lookup in self._lookups.any_of:
             call = arguments(lookup.tool, lookup.same)
             kind = self.answer(self._tools.specs[lookup.tool])
-            paths = self._paths(text[: found.start()], lookup)
+            paths = self._paths(text[: found.start("values")], lookup)
             differs = [
                 f"(result({call}, {path} present) & !result({call}, {path} matches /^(?:{pattern})$/i))"
                 for path in paths
@@ -321,8 +324,9 @@ class ResultReader:
         words = [
             word for word in re.findall(r"[a-z]+", text.lower()) if not set(stems(word)) <= _FILLERS and stems(word)
         ]
-        fields = [f"{word}{end}" for word in words for end in ("_date", "_time", "_at", "")]
-        if "expir" in text or re.search(r"\bends?\b", text):
+        quoted = [name for name in MENTION.findall(text) if name not in self._action.params]
+        fields = quoted or [f"{word}{end}" for word in words for end in ("_date", "_time", "_at", "")]
+        if not quoted and re.search(r"expir|\bends?\b", text):
             fields = [*_EXPIRY, *fields]
         return [*(["result"] if kind != "object" else []), *(f"result.{field}" for field in dict.fromkeys(fields))]
 
