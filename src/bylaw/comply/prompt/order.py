@@ -42,6 +42,8 @@ _HOW = any_case(
 HOW = "it also says how often or how soon"
 ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
+_SUCCEEDS = any_case(r"\b(?:succeeds?|succeeded|successful(?:ly)?|passes|passed|works|worked)\b")
+_CALLING = any_case(r"^\W*(?:you )?(?:are )?(?:call|use|invoke|run|calling|using|invoking|running)\b")
 _EACH = any_case(r"\W*(?:each|every)\b")
 _BY = any_case(r"\b(?:by|with|using|via|through|from)\b")
 _SEES_TO = any_case(
@@ -62,8 +64,27 @@ def read_sequence(view: View) -> Reading | None:
             if second and (narrowing := view.narrowing(found["then"], second)):
                 return _narrowed(second, narrowing)
             if first and second and not set(first.tools) & set(second.tools):
-                return require_before(view, first, second)
+                is_reply = "followed" in found[0].lower()
+                return (
+                    _require_followed(view, found["first"], first, second)
+                    if is_reply
+                    else require_before(view, first, second)
+                )
     return None
+
+
+def _require_followed(view: View, subject: str, first: Bound, second: Bound) -> Reading:
+    """`every A must be followed by B`."""
+    if first.is_any or second.is_any or (narrowing := view.narrowing(subject, first)):
+        return Reading(name=view.name, undecided=OPEN if first.is_any or second.is_any else not_shown(narrowing))
+    follow = _follow if _EACH.match(subject) else _follow_once
+    return Reading(
+        name=f"{second.names} after {first.names}",
+        drafts=tuple(follow(atom(first.tools), atom(group)) for group in second.groups),
+        trigger=first.calls,
+        required=second.calls,
+        bounds=(first, second),
+    )
 
 
 def read_precedence(view: View) -> Reading | None:
@@ -185,7 +206,10 @@ def read_trigger(view: View) -> Reading | None:
                 return _narrowed(tools, narrowing)
             if _HOW.search(f"{view.main} {part.conjunction}"):
                 return Reading(name=view.name, undecided=HOW)
-            return _require_after(view, part, tools, condition.trigger, condition.tools)
+            cause = condition.trigger
+            if not condition.failed and _SUCCEEDS.search(part.text):
+                cause = f"{atom(condition.tools.tools, of='result')[:-1]}, error = false)"
+            return _require_after(view, part, tools, cause, condition.tools)
         if part.word == "if" and condition.said:
             return _require_after(view, part, tools, condition.said)
         if part.word == "if" and not tools.is_any and (reading := _read_approval(view, part, tools)):
@@ -196,16 +220,21 @@ def read_trigger(view: View) -> Reading | None:
 def _require_after(view: View, part: Part, tools: Bound, cause: str, *cause_tools: Bound) -> Reading:
     """Each cause is followed by a call at some point."""
     is_each = cause_tools and _EACH.match(part.text)
+    is_beside = cause_tools and part.word == "if" and _CALLING.search(part.text)
+    follow = _follow if is_each else _beside if is_beside else _follow_once
     return Reading(
         name=f"after {view.quote(part)} call {tools.names}",
-        drafts=tuple(
-            _follow(cause, atom(group)) if is_each else _follow_once(cause, atom(group)) for group in tools.groups
-        ),
+        drafts=tuple(follow(cause, atom(group)) for group in tools.groups),
         trigger=view.when(part),
         required=tools.calls,
         bounds=(tools, *cause_tools),
         ceiling=1.0 if cause_tools else STATE_CONFIDENCE,
     )
+
+
+def _beside(cause: str, call: str) -> Draft:
+    """`when you call A, also call B`: before it or after it."""
+    return formula(f"G ({cause} -> (O {call} | F {call}))", "order")
 
 
 def _follow_once(cause: str, call: str) -> Draft:

@@ -39,6 +39,8 @@ _IN_ORDER = any_case(
 _NEVER, _NEVER_CALL = "Never ", "Never call "
 _DESCRIBED = re.compile(r"(?P<name>[`*]*\w+[`*]*)(?::| [-\u2013\u2014]| \() ?(?P<what>.+)")
 """`drop_table: deletes a table`"""
+_WEAK_CONFIDENCE = 0.7
+"""of `try to` and `prefer`"""
 _LABELLED = Marker(Force.FORBID, 0, 0, "forbidden", "high")
 
 
@@ -82,7 +84,8 @@ def _read_clause(view: View) -> Reading:
     else:
         reading = _READERS[view.marker.force](view)
     if reading.drafts:
-        return reading
+        is_weak = view.marker.severity == "low"
+        return replace(reading, ceiling=min(reading.ceiling, _WEAK_CONFIDENCE)) if is_weak else reading
     words = read_wording(view)
     return replace(reading, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
 
