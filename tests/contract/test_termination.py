@@ -85,11 +85,12 @@ def test_a_detached_child_is_ended_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only systems with /proc know detached processes")
-def test_a_child_of_a_python_agent_is_ended_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_child_of_a_python_agent_is_ended_too_where_the_process_is_ours(tmp_path: Path, ends: bool) -> None:
     (tmp_path / "starts_a_child.py").write_text(
         "import os\n\ndef agent(prompt):\n    return str(os.posix_spawnp('sleep', ['sleep', '600'], os.environ))\n"
     )
-    live = open_agent(AgentSpec(type="python", endpoint="starts_a_child:agent"), tmp_path)
+    live = open_agent(AgentSpec(type="python", endpoint="starts_a_child:agent"), tmp_path, ends_children=ends)
 
     async def once() -> AgentRun:
         await live.start()
@@ -99,7 +100,11 @@ def test_a_child_of_a_python_agent_is_ended_too(tmp_path: Path) -> None:
             await live.stop()
 
     pid = int(asyncio.run(once()).answer or "0")
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+    if not ends:
+        os.kill(pid, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -(signal.SIGTERM if ends else signal.SIGKILL)
+    (warning,) = live.warnings  # type: ignore[attr-defined]
+    assert f"`sleep` ({pid})" in warning and ("ended" in warning) is ends
 
 
 def test_a_run_in_another_thread_leaves_signals_alone() -> None:

@@ -74,12 +74,14 @@ def file_warnings(file: ContractFile) -> tuple[str, ...]:
     return tuple(summarize(one) for one in sorted(file.diagnostics, key=Diagnostic.sort_key) if not one.is_error)
 
 
-def open_and_run(contract: Contract, base: Path, options: Options, *, agent: LiveAgent | None = None) -> ContractReport:
+def open_and_run(
+    contract: Contract, base: Path, options: Options, *, agent: LiveAgent | None = None, ends_children: bool = False
+) -> ContractReport:
     """Paths in the contract are relative to `base`. An agent that cannot be opened gives a report with exit code 4."""
     from bylaw.contract.agents import open_agent
 
     try:
-        return run(contract, agent or open_agent(contract.agent, base), options)
+        return run(contract, agent or open_agent(contract.agent, base, ends_children=ends_children), options)
     except AgentUnreachable as problem:
         return report_unreachable(contract, str(problem), options)
 

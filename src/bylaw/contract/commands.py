@@ -225,7 +225,7 @@ def run_file(
             source_line=source_line,
             warnings=warnings,
         )
-        return open_and_run(contract, Path(config).absolute().parent, options)
+        return open_and_run(contract, Path(config).absolute().parent, options, ends_children=True)
 
 
 @contextlib.contextmanager

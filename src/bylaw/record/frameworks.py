@@ -23,13 +23,13 @@ from bylaw.wire.values import plain
 carried: ContextVar[list[str] | None] = ContextVar("bylaw_carried", default=None)
 """what carried the calls of the framework's model that is being asked; None outside of such a call"""
 Write: TypeAlias = Callable[[ModelCall | Exception], None]
-_write: Write | None = None
+_writers: list[Write] = []
+"""none where nothing is recorded"""
 
 
 def set_writer(write: Write | None) -> None:
     """Set the function that writes a call to the recordings of the calling code, or counts it as lost."""
-    global _write
-    _write = write
+    _writers[:] = [] if write is None else [write]
 
 
 FRAMEWORKS = PatchOnImport(
@@ -74,10 +74,11 @@ def _asking() -> Iterator[list[ModelCall]]:
         yield calls
     finally:
         carried.reset(token)
-        if calls and not seen and _write is not None:
+        if calls and not seen:
             latency = (time.perf_counter() - clock) * 1000
-            for call in calls:
-                _write(_timed(call, began, latency))
+            for write in _writers:
+                for call in calls:
+                    write(_timed(call, began, latency))
             seen.append("framework")
         if outer is not None:
             outer += seen
@@ -191,9 +192,9 @@ def _lost(original: Any) -> Any:
     def stream(self: Any, *args: Any, **kwargs: Any) -> Any:
         is_inner = carried.get() is not None
         over_http = any(kind.__module__.endswith(_OVER_HTTP) for kind in type(self).__mro__)
-        if _write is not None and not is_inner and not over_http:
+        for write in () if is_inner or over_http else _writers:
             name = type(self).__name__
-            _write(RuntimeError(f"a streamed answer of the model `{name}`, which no HTTP carries, cannot be recorded"))
+            write(RuntimeError(f"a streamed answer of the model `{name}`, which no HTTP carries, cannot be recorded"))
         return original(self, *args, **kwargs)
 
     return stream

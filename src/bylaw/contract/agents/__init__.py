@@ -20,15 +20,17 @@ class Loadable(LiveAgent, Protocol):
         ...
 
 
-def open_agent(spec: AgentSpec, base: Path) -> Loadable:
+def open_agent(spec: AgentSpec, base: Path, *, ends_children: bool = False) -> Loadable:
     """The live agent that a contract describes; `base` is the folder of the contract's file.
+
+    `ends_children`: whether processes that a Python agent leaves behind are ended. Those of a command always are.
 
     Only the modules of that kind of agent are imported. Raises AgentUnreachable where a library is missing.
     """
     if spec.type == "python":
         from bylaw.contract.agents.python_agent import PythonAgent
 
-        return PythonAgent(spec, base=base)
+        return PythonAgent(spec, base=base, ends_children=ends_children)
     try:
         if spec.endpoint is not None:
             from bylaw.contract.agents.http_agent import HttpAgent

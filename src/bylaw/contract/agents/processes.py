@@ -71,11 +71,14 @@ MARK = "BYLAW_AGENT"
 _DETACHED_GRACE = 0.5
 
 
-async def end_detached(mark: str) -> list[str]:
-    """End the processes whose environment has this mark, and name them. Only systems with `/proc` can tell."""
+async def end_detached(mark: str, *, ends: bool = True) -> list[str]:
+    """End the processes whose environment has this mark, and name them. Only systems with `/proc` can tell.
+
+    Without `ends`, they are only named.
+    """
     found = dict(_marked(mark))
     for number, grace in ((signal.SIGTERM, _DETACHED_GRACE), (signal.SIGKILL, 0.0)):
-        left = [pid for pid in found if _is_alive(pid)]
+        left = [pid for pid in found if ends and _is_alive(pid)]
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
@@ -85,9 +88,9 @@ async def end_detached(mark: str) -> list[str]:
     return [f"`{name}` ({pid})" for pid, name in found.items()]
 
 
-def warn_detached(detached: list[str]) -> Iterator[str]:
+def warn_detached(detached: list[str], *, ended: bool = True) -> Iterator[str]:
     if detached:
-        yield f"the agent left processes behind, which were ended: {', '.join(detached)}"
+        yield f"the agent left processes behind{', which were ended' if ended else ''}: {', '.join(detached)}"
 
 
 def _marked(mark: str) -> Iterator[tuple[int, str]]:

@@ -52,8 +52,13 @@ _STRAYS = "threads of the agent made calls while several runs were in progress: 
 class PythonAgent:
     """Modules are searched in `base`, the contract's folder, first."""
 
-    def __init__(self, spec: AgentSpec, *, base: Path | None = None) -> None:
+    def __init__(self, spec: AgentSpec, *, base: Path | None = None, ends_children: bool = False) -> None:
+        """`ends_children`: whether processes that it leaves behind are ended, and not only named.
+
+        In a program of somebody else, another thread may have started them meanwhile.
+        """
         self.name = spec.endpoint or "python agent"
+        self._ends_children = ends_children
         self.concurrency = max(1, spec.concurrency)
         self._spec = spec
         self._folder = Path(base or ".") / (spec.cwd or "")
@@ -75,7 +80,7 @@ class PythonAgent:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(warn_detached(self._detached))
+        return tuple(warn_detached(self._detached, ended=self._ends_children))
 
     # Before the runs
 
@@ -95,7 +100,7 @@ class PythonAgent:
 
     async def stop(self) -> None:
         await self._workers.close()
-        self._detached += await end_detached(self._mark)
+        self._detached += await end_detached(self._mark, ends=self._ends_children)
         self._while_started.close()
         self._patches.undo()
         restore_output(unless=self._workers.has_abandoned)
