@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -202,6 +203,7 @@ def decisions(*texts: str) -> Decisions:
     )
 
 
+@lru_cache(maxsize=512)
 def _decisions(text: str) -> Decisions:
     value = _json(text)
     if value is not None:
@@ -298,18 +300,30 @@ def _prose(text: str) -> str:
 
 
 def _facts(text: str) -> Iterator[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
     rest = text
     for kind, pattern, read in _KINDS:
         if kind == "number":
             # `may` and `second` are read by now; small numbers in words come last, with their ranges.
             rest = _SMALL_WORD.sub(lambda match: _SMALL[match[0].lower()], rest)
             rest = _RANGE.sub(r" \1 \2 ", rest)
-        for match in pattern.finditer(rest):
-            said = read(match)
-            if (kind, said) != ("number", "1"):  # `one` is mostly a pronoun, and `1 bag` is `a bag`
-                yield kind, said
-        rest = pattern.sub(" \x00 ", rest)  # keeps the place, so that the next word begins no sentence
+        if kind not in _WITH_DIGITS or _DIGIT.search(rest):
+            rest = pattern.sub(_taking(found, kind, read), rest)
+    # `one` is mostly a pronoun, and `1 bag` is `a bag`
+    yield from (fact for fact in found if fact != ("number", "1"))
     yield from (("name", name) for name in _names(rest))
+
+
+def _taking(found: list[tuple[str, str]], kind: str, read: Any) -> Any:
+    def take(match: re.Match[str]) -> str:
+        found.append((kind, read(match)))
+        return " \x00 "  # keeps the place, so that the next word begins no sentence
+
+    return take
+
+
+_DIGIT = re.compile("[0-9]")
+_WITH_DIGITS = frozenset(("date", "time", "phone number", "amount", "quantity", "id", "number"))
 
 
 def _date(match: re.Match[str]) -> str:
