@@ -105,6 +105,15 @@ def test_what_http_carried_is_recorded_once(tmp_path: Path, server: Server) -> N
     assert said.request is not None and "carried_by" not in (said.request.metadata or {})
 
 
+def test_what_cannot_be_read_is_counted_and_does_not_reach_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("langchain_core.messages.convert_to_openai_messages", lambda _messages: 1 / 0)
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+        assert _fake().invoke(ASKED).content == "It is on its way."
+    assert (recording.turns, recording.lost) == (0, 1) and "ZeroDivisionError" in caplog.text
+
+
 def test_nothing_is_patched_after_the_recording(tmp_path: Path) -> None:
     from langchain_core.language_models.chat_models import BaseChatModel
 

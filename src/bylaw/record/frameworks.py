@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -64,21 +64,27 @@ def _derived(kind: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _asking() -> Iterator[list[ModelCall]]:
-    """Record what the block appends, unless HTTP carried the call."""
+def _asking() -> Iterator[list[Callable[[], Iterable[ModelCall]]]]:
+    """Record what the functions read that the block appends, unless HTTP carried the call.
+
+    INVARIANT: nothing that goes wrong in reading reaches the agent.
+    """
     began, clock, outer = time.time(), time.perf_counter(), carried.get()
-    calls: list[ModelCall] = []
+    readers: list[Callable[[], Iterable[ModelCall]]] = []
     seen: list[str] = []
     token = carried.set(seen)
     try:
-        yield calls
+        yield readers
     finally:
         carried.reset(token)
-        if calls and not seen:
+        if readers and not seen:
             latency = (time.perf_counter() - clock) * 1000
             for write in _writers:
-                for call in calls:
-                    write(_timed(call, began, latency))
+                try:
+                    for call in [call for read in readers for call in read()]:
+                        write(_timed(call, began, latency))
+                except Exception as problem:
+                    write(problem)
             seen.append("framework")
         if outer is not None:
             outer += seen
@@ -98,9 +104,9 @@ def _call(wire: str, request: Json, reply: Json) -> ModelCall:
 def _langchain(original: Any) -> Any:
     @functools.wraps(original)
     def generate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as calls:
+        with _asking() as readers:
             result = original(self, messages, *args, **kwargs)
-            calls += _of_langchain(self, messages, result, kwargs)
+            readers.append(lambda: _of_langchain(self, messages, result, kwargs))
         return result
 
     return generate
@@ -109,9 +115,9 @@ def _langchain(original: Any) -> Any:
 def _alangchain(original: Any) -> Any:
     @functools.wraps(original)
     async def agenerate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as calls:
+        with _asking() as readers:
             result = await original(self, messages, *args, **kwargs)
-            calls += _of_langchain(self, messages, result, kwargs)
+            readers.append(lambda: _of_langchain(self, messages, result, kwargs))
         return result
 
     return agenerate
@@ -121,11 +127,11 @@ def _langchain_stream(original: Any) -> Any:
     @functools.wraps(original)
     def stream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         chunks: list[Any] = []
-        with _asking() as calls:
+        with _asking() as readers:
             for chunk in original(self, input, *args, **kwargs):
                 chunks.append(chunk)
                 yield chunk
-            calls += _of_chunks(self, input, chunks, kwargs)
+            readers.append(lambda: _of_chunks(self, input, chunks, kwargs))
 
     return stream
 
@@ -134,11 +140,11 @@ def _langchain_astream(original: Any) -> Any:
     @functools.wraps(original)
     async def astream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         chunks: list[Any] = []
-        with _asking() as calls:
+        with _asking() as readers:
             async for chunk in original(self, input, *args, **kwargs):
                 chunks.append(chunk)
                 yield chunk
-            calls += _of_chunks(self, input, chunks, kwargs)
+            readers.append(lambda: _of_chunks(self, input, chunks, kwargs))
 
     return astream
 
@@ -179,9 +185,9 @@ def _chat(framework: str, request: Json, message: Json) -> ModelCall:
 def _awaited(read: Any, original: Any) -> Any:
     @functools.wraps(original)
     async def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as calls:
+        with _asking() as readers:
             response = await original(self, *args, **kwargs)
-            calls.append(read(self, args, kwargs, response))
+            readers.append(lambda: [read(self, args, kwargs, response)])
         return response
 
     return ask
