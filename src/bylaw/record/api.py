@@ -155,7 +155,11 @@ def _enter(recording: Recording) -> None:
     """Record the code from here on. If that fails, the recording is closed."""
     try:
         LIBRARIES.open()
-        FRAMEWORKS.open()
+        try:
+            FRAMEWORKS.open()
+        except BaseException:
+            LIBRARIES.close()
+            raise
     except BaseException:
         recording.close(complete=False)
         raise

@@ -42,7 +42,7 @@ FRAMEWORKS = PatchOnImport(
 
 
 def patch(module: Any, patches: Patches) -> None:
-    if module.__name__.startswith("langchain_core"):
+    if module.__name__.startswith("langchain_core") and hasattr(module, "BaseChatModel"):
         patches.replace(module.BaseChatModel, "generate", _langchain)
         patches.replace(module.BaseChatModel, "agenerate", _alangchain)
         patches.replace(module.BaseChatModel, "stream", _langchain_stream)
