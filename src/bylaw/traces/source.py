@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
+from bylaw.traces.records.objects import elements, encode
 from bylaw.traces.records.problems import Problems, problem_at
 from bylaw.traces.records.repeats import keep_repeats, warn_of_repeats
 
@@ -223,22 +223,9 @@ def _refuse_undecodable(source: Input, layout: Layout) -> None:
 def open_object(value: Any, name: str) -> tuple[Input, Layout]:
     """A trace that is a Python object, as if read from a file with one element per line. Raises InputError."""
     try:
-        if isinstance(value, (list, tuple)):
-            text = "[" + ",\n".join(map(_encode, value)) + "]"
-            return open_bytes(text.encode(), name), Layout.LIST
-        return open_bytes(_encode(value).encode(), name), Layout.VALUE
+        if (listed := elements(value)) is not None:
+            return open_bytes(("[" + ",\n".join(map(encode, listed)) + "]").encode(), name), Layout.LIST
+        return open_bytes(encode(value).encode(), name), Layout.VALUE
     except (TypeError, ValueError, RecursionError) as error:
         message = f"`{name}` cannot be read as JSON: {str(error).lower()}"
         raise InputError([Diagnostic(code="wrong-type", message=message, file=name)]) from None
-
-
-def _encode(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, default=_dump_model)
-
-
-def _dump_model(value: Any) -> Any:
-    """Messages of the providers' Python libraries are pydantic models."""
-    dump = getattr(value, "model_dump", None)
-    if dump is None:
-        raise TypeError(f"`{type(value).__name__}` is not JSON")
-    return dump()

@@ -87,6 +87,7 @@ CATALOGUE: dict[str, Format] = {
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
     "gemini-cli": Format("Gemini CLI: a recorded session", "gemini_cli:GeminiCliReader"),
+    "langchain": Format("LangChain messages: a list, one a line, or a LangGraph state", "langchain:LangChainReader"),
     "mlflow": _with_history("MLflow: traces with their spans", "mlflow:MlflowReader"),
     "opencode": Format("opencode: an exported session, or its events", "opencode:OpencodeReader"),
     "openhands": Format("OpenHands: events of a trajectory, or of its SDK", "openhands:OpenHandsReader"),

@@ -12,6 +12,7 @@ from bylaw.traces.formats.gathered import call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
+_METADATA = ("copilotVersion", "producer", "context")
 _FAMILIES = frozenset(("session", "user", "assistant", "tool", "subagent", "system", "hook", "permission"))
 
 
@@ -34,7 +35,7 @@ class CopilotCliReader(ChatReader):
         value = record.value
         if isinstance(value, dict) and value.get("type") == "session.start":
             data = object_field(value, "data")
-            metadata = {key: data[key] for key in ("copilotVersion", "producer", "context") if key in data}
+            metadata = {key: data[key] for key in _METADATA if key in data}
             self._close()
             name = text_field(data, "sessionId")
             self._open = self._begin(name, Settings(), metadata or None, record, bounded=self._records.streamed)

@@ -158,7 +158,8 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
     extra = fields.get("additional_kwargs")
     if not calls and isinstance(extra, dict):
         calls = extra.get("tool_calls")
-    if isinstance(calls, list) and calls:
+    calls = [*calls, *_unparsed(fields)] if isinstance(calls, list) else _unparsed(fields)
+    if calls:
         message["tool_calls"] = calls
         if isinstance(message["content"], list):  # the same calls again, as Anthropic's blocks
             message["content"] = [block for block in message["content"] if not _is_use(block)]
@@ -168,6 +169,13 @@ def _langchain(fields: dict[str, Any], kind: str) -> dict[str, Any]:
     if fields.get("status") == "error":
         message["is_error"] = True
     return message
+
+
+def _unparsed(fields: dict[str, Any]) -> list[Any]:
+    """Calls that the model issued with arguments that are no JSON: LangChain lists them apart."""
+    listed = fields.get("invalid_tool_calls")
+    found = listed if isinstance(listed, list) else []
+    return [call for call in found if isinstance(call, dict) and isinstance(call.get("name"), str)]
 
 
 def _is_use(block: Any) -> bool:

@@ -18,6 +18,7 @@ from bylaw.traces.formats.record import Path, Record, list_field, object_field, 
 
 _MINI = "mini-swe-agent"
 SHELL = "bash"
+_METADATA = ("exit_status", "model_stats", "swe_agent_version")
 _FENCED = re.compile(r"```(?:bash|sh|mswea_bash_command)[ \t]*\n(.*?)\n```", re.DOTALL)
 
 
@@ -37,7 +38,7 @@ class SweAgentReader(ChatReader):
         if not record.expect_object("a trajectory"):
             return
         info = object_field(value, "info")
-        about = {key: info[key] for key in ("exit_status", "model_stats", "swe_agent_version") if key in info}
+        about = {key: info[key] for key in _METADATA if key in info}
         name = text_field(value, "instance_id") or text_field(info, "instance_id")
         if isinstance(value.get("messages"), list):
             key, items = "messages", [[one] for one in _mini(value["messages"])]
