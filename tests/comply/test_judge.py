@@ -22,6 +22,7 @@ from bylaw.comply.model import PromptRule
 from tests.comply.support import (
     EVENTS,
     PROMPT,
+    Handler,
     Reply,
     anthropic_says,
     be_kind,
@@ -447,7 +448,11 @@ def test_an_error_status_is_unreachable(status: int) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 def test_a_busy_judge_is_asked_again(status: int) -> None:
     answers = iter([body_says(b"busy", status=status)] * 2 + [openai_says({"verdicts": [verdict()]})])
-    with judge_that(lambda handler: next(answers)(handler)) as (url, asked):
+
+    def reply(handler: Handler) -> None:
+        next(answers)(handler)
+
+    with judge_that(reply) as (url, asked):
         result = ask(url)
     assert len(asked) == 3
     assert states(result)["be-kind"] == "violated"
