@@ -355,3 +355,15 @@ def test_a_violation_is_not_lost_by_a_timeout(run: Run) -> None:
     report = json.loads(out)
     assert (code, report["violations"][0]["rule_id"]) == (1, "never-drop-table")
     assert any("timeout_ms=200" in note for note in report["degraded"])
+
+
+def test_one_unreadable_file_does_not_stop_the_others(run: Run, folder: Path) -> None:
+    (folder / "torn.json").write_text("{")
+    code, out, err = run(*BASIC, "dropped.json", "torn.json")
+    assert code == 2, "the run is not green"
+    assert "BAD INPUT: 1 file could not be read; 1 of " in out
+    assert "torn.json: could not be read" in out
+    assert "error[bad-json]" in err
+    report = json.loads(run(*BASIC, "dropped.json", "torn.json", "--format", "json")[1])
+    assert (report["exit_code"], report["detected"], report["unread"][0]["file"]) == (2, True, "torn.json")
+    assert run(*BASIC, "torn.json")[0] == 2

@@ -274,3 +274,18 @@ def test_the_report_for_people_has_every_part(folder: Path, format: str) -> None
     assert done.return_value == 0
     assert "PASSED: score 100" in done.stdout
     assert "left out: check" in done.stdout
+
+
+@pytest.mark.parametrize("torn", ["{", '{"neither": "nor"}'])
+def test_one_unreadable_file_does_not_stop_the_others(folder: Path, torn: str) -> None:
+    for side in ("old", "new"):
+        (folder / side).mkdir()
+        (folder / side / "v1.jsonl").write_bytes((folder / "v1.jsonl").read_bytes())
+    (folder / "new" / "torn.json").write_text(torn)
+    code, report = _ci(folder, RULES, "--traces", "new", "--baseline", "old", "--candidate", "new")
+    assert (code, _parts(report)) == (2, {"check": 0.0, "diff": 0.0})
+    for part in ("check", "diff"):
+        own = report["reports"][part]
+        assert own["verdict"].startswith("BAD INPUT: 1 "), "the others are reported"
+        assert [one["file"] for one in own["unread"]] == ["new/torn.json"]
+    assert report["reports"]["check"]["turns"] == 12

@@ -226,7 +226,7 @@ def test_missing_and_extra_sessions_are_findings() -> None:
 
 
 def test_a_rule_that_cannot_be_evaluated_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_with_errors(sources: Any, program: Any) -> Side:
+    def read_with_errors(sources: Any, program: Any, unread: Any = None) -> Side:
         side = read_side(sources, program)
         side.verdicts = [(name, replace(verdict, outcome=Outcome.ERROR)) for name, verdict in side.verdicts]
         return side

@@ -27,6 +27,7 @@ from bylaw.contract.results import ContractReport
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import RENDERERS as DIFF_RENDERERS
 from bylaw.errors import ExitCode, InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import output_options
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input, summarize
 from bylaw.report.output import Target, emit, open_target
@@ -141,25 +142,33 @@ def _run_parts(config: str, file: CiFile, warnings: list[str]) -> Iterator[Part]
 
 
 def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[str]) -> Part:
-    from bylaw.check.api import check
+    from bylaw.check.api import Check
     from bylaw.check.report.wording import headline
     from bylaw.rules import load_rules
     from bylaw.traces import find_traces, open_trace
 
     rules = load_rules(list(settings.policies) or [config], inputs=settings.inputs, version=settings.version)
-    sources = [open_trace(name) for name in find_traces(settings.traces)]
-    report = check(sources, rules, fail_on=settings.fail_on, strict=strict)
+    job = Check(rules.rules, fail_on=settings.fail_on, strict=strict, warnings=rules.diagnostics, tools=rules.tools)
+    unread: list[Diagnostic] = []
+    for name in find_traces(settings.traces):
+        try:
+            job.add(open_trace(name))
+        except InputError as problem:
+            unread += problem.diagnostics
+    report = job.report(unread, refuses_unread=True)
+    if unread and not report.traces:
+        raise InputError(unread)
+    print_diagnostics(unread)
     warnings += map(summarize, report.warnings)
     return check_part(report, headline(report)), report
 
 
 def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Part:
-    from bylaw.diff.api import as_step_judge, compare_versions
+    from bylaw.diff.api import as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import load_with_expectations
     from bylaw.diff.judge import load_judge
     from bylaw.diff.model import Change
     from bylaw.diff.report.wording import headline
-    from bylaw.traces import find_traces, open_trace
 
     files = list(settings.policies) or ([config] if config else [])
     loaded, expected = (
@@ -167,9 +176,8 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
     )
     rules = loaded.rules if loaded else ()
     warnings += map(summarize, loaded.diagnostics if loaded else ())
-    before, after = (
-        [open_trace(name) for name in find_traces([side])] for side in (settings.baseline, settings.candidate)
-    )
+    unread: list[Diagnostic] = []
+    before, after = (open_side(side, unread) for side in (settings.baseline, settings.candidate))
     report = compare_versions(
         before,
         after,
@@ -179,7 +187,9 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
         deterministic=settings.deterministic,
         expected=expected,
         strict=settings.strict,
+        unread=unread,
     )
+    print_diagnostics(unread)
     return diff_part(report, headline(report)), report
 
 

@@ -95,11 +95,12 @@ class CiReport(Struct, frozen=True, kw_only=True):
 
 
 def check_part(report: CheckReport, verdict: str) -> CiPart:
-    """Its score is the share of rules that held, of the rules that were triggered and decided."""
+    """Its score is the share of rules that held, of the rules that were triggered and decided; 0 on bad input."""
     broken = [one for one in report.by_rule.values() if one.violated or one.error]
     held = [one for one in report.by_rule.values() if one.ok and not one.violated and not one.error]
     decided = len(broken) + len(held)
     score = round(100 * len(held) / decided, 2) if decided and not report.nothing_checked else 0.0
+    score = 0.0 if report.exit_code == ExitCode.BAD_INPUT else score
     unchecked = tuple(report.unchecked)
     return CiPart(name="check", score=score, exit_code=report.exit_code, verdict=verdict, unchecked=unchecked)
 

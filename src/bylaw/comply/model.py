@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from bylaw.errors import BylawError, ExitCode
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 
 
@@ -233,6 +234,8 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     allow_vacuous: bool = False
     out_of_reach: bool = False
     """the judge did not answer"""
+    unread: tuple[Diagnostic, ...] = ()
+    """files that could not be read, which is bad input"""
 
     @property
     def detected(self) -> bool:
@@ -245,6 +248,8 @@ class ComplyReport(Struct, frozen=True, kw_only=True):
     @property
     def exit_code(self) -> int:
         """Renderers print the verdict by it, and commands exit with it."""
+        if self.unread:
+            return 2
         if self.detected:
             return 1
         if self.out_of_reach:

@@ -29,7 +29,8 @@ from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
 from bylaw.diff.policy import CANDIDATE, broken_rules, policy_diff, rule_rates
 from bylaw.diff.units import Unit, fill_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
-from bylaw.errors import ArgumentError
+from bylaw.errors import ArgumentError, InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Response
 from bylaw.model.ports import Embedder, TextSimilarity, TraceSource
 from bylaw.model.rule import Rule
@@ -37,10 +38,11 @@ from bylaw.report.diagnostics import summarize
 from bylaw.rules.loader import Rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
+from bylaw.traces import find_traces, open_trace
 from bylaw.traces.comparison.compare import Comparisons, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
 from bylaw.traces.seen_names import SeenNames
-from bylaw.traces.source import Traces, as_sources
+from bylaw.traces.source import Traces, TraceStream, as_sources
 
 
 def as_level(fail_on: str) -> Change:
@@ -52,6 +54,19 @@ def as_level(fail_on: str) -> Change:
     if level is None:
         raise ValueError(f"fail_on={fail_on!r}: expected one of {', '.join(levels)}")
     return level
+
+
+def open_side(
+    pattern: str, unread: list[Diagnostic], *, format: str | None = None, skip_bad: bool = False
+) -> list[TraceStream]:
+    """The traces of one side. `unread` gets the reasons why files cannot be opened; InputError if there is no file."""
+    found = []
+    for name in find_traces([pattern]):
+        try:
+            found.append(open_trace(name, format=format, skip_bad=skip_bad))
+        except InputError as problem:
+            unread += problem.diagnostics
+    return found
 
 
 def compare_versions(
@@ -66,15 +81,20 @@ def compare_versions(
     deterministic: bool = False,
     expected: Sequence[Expectation] = (),
     strict: bool = False,
+    unread: list[Diagnostic] | None = None,
+    refuses_unread: bool = True,
 ) -> DiffReport:
     """`judge` scores a turn, more is better. `prices` replace the shipped price list.
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
     `deterministic`: nothing varies by chance, so that every difference is a change. `expected`: changes that are shown
-    and do not gate. `strict`: an axis that only one side recorded is exit 3.
+    and do not gate. `strict`: an axis that only one side recorded is exit 3. `unread`: why files could not be opened.
+    Files that cannot be read are added to it and left out; InputError without it, or if a side has no other file.
     """
     program = compile_rules(rules)
-    before, after = read_side(baseline, program), read_side(candidate, program)
+    before, after = read_side(baseline, program, unread), read_side(candidate, program, unread)
+    if unread and not (before.traces and after.traces):
+        raise InputError(unread)
     pairing = pair_sessions(before.recordings, after.recordings)
     answers = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
     compare = Comparisons(Lexicon(answers))
@@ -122,7 +142,12 @@ def compare_versions(
         strict=strict,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),
         rules=len(rules),
-        notes=(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
+        notes=(
+            *(f"{one.file}: could not be read: {one.message}" for one in unread or ()),
+            *(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
+        ),
+        unread=tuple(unread or ()),
+        refuses_unread=refuses_unread,
         fail_on=fail_on,
     )
 

@@ -6,6 +6,7 @@ import click
 
 from bylaw.diff.report import RENDERERS
 from bylaw.errors import ExitCode, InputError
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.report.command_line import input_option, output_options, trace_format_option, version_option
 from bylaw.report.diagnostics import print_diagnostics, report_bad_input
 from bylaw.report.output import Target, write_reports
@@ -77,12 +78,12 @@ def command(
     Ten axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
     judge, conformance and score (as recorded).
     """
-    from bylaw.diff.api import as_level, as_step_judge, compare_versions
+    from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import as_expectations, load_with_expectations
     from bylaw.diff.judge import load_judge
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder
-    from bylaw.traces import find_traces, open_trace
+    from bylaw.traces import find_traces
 
     try:
         announced = as_expectations(expect)
@@ -95,9 +96,9 @@ def command(
         rules, expected = (
             load_with_expectations(list(policies), inputs=inputs, version=version) if policies else (None, ())
         )
-        names = [find_traces([side]) for side in (baseline, candidate)]
-        sources = [[open_trace(name, format=trace_format, skip_bad=skip_bad) for name in side] for side in names]
-        with watch_traces([*names[0], *names[1]]) as watch:
+        unread: list[Diagnostic] = []
+        sources = [open_side(side, unread, format=trace_format, skip_bad=skip_bad) for side in (baseline, candidate)]
+        with watch_traces([*find_traces([baseline]), *find_traces([candidate])]) as watch:
             before, after = ([watch(source) for source in side] for side in sources)
             report = compare_versions(
                 before,
@@ -110,10 +111,12 @@ def command(
                 deterministic=deterministic,
                 expected=(*expected, *announced),
                 strict=strict,
+                unread=unread,
+                refuses_unread=not skip_bad,
             )
     except InputError as problem:
         return report_bad_input("diff", problem.diagnostics, targets)
     print_diagnostics(rules.diagnostics if rules else ())
     write_reports(RENDERERS, targets, report)
-    print_diagnostics([problem for side in sources for source in side for problem in source.problems])
+    print_diagnostics([*unread, *(problem for side in sources for source in side for problem in source.problems)])
     return ExitCode(report.exit_code)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Severity
 
 FingerprintDecision = Literal["differs", "no difference found", "too few to tell"]
@@ -265,6 +266,10 @@ class DiffReport(Struct, kw_only=True):
     """whether divergence was judged against the baseline's own run-to-run divergence"""
     rules: int = 0
     notes: tuple[str, ...] = ()
+    unread: tuple[Diagnostic, ...] = ()
+    """files that could not be read …"""
+    refuses_unread: bool = True
+    """… which is bad input, unless `skip_bad` passed over them"""
     fail_on: Change = Change.SEVERE
 
     @property
@@ -312,6 +317,11 @@ class DiffReport(Struct, kw_only=True):
     @property
     def exit_code(self) -> int:
         """Renderers print it and commands exit with it."""
+        return 2 if self.unread and self.refuses_unread else self.gate_code
+
+    @property
+    def gate_code(self) -> int:
+        """The exit code by the files that could be read."""
         if self.tripped:
             return 1
         is_unchecked = self.nothing_compared or self.policy.scope_doubts or (self.strict and self.one_sided)

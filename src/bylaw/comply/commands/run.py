@@ -20,6 +20,7 @@ from bylaw.report.progress import count_progress
 
 if TYPE_CHECKING:
     from bylaw.comply.model import ComplianceResult, PromptRules
+    from bylaw.model.diagnostic import Diagnostic
     from bylaw.model.trace import Trace
 
     Review: TypeAlias = Callable[[ComplianceResult, str, Trace], ComplianceResult]
@@ -87,7 +88,7 @@ def command(
     review = _open_judge(judge_name, judge_url, judge_cache, batch=judge_batch, timeout_ms=timeout_ms)
     try:
         text = "" if prompt_file is None else read_prompt_file(prompt_file)
-        loaded = _load(traces, trace_format)
+        loaded, unread = _load(traces, trace_format)
         if prompt_file is None:
             text, prompt_file = _recorded_prompt(loaded), RECORDED
         prompt = _read_rules(text, loaded, tools_file, alias_file, rules_file, embeddings=embeddings)
@@ -103,9 +104,10 @@ def command(
         results=results,
         allow_vacuous=allow_vacuous,
         out_of_reach=out_of_reach,
+        unread=tuple(unread),
     )
     write_reports(RENDERERS, targets, report)
-    print_diagnostics([problem for trace in loaded for problem in trace.problems])
+    print_diagnostics([*unread, *(problem for trace in loaded for problem in trace.problems)])
     return ExitCode(report.exit_code)
 
 
@@ -135,18 +137,25 @@ def _open_judge(name: str | None, url: str | None, cache: str | None, *, batch: 
     return review
 
 
-def _load(patterns: tuple[str, ...], trace_format: str | None) -> list[Trace]:
+def _load(patterns: tuple[str, ...], trace_format: str | None) -> tuple[list[Trace], list[Diagnostic]]:
+    """The traces, and why some files could not be read. Raises InputError if none could."""
     from bylaw.comply.inputs import split_sessions
     from bylaw.traces import find_traces, load_trace
 
     names = find_traces(patterns)
     loaded: list[Trace] = []
+    unread: list[Diagnostic] = []
     with count_progress("reading traces") as report:
         for number, name in enumerate(names, 1):
-            loaded += split_sessions(load_trace(name, format=trace_format))
+            try:
+                loaded += split_sessions(load_trace(name, format=trace_format))
+            except InputError as problem:
+                unread += problem.diagnostics
             if report is not None:
                 report(number, len(names))
-    return loaded
+    if unread and not loaded:
+        raise InputError(unread)
+    return loaded, unread
 
 
 def _recorded_prompt(traces: Sequence[Trace]) -> str:

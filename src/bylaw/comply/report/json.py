@@ -11,6 +11,7 @@ import msgspec
 from bylaw.comply.decide import coverage_of
 from bylaw.comply.model import BehavioralRule, ComplyReport, PromptDiff, PromptRule, RuleChange, State
 from bylaw.comply.report import wording
+from bylaw.report.json import diagnostic_as_json
 
 _STATED = ("rule_id", "description", "trigger", "required_action", "forbidden_action", "severity")
 """what the prompt says of a rule, whatever the traces show"""
@@ -29,6 +30,8 @@ def render_comply(report: ComplyReport) -> str:
             "prompt": {"file": report.prompt, "sha256": report.sha256},
             "results": [result.to_dict() for result in report.results],
             "notes": list(report.notes),
+            "unread": list(map(diagnostic_as_json, report.unread)),
+            **({"diagnostics": list(map(diagnostic_as_json, report.unread))} if report.unread else {}),
         }
     )
 

@@ -9,7 +9,7 @@ from bylaw.comply.report import wording
 from bylaw.report.text import escape_markdown, inline_code
 
 SHOWN = 5
-_MARKS = {0: "✅", 1: "❌", 3: "⚠️", 4: "⚠️"}
+_MARKS = {0: "✅", 1: "❌", 2: "❌", 3: "⚠️", 4: "⚠️"}
 
 
 def render_comply(report: ComplyReport) -> str:

@@ -12,7 +12,7 @@ from bylaw.report.text import count, printable, wrap
 
 SHOWN = 5
 """violations shown for one rule"""
-_GATE = {0: ("✓", "green"), 1: ("✗", "red"), 3: ("∅", "yellow"), 4: ("∅", "yellow")}
+_GATE = {0: ("✓", "green"), 1: ("✗", "red"), 2: ("✗", "red"), 3: ("∅", "yellow"), 4: ("∅", "yellow")}
 _KINDS = {"added": "green", "tightened": "green", "dropped": "red", "loosened": "red", "changed": "yellow"}
 
 

@@ -23,6 +23,9 @@ _SEVERITY_ORDER = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 def headline(report: ComplyReport) -> str:
     """The verdict in one line, by the exit code."""
     rules = _rules(report)
+    if report.exit_code == 2:
+        files = count(len({one.file for one in report.unread}), "file")
+        return f"BAD INPUT: {files} could not be read; {len(violated(report))} of {count(len(rules), 'rule')} broken"
     if report.exit_code == 1:
         return f"VIOLATED: {len(violated(report))} of {count(len(rules), 'rule')} broken"
     if report.exit_code == 4:
@@ -65,6 +68,7 @@ def undecided(report: ComplyReport) -> Iterator[tuple[BehavioralRule, list[str]]
 
 
 def remarks(report: ComplyReport) -> Iterator[str]:
+    yield from (f"{one.file}: could not be read: {one.message}" for one in report.unread)
     yield from report.notes
     by_note: dict[str, list[str]] = {}
     for result in report.results:

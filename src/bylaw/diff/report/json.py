@@ -9,6 +9,7 @@ import msgspec
 
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report import wording
+from bylaw.report.json import diagnostic_as_json
 
 
 def render_diff(report: DiffReport) -> str:
@@ -47,4 +48,6 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "unused_expectations": fields["unused_expectations"],
         "rules": report.rules,
         "notes": fields["notes"],
+        "unread": list(map(diagnostic_as_json, report.unread)),
+        **({"diagnostics": list(map(diagnostic_as_json, report.unread))} if report.exit_code == 2 else {}),
     }

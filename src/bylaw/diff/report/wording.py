@@ -43,13 +43,21 @@ _ADVICE = {
 
 def headline(report: DiffReport) -> str:
     """The verdict in one line: what changed, in how many sessions, how sure. It agrees with the exit code."""
+    if report.exit_code == 2:
+        files = len({one.file for one in report.unread})
+        return f"BAD INPUT: {count(files, 'file')} could not be read; the others: {_verdict(report)}"
+    return _verdict(report)
+
+
+def _verdict(report: DiffReport) -> str:
+    """The verdict on what was read."""
     one_sided = ", ".join(_NAMES[axis] for axis in report.one_sided)
-    if report.exit_code == 3 and report.nothing_compared:
+    if report.gate_code == 3 and report.nothing_compared:
         return "NOTHING COMPARED: no session of the candidate matches one of the baseline"
-    if report.exit_code == 3 and report.policy.scope_doubts:
+    if report.gate_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
         return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
-    if report.exit_code == 3:
+    if report.gate_code == 3:
         return f"NOT COMPARED: only one side recorded {one_sided}"
     warning = f"; only one side recorded {one_sided}" if one_sided else ""
     least = report.fail_on if report.tripped else report.worst

@@ -12,7 +12,9 @@ from msgspec import Struct, field
 
 from bylaw.engine.compile import Program
 from bylaw.engine.evaluation import Evaluation
+from bylaw.errors import InputError
 from bylaw.model.canonical import short_digest
+from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Annotation, Event, Request, Response, SessionEnd, SessionStart, ToolCall, ToolResult
 from bylaw.model.ports import TraceSource
 from bylaw.model.verdict import Outcome, Verdict
@@ -153,31 +155,42 @@ class Side(Struct):
     empty: list[str] = field(default_factory=list)
     """traces without a turn"""
     notes: list[str] = field(default_factory=list)
+    traces: int = 0
+    """how many were read"""
 
     @property
     def turns(self) -> int:
         return sum(len(recording.steps) for recording in self.recordings)
 
 
-def read_side(sources: Iterable[TraceSource], program: Program) -> Side:
+def read_side(sources: Iterable[TraceSource], program: Program, unread: list[Diagnostic] | None = None) -> Side:
+    """`unread` gets the reasons why a trace cannot be read, and the trace is left out; without it, InputError."""
     side = Side()
     for source in sources:
-        _read_trace(side, source, program)
+        try:
+            _read_trace(side, source, program)
+        except InputError as problem:
+            if unread is None:
+                raise
+            unread += problem.diagnostics
     return side
 
 
 def _read_trace(side: Side, source: TraceSource, program: Program) -> None:
     evaluation = Evaluation(program)
     found: dict[str, Recording] = {}
+    verdicts: list[Verdict] = []
     turns = 0
     for event in source:
-        side.verdicts += [(source.name, verdict) for verdict in evaluation.step(event)]
+        verdicts += evaluation.step(event)
         recording = found.get(event.origin.session)
         if recording is None:
             recording = found[event.origin.session] = Recording(source.name, event.origin.session)
         _add(recording, event)
         turns += isinstance(event, Response)
-    side.verdicts += [(source.name, verdict) for verdict in evaluation.end(complete=source.complete)]
+    verdicts += evaluation.end(complete=source.complete)
+    side.verdicts += [(source.name, verdict) for verdict in verdicts]
+    side.traces += 1
     side.recordings += found.values()
     side.notes += [f"{source.name}: {note}" for note in source.notes]
     side.notes += [f"{source.name}: {source.skipped} bad records skipped"] if source.skipped else []
