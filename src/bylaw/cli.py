@@ -33,6 +33,7 @@ COMMANDS = {
     ),
     "explain": LazyCommand("bylaw.lint.commands:explain", "print the page for an error code or a rule kind"),
     "guard": LazyCommand("bylaw.guard.commands:command", "may this tool call run, right now?"),
+    "hook": LazyCommand("bylaw.guard.commands.hook:command", "the guard in Claude Code, Codex, Gemini CLI, Cursor …"),
     "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
     "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),

@@ -1,0 +1,125 @@
+"""`bylaw hook`: the guard as a hook of a coding agent, and its place in the agent's settings"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from bylaw.errors import ExitCode
+from bylaw.guard.integrations.hooks.payloads import CLIENTS, MOST_BYTES
+
+if TYPE_CHECKING:
+    from bylaw.guard.integrations.hooks.payloads import Client
+    from bylaw.guard.integrations.hooks.settings import Scope
+
+_CLIENT = click.Choice(CLIENTS)
+_POLICY = click.option(
+    "--policy", "-p", metavar="FILE", help="Guard rules (default: `bylaw.yaml` in the project, the outermost one)."
+)
+_STORE = click.option("--store", metavar="FILE", help="The store (default: `.bylaw/guard.db` beside the rules).")
+
+
+@click.group(name="hook", invoke_without_command=True)
+@click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
+@click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
+@click.option("--agent", metavar="NAME", help="The agent whose rules apply, if the rules are for several.")
+@_POLICY
+@_STORE
+@click.pass_context
+def command(
+    ctx: click.Context, client: str | None, event: str | None, agent: str | None, policy: str | None, store: str | None
+) -> int | None:
+    """Decide the tool calls of Claude Code, Codex, Gemini CLI, Cursor or Copilot CLI.
+
+    Without a command, this is the hook itself: it reads the event of the client as JSON on stdin and answers as that
+    client expects. Exit 0: the call may run, as far as the rules go. 2: the call must not run, and stderr says why;
+    also if the event, the rules or the store cannot be read.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from bylaw.guard.integrations.hooks.answers import BLOCK
+    from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
+
+    options = HookOptions(client=cast("Client | None", client), event=event, policy=policy, store=store, agent=agent)
+    try:
+        answer = run_hook(sys.stdin.buffer.read(MOST_BYTES + 1), options)
+        if answer.stderr:
+            click.echo(answer.stderr, err=True)
+        if answer.stdout:
+            click.echo(answer.stdout)
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError):  # a stream is closed: nobody has read the answer
+        return BLOCK
+    return answer.code
+
+
+def _where(function: click.Command) -> click.Command:
+    for option in (
+        click.option("--user", "scope", flag_value="user", help="In the settings of the user, for all projects."),
+        click.option(
+            "--project", "scope", flag_value="project", default="project", help="In the current folder (default)."
+        ),
+        click.argument("client", type=_CLIENT),
+    ):
+        function = option(function)
+    return function
+
+
+def _file(client: str, scope: str) -> Path:
+    from bylaw.guard.integrations.hooks.settings import settings_file
+
+    folder = Path.home() if scope == "user" else Path.cwd()
+    return settings_file(cast("Client", client), cast("Scope", scope), folder)
+
+
+@command.command(name="install")
+@_where  # type: ignore[arg-type]
+@_POLICY
+@_STORE
+def install(client: str, scope: str, policy: str | None, store: str | None) -> ExitCode:
+    """Add the hook to the settings of CLIENT. Everything else in the file stays; a second time changes nothing."""
+    from bylaw.guard.integrations.hooks import settings
+
+    path = _file(client, scope)
+    try:
+        changed = settings.install(cast("Client", client), path, policy=policy, store=store)
+    except settings.SettingsProblem as problem:
+        raise click.UsageError(str(problem)) from None
+    click.echo(f"{'installed in' if changed else 'already in'} {path}")
+    return ExitCode.OK
+
+
+@command.command(name="uninstall")
+@_where  # type: ignore[arg-type]
+def uninstall(client: str, scope: str) -> ExitCode:
+    """Remove the hook from the settings of CLIENT, and nothing else."""
+    from bylaw.guard.integrations.hooks import settings
+
+    path = _file(client, scope)
+    try:
+        changed = settings.uninstall(cast("Client", client), path)
+    except settings.SettingsProblem as problem:
+        raise click.UsageError(str(problem)) from None
+    click.echo(f"{'removed from' if changed else 'not in'} {path}")
+    return ExitCode.OK
+
+
+@command.command(name="status")
+@_where  # type: ignore[arg-type]
+def status(client: str, scope: str) -> ExitCode:
+    """Which events of CLIENT run the hook? Exits 1 if some are missing."""
+    from bylaw.guard.integrations.hooks import settings
+
+    path = _file(client, scope)
+    try:
+        found = settings.installed_events(cast("Client", client), path)
+    except settings.SettingsProblem as problem:
+        raise click.UsageError(str(problem)) from None
+    wanted = settings.DIALECTS[cast("Client", client)].events
+    for event in wanted:
+        click.echo(f"{'✓' if event in found else '✗'} {event}")
+    click.echo(str(path))
+    return ExitCode.OK if set(wanted) <= set(found) else ExitCode.GATE_TRIPPED

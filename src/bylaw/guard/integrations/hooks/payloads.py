@@ -1,0 +1,156 @@
+"""What each client sends to a hook, read into one form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+Client: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor", "copilot"]
+Moment: TypeAlias = Literal["before", "after", "start", "end"]
+
+CLIENTS: tuple[Client, ...] = ("claude-code", "codex", "gemini", "cursor", "copilot")
+MOST_BYTES = 32 << 20
+"""of a payload: a client may pass on the whole output of a tool"""
+MOMENTS: dict[str, Moment] = {
+    "pretooluse": "before",
+    "beforetool": "before",
+    "beforeshellexecution": "before",
+    "beforemcpexecution": "before",
+    "beforereadfile": "before",
+    "posttooluse": "after",
+    "posttoolusefailure": "after",
+    "aftertool": "after",
+    "aftershellexecution": "after",
+    "aftermcpexecution": "after",
+    "sessionstart": "start",
+    "sessionend": "end",
+}
+"""events in lower case: clients differ in nothing but that"""
+_ASKING_MODES = frozenset({"default", "acceptEdits", "plan"})
+"""permission modes of Claude Code in which a person is asked; in the others nobody is"""
+_CURSOR_TOOLS = {"beforeshellexecution": "Shell", "aftershellexecution": "Shell", "beforereadfile": "Read"}
+
+
+class Unreadable(ValueError):
+    """Not the payload of a hook. The message is for the model."""
+
+
+class HookEvent(Struct, frozen=True, kw_only=True):
+    client: Client
+    name: str
+    """of the event, as the client writes it"""
+    moment: Moment
+    session: str
+    folder: str | None = None
+    """where the agent works"""
+    call_id: str | None = None
+    tool: str = ""
+    arguments: Any = None
+    content: Any = None
+    """the result, after a call"""
+    is_error: bool | None = None
+    can_ask: bool = False
+    """whether the client asks the person in front of it if the hook says so; otherwise it might run the call"""
+
+
+def read_payload(text: bytes, *, client: Client | None = None, event: str | None = None) -> HookEvent:
+    """`client` and `event`: as the command line names them; the payload is believed first. Raises Unreadable."""
+    if len(text) > MOST_BYTES:
+        raise Unreadable(f"the payload is larger than {MOST_BYTES >> 20} MB")
+    try:
+        payload = json.loads(text)
+    except (ValueError, RecursionError) as problem:
+        raise Unreadable(f"the payload is not JSON: {problem}") from None
+    if not isinstance(payload, dict):
+        raise Unreadable("the payload is not a JSON object")
+    name = str(payload.get("hook_event_name") or event or _guess_event(payload))
+    moment = MOMENTS.get(name.lower())
+    if moment is None:
+        raise Unreadable(f"the event `{name}` is not one of a tool call or a session")
+    found = _client(payload, name, client)
+    session = payload.get("session_id") or payload.get("conversation_id") or payload.get("sessionId")
+    folder = _folder(payload)
+    if not session and found == "copilot":  # earlier versions send no session: calls in one folder count together
+        session = f"copilot {folder}"
+    if not isinstance(session, str) or not session:
+        raise Unreadable("the payload names no session")
+    about: dict[str, Any] = {"client": found, "name": name, "moment": moment, "session": session, "folder": folder}
+    if moment in ("start", "end"):
+        return HookEvent(**about)
+    return HookEvent(**about, **_call(payload, name.lower()), can_ask=_can_ask(payload, found, name))
+
+
+def _guess_event(payload: Mapping[str, Any]) -> str | None:
+    """Copilot does not name its events."""
+    if "toolName" in payload:
+        return "postToolUse" if "toolResult" in payload else "preToolUse"
+    return None
+
+
+def _client(payload: Mapping[str, Any], name: str, named: Client | None) -> Client:
+    if "conversation_id" in payload or "cursor_version" in payload:
+        return "cursor"
+    if "toolName" in payload or ("timestamp" in payload and "hook_event_name" not in payload):
+        return "copilot"
+    if name in ("BeforeTool", "AfterTool"):
+        return "gemini"
+    if "turn_id" in payload:
+        return "codex"
+    if named is not None:
+        return named
+    return "gemini" if "timestamp" in payload else "claude-code"
+
+
+def _folder(payload: Mapping[str, Any]) -> str | None:
+    roots = payload.get("workspace_roots")
+    if isinstance(roots, list) and roots and isinstance(roots[0], str):
+        return roots[0]
+    folder = payload.get("cwd")
+    return folder if isinstance(folder, str) and folder else None
+
+
+def _can_ask(payload: Mapping[str, Any], client: Client, name: str) -> bool:
+    if client == "cursor":  # it accepts `ask` for all tools, and asks only here
+        return name in ("beforeShellExecution", "beforeMCPExecution")
+    return client == "claude-code" and payload.get("permission_mode") in _ASKING_MODES
+
+
+def _call(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
+    tool = payload.get("tool_name") or payload.get("toolName") or _CURSOR_TOOLS.get(event)
+    if not isinstance(tool, str):
+        raise Unreadable("the payload names no tool")
+    call_id = payload.get("tool_use_id")
+    found = {"tool": tool, "arguments": _arguments(payload, event)}
+    if isinstance(call_id, str) and call_id:
+        found["call_id"] = call_id
+    if MOMENTS[event] == "after":
+        found |= _result(payload, event)
+    return found
+
+
+def _arguments(payload: Mapping[str, Any], event: str) -> Any:
+    if event in _CURSOR_TOOLS:
+        return {key: payload[key] for key in ("command", "cwd", "file_path") if key in payload}
+    given = payload.get("tool_input", payload.get("toolArgs"))
+    if isinstance(given, str):  # Copilot, and Cursor for MCP tools
+        try:
+            given = json.loads(given) if given.strip() else {}
+        except (ValueError, RecursionError) as problem:
+            raise Unreadable(f"the arguments of the tool are not JSON: {problem}") from None
+    if given is not None and not isinstance(given, dict):
+        raise Unreadable("the arguments of the tool are not a JSON object")
+    return given
+
+
+def _result(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
+    keys = ("tool_response", "tool_output", "toolResult", "result_json", "output", "error", "error_message")
+    content = next((payload[key] for key in keys if key in payload), None)
+    if event == "posttoolusefailure":
+        return {"content": content, "is_error": True}
+    result = content if isinstance(content, dict) else {}
+    if result.get("resultType") in ("failure", "denied", "rejected") or result.get("error"):
+        return {"content": content, "is_error": True}
+    return {"content": content}

@@ -1,0 +1,230 @@
+"""Puts the hook into the settings file of a client, and takes it out again.
+
+Only our own entries are added or removed; the order of everything else stays. Entries are recognised by their command,
+so that installing twice changes nothing. The command ends with `|| exit 2`: if `bylaw` cannot be started, clients would
+take any other exit code for a hook that does not object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.guard.integrations.hooks.payloads import MOMENTS, Client
+
+Scope: TypeAlias = Literal["project", "user"]
+_OURS = re.compile(r"\bbylaw(\.exe)?['\"]? hook\b")
+_INDENT = re.compile(r"^\{\s*?\n([ \t]+)\"")
+
+
+class SettingsProblem(ValueError):
+    """The settings file cannot be edited; the message says why."""
+
+
+class Dialect(Struct, frozen=True):
+    """How a client is told to run hooks."""
+
+    file: str
+    """below the folder of the project or of the user"""
+    events: tuple[str, ...]
+    user_file: str | None = None
+    """if it is not the same"""
+    is_flat: bool = False
+    """whether an event lists commands, and not groups of them with a matcher"""
+    names_event: bool = False
+    """whether the command has to name the event, since the payload does not"""
+    version: int | None = None
+
+
+DIALECTS: dict[Client, Dialect] = {
+    "claude-code": Dialect(
+        ".claude/settings.json", ("PreToolUse", "PostToolUse", "PostToolUseFailure", "SessionStart", "SessionEnd")
+    ),
+    "codex": Dialect(".codex/hooks.json", ("PreToolUse", "PostToolUse", "SessionStart")),
+    "gemini": Dialect(".gemini/settings.json", ("BeforeTool", "AfterTool", "SessionStart", "SessionEnd")),
+    "cursor": Dialect(
+        ".cursor/hooks.json",
+        ("preToolUse", "postToolUse", "postToolUseFailure", "sessionStart", "sessionEnd"),
+        is_flat=True,
+        version=1,
+    ),
+    "copilot": Dialect(
+        ".github/hooks/bylaw.json",
+        ("preToolUse", "postToolUse", "sessionStart", "sessionEnd"),
+        user_file=".copilot/hooks/bylaw.json",
+        is_flat=True,
+        names_event=True,
+        version=1,
+    ),
+}
+
+
+def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
+    """`folder`: of the project, or of the user."""
+    dialect = DIALECTS[client]
+    return folder / (dialect.user_file or dialect.file if scope == "user" else dialect.file)
+
+
+def install(client: Client, path: Path, *, policy: str | None = None, store: str | None = None) -> bool:
+    """Returns whether the file has changed. Raises SettingsProblem."""
+    settings, text = _read(path)
+    dialect = DIALECTS[client]
+    if dialect.version is not None:
+        settings.setdefault("version", dialect.version)
+    hooks = _hooks(settings, path)
+    for event in dialect.events:
+        entries = _entries(hooks, event, path)
+        wanted = _entry(client, event, _command(client, event, policy, store))
+        places = [place for place, entry in enumerate(entries) if _is_ours(entry)]
+        if not places:
+            entries.append(wanted)
+        else:
+            entries[places[0]] = wanted
+            for place in reversed(places[1:]):
+                del entries[place]
+    return _write(path, settings, text)
+
+
+def uninstall(client: Client, path: Path) -> bool:
+    """Returns whether the file has changed. What only we have put there is removed with our entries."""
+    if not path.exists():
+        return False
+    settings, text = _read(path)
+    hooks = _hooks(settings, path)
+    found = False
+    for event in list(hooks):
+        entries = _entries(hooks, event, path)
+        left = [entry for entry in map(_without_ours, entries) if entry is not None]
+        if left != entries:
+            found = True
+            hooks[event] = left
+            if not left:
+                del hooks[event]
+    if not found:
+        return False
+    if not hooks:
+        del settings["hooks"]
+    if not settings.keys() - {"version"}:
+        path.unlink()
+        return True
+    return _write(path, settings, text)
+
+
+def installed_events(client: Client, path: Path) -> tuple[str, ...]:
+    """The events that run our hook. Raises SettingsProblem."""
+    if not path.exists():
+        return ()
+    settings, _ = _read(path)
+    hooks = _hooks(settings, path)
+    return tuple(event for event in hooks if any(map(_is_ours, _entries(hooks, event, path))))
+
+
+def _command(client: Client, event: str, policy: str | None, store: str | None) -> str:
+    words = ["bylaw", "hook", "--client", client]
+    if DIALECTS[client].names_event:
+        words += ["--event", event]
+    for option, value in (("--policy", policy), ("--store", store)):
+        if value is not None:
+            words += [option, value]
+    return f"{shlex.join(words)} || exit 2"
+
+
+def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
+    is_gate = MOMENTS[event.lower()] == "before"
+    match client:
+        case "cursor":
+            return {"command": command, **({"failClosed": True} if is_gate else {})}
+        case "copilot":
+            return {"type": "command", "bash": command, "powershell": command, "timeoutSec": 60}
+        case "gemini":
+            return {"hooks": [{"name": "bylaw", "type": "command", "command": command, "timeout": 60_000}]}
+        case "claude-code":
+            hook = {"type": "command", "command": command, "timeout": 60}
+            matcher = {"matcher": "*"} if "Tool" in event else {}
+            return {**matcher, "hooks": [{**hook, **({"onFailure": "block"} if is_gate else {})}]}
+        case _:
+            return {"hooks": [{"type": "command", "command": command, "timeout": 60}]}
+
+
+def _is_ours(entry: Any) -> bool:
+    """A group is ours only if it holds nothing else; a group that a person has added us to is left in place."""
+    if isinstance(entry, dict) and isinstance(entry.get("hooks"), list):
+        return bool(entry["hooks"]) and all(map(_is_our_command, entry["hooks"]))
+    return _is_our_command(entry)
+
+
+def _without_ours(entry: Any) -> Any:
+    """None if nothing is left."""
+    if isinstance(entry, dict) and isinstance(entry.get("hooks"), list):
+        left = [hook for hook in entry["hooks"] if not _is_our_command(hook)]
+        if left == entry["hooks"]:
+            return entry
+        return {**entry, "hooks": left} if left else None
+    return None if _is_our_command(entry) else entry
+
+
+def _is_our_command(hook: Any) -> bool:
+    commands = [hook.get(key) for key in ("command", "bash")] if isinstance(hook, dict) else []
+    return any(isinstance(one, str) and _OURS.search(one) for one in commands)
+
+
+def _hooks(settings: dict[str, Any], path: Path) -> dict[str, Any]:
+    hooks = settings.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise SettingsProblem(f"`hooks` in `{path}` is not an object")
+    return hooks
+
+
+def _entries(hooks: dict[str, Any], event: str, path: Path) -> list[Any]:
+    entries = hooks.setdefault(event, [])
+    if not isinstance(entries, list):
+        raise SettingsProblem(f"`hooks.{event}` in `{path}` is not a list")
+    return entries
+
+
+def _read(path: Path) -> tuple[dict[str, Any], str]:
+    """The settings, and the text of the file."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SettingsProblem(f"cannot read `{path}`: {problem}") from None
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as problem:
+        raise SettingsProblem(f"`{path}` is not plain JSON, so it is not edited: {problem}") from None
+    if not isinstance(settings, dict):
+        raise SettingsProblem(f"`{path}` does not hold an object")
+    return settings, text
+
+
+def _write(path: Path, settings: dict[str, Any], before: str) -> bool:
+    """In the indentation of the file, and all at once. Returns whether that changes anything."""
+    if before.strip() and json.loads(before) == settings:
+        return False
+    found = _INDENT.match(before)
+    indent: int | str = found[1] if found else 2
+    text = json.dumps(settings, indent=indent, ensure_ascii=False) + (
+        "\n" if before.endswith("\n") or not before else ""
+    )
+    real = Path(os.path.realpath(path))
+    real.parent.mkdir(parents=True, exist_ok=True)
+    mode = real.stat().st_mode & 0o777 if real.exists() else 0o644
+    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, mode)
+        os.replace(name, real)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return True

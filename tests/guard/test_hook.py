@@ -1,0 +1,337 @@
+"""`bylaw hook`: the payloads that coding agents send, and the answers that they understand."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bylaw.guard.guard import Guard
+from bylaw.guard.integrations.hooks import settings
+from bylaw.guard.integrations.hooks.answers import Answer
+from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
+from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
+from bylaw.guard.stores.records import EventRow
+from tests.audit.support import verified
+from tests.support.command import run_bylaw
+
+RULES = """
+guard:
+  mode: hitl
+  rules:
+    - {id: no-force, when: {arg_regex: {path: command, pattern: 'push.*--force'}}, then: block, reason: no force pushes}
+    - {id: ask-deploy, when: {arg_regex: {path: command, pattern: deploy}}, then: pause, reason: a deployment}
+    - {id: two, when: {arg_regex: {path: command, pattern: 'drop table'}}, then: pause, approvals: 2}
+    - {id: end, when: {arg_regex: {path: command, pattern: 'rm -rf'}}, then: terminate_session, reason: the end}
+    - {id: failing, kind: temporal, params: {formula: "G !result(build, error = true)"}, then: block}
+    - {id: cap, kind: max_calls, params: {tool: fetch, limit: 1}, then: block}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "bylaw.yaml").write_text(RULES)
+    return tmp_path
+
+
+def payload(client: Client, project: Path, tool: str, arguments: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """As the client sends it before a call."""
+    match client:
+        case "claude-code":
+            shape: dict[str, Any] = {
+                "session_id": "5b1c", "transcript_path": "/t.jsonl", "cwd": str(project), "permission_mode": "default",
+                "hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": arguments, "tool_use_id": "toolu_1",
+            }  # fmt: skip
+        case "codex":
+            shape = {
+                "session_id": "5b1c", "turn_id": "1", "transcript_path": None, "cwd": str(project), "model": "m",
+                "permission_mode": "default", "hook_event_name": "PreToolUse", "tool_name": tool,
+                "tool_input": arguments, "tool_use_id": "call_1",
+            }  # fmt: skip
+        case "gemini":
+            shape = {
+                "session_id": "5b1c", "transcript_path": "/t.json", "cwd": str(project),
+                "hook_event_name": "BeforeTool", "timestamp": "2026-11-01T10:00:00.000Z", "tool_name": tool,
+                "tool_input": arguments,
+            }  # fmt: skip
+        case "cursor":
+            shape = {
+                "conversation_id": "5b1c", "generation_id": "g", "model": "m", "hook_event_name": "preToolUse",
+                "cursor_version": "2.1", "workspace_roots": [str(project)], "cwd": str(project), "tool_name": tool,
+                "tool_input": arguments, "tool_use_id": "t1",
+            }  # fmt: skip
+        case _:
+            shape = {
+                "sessionId": "5b1c", "timestamp": 1762000000000, "cwd": str(project), "toolName": tool,
+                "toolArgs": json.dumps(arguments),
+            }  # fmt: skip
+    return {**shape, **more}
+
+
+def after(client: Client, project: Path, tool: str, arguments: dict[str, Any], result: str) -> dict[str, Any]:
+    shape = payload(client, project, tool, arguments)
+    match client:
+        case "gemini":
+            return {**shape, "hook_event_name": "AfterTool", "tool_response": {"llmContent": result}}
+        case "cursor":
+            return {**shape, "hook_event_name": "postToolUse", "tool_output": json.dumps(result)}
+        case "copilot":
+            return {**shape, "toolResult": {"resultType": "success", "textResultForLlm": result}}
+        case _:
+            return {**shape, "hook_event_name": "PostToolUse", "tool_response": {"stdout": result}}
+
+
+def hook(payload: Any, environment: dict[str, str] | None = None, **options: Any) -> Answer:
+    text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    return run_hook(text, HookOptions(**options), environment or {})
+
+
+def events(project: Path) -> list[EventRow]:
+    guard = Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db")
+    with guard:
+        assert verified(guard.store, allow_unrecomputed=True).findings == []
+        return list(guard.store.events())
+
+
+DENIALS: dict[Client, Any] = {
+    "claude-code": lambda said: said["hookSpecificOutput"]["permissionDecision"],
+    "codex": lambda said: said["hookSpecificOutput"]["permissionDecision"],
+    "gemini": lambda said: said["decision"],
+    "cursor": lambda said: said["permission"],
+    "copilot": lambda said: said["permissionDecision"],
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_call_is_decided_and_its_result_recorded(client: Client, project: Path) -> None:
+    call = ("Bash", {"command": "git status"})
+    assert hook(payload(client, project, *call)) == Answer("{}", "", 0)
+    assert hook(after(client, project, *call, "clean")).code == 0
+    decided, recorded = events(project)
+    assert decided.session == "5b1c" and decided.data["attempt"]["arguments"] == {"command": "git status"}
+    assert recorded.kind == "result" and recorded.data["result_of"] == decided.data["decision"]["call_id"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_blocked_call_exits_with_2_and_says_why(client: Client, project: Path) -> None:
+    answer = hook(payload(client, project, "Bash", {"command": "git push --force"}))
+    assert answer.code == 2 and "no force pushes" in answer.stderr
+    assert DENIALS[client](json.loads(answer.stdout)) == "deny" and "no force pushes" in answer.stdout
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_paused_call_waits_and_runs_once_it_is_approved(client: Client, project: Path) -> None:
+    mode = {"permission_mode": "bypassPermissions"} if client == "claude-code" else {}
+    call = payload(client, project, "Bash", {"command": "deploy"}, **mode)
+    answer = hook(call)
+    assert answer.code == 2 and "waiting for a person: review-" in answer.stderr
+    with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
+        [review] = guard.reviews.list(status="pending")
+        guard.reviews.approve(review.id, by="ann")
+    again = {**call, "tool_use_id": "another"} if "tool_use_id" in call else call
+    assert hook(again) == Answer("{}", "", 0)
+    assert hook(again).code == 2, "approved once"
+
+
+def test_claude_code_asks_the_person_itself(project: Path) -> None:
+    call = ("Bash", {"command": "deploy"})
+    answer = hook(payload("claude-code", project, *call))
+    said = json.loads(answer.stdout)["hookSpecificOutput"]
+    assert (answer.code, said["permissionDecision"]) == (0, "ask") and "a deployment" in said[
+        "permissionDecisionReason"
+    ]
+    assert hook(after("claude-code", project, *call, "done")).code == 0
+    rows = [(row.kind, row.data.get("what"), row.data.get("by")) for row in events(project)]
+    assert ("review", "approved", AT_THE_CLIENT) in rows and rows[-1][0] == "result"
+    asked = payload("claude-code", project, "Bash", {"command": "drop table"}, tool_use_id="2")
+    assert hook(asked).code == 2, "one person at the client is not two"
+
+
+def test_cursor_asks_where_it_really_does(project: Path) -> None:
+    shape = payload("cursor", project, "", {})
+    shell = {**shape, "hook_event_name": "beforeShellExecution", "command": "deploy"}
+    assert json.loads(hook(shell).stdout)["permission"] == "ask"
+    assert hook(payload("cursor", project, "Shell", {"command": "deploy"}, tool_use_id="9")).code == 2
+
+
+def test_an_edited_approval_exchanges_the_arguments_or_blocks(project: Path) -> None:
+    for client in ("claude-code", "codex"):
+        call = payload(client, project, "Bash", {"command": f"deploy {client}"}, permission_mode="dontAsk")
+        hook(call)
+        with Guard(project / "bylaw.yaml", store=project / ".bylaw/guard.db") as guard:
+            [review] = guard.reviews.list(status="pending")
+            edit = {"tool": "Bash", "arguments": {"command": "deploy --dry-run"}}
+            guard.reviews.approve(review.id, by="ann", edited=edit)
+        answer = hook({**call, "tool_use_id": f"{client}2"})
+        if client == "claude-code":
+            said = json.loads(answer.stdout)["hookSpecificOutput"]
+            assert (said["permissionDecision"], said["updatedInput"]) == ("allow", edit["arguments"])
+        else:
+            assert answer.code == 2 and "deploy --dry-run" in answer.stderr
+
+
+def test_limits_hold_over_the_session_and_end_with_it(project: Path) -> None:
+    def fetch(number: int) -> int:
+        return hook(payload("claude-code", project, "fetch", {"n": number}, tool_use_id=f"t{number}")).code
+
+    assert [fetch(1), fetch(2)] == [0, 2]
+    about = {key: value for key, value in payload("claude-code", project, "", {}).items() if not key.startswith("tool")}
+    assert hook({**about, "hook_event_name": "SessionStart", "source": "resume"}) == Answer("{}", "", 0)
+    assert fetch(3) == 2
+    assert hook({**about, "hook_event_name": "SessionEnd", "reason": "clear"}).code == 0
+    assert fetch(4) == 0
+
+
+def test_a_terminated_session_stays_so(project: Path) -> None:
+    assert hook(payload("gemini", project, "Bash", {"command": "rm -rf /"})).code == 2
+    assert hook(payload("gemini", project, "Bash", {"command": "ls"})).code == 2
+
+
+def test_a_failed_call_is_recorded_as_one(project: Path) -> None:
+    call = ("Bash", {"command": "false"})
+    hook(payload("claude-code", project, *call))
+    failure = {**payload("claude-code", project, *call), "hook_event_name": "PostToolUseFailure", "error": "exit 1"}
+    assert hook(failure).code == 0
+    assert events(project)[-1].data["is_error"] is True
+
+
+@pytest.mark.parametrize("client", ["claude-code", "cursor"])
+def test_the_model_is_told_what_a_result_breaks(client: Client, project: Path) -> None:
+    hook(payload(client, project, "build", {}))
+    event = "PostToolUseFailure" if client == "claude-code" else "postToolUseFailure"
+    answer = hook({**payload(client, project, "build", {}), "hook_event_name": event, "error": "exit 1"})
+    assert "has broken `failing`" in answer.stderr
+    assert answer.code == 2 if client == "claude-code" else "failing" in json.loads(answer.stdout)["additional_context"]
+
+
+def test_two_equal_calls_without_ids_get_a_result_each(project: Path) -> None:
+    call = ("Bash", {"command": "date"})
+    for _ in range(2):
+        hook(payload("gemini", project, *call))
+    for _ in range(2):
+        assert hook(after("gemini", project, *call, "now")) == Answer()
+    assert len({row.data["result_of"] for row in events(project) if row.kind == "result"}) == 2
+    assert "not asked" in hook(after("gemini", project, *call, "now")).stderr
+
+
+FAULTS: dict[str, bytes] = {
+    "nothing": b"",
+    "no JSON": b'{"session_id": ',
+    "a list": b"[]",
+    "no UTF-8": b"\xff\xfe",
+    "deep": b"[" * 200_000,
+    "no session": b'{"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}',
+    "no tool": b'{"hook_event_name": "PreToolUse", "session_id": "s", "tool_input": {}}',
+    "a tool that is no text": b'{"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": []}',
+    "wrong arguments": b'{"hook_event_name": "preToolUse", "session_id": "s", "tool_name": "x", "tool_input": 5}',
+    "arguments as broken text": b'{"sessionId": "s", "toolName": "x", "toolArgs": "{"}',
+    "another event": b'{"hook_event_name": "Stop", "session_id": "s"}',
+    "NaN": b'{"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "x", "tool_input": {"n": NaN}}',
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_cannot_be_read_is_blocked(fault: str, project: Path) -> None:
+    answer = hook(FAULTS[fault], policy=str(project / "bylaw.yaml"))
+    assert answer.code == 2 and answer.stderr
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_without_rules_or_store_nothing_runs(client: Client, project: Path, tmp_path_factory: Any) -> None:
+    call = payload(client, project, "Bash", {"command": "ls"})
+    elsewhere = tmp_path_factory.mktemp("empty")
+    assert "there is no `bylaw.yaml`" in hook({**call, "cwd": str(elsewhere), "workspace_roots": []}).stderr
+    (project / ".bylaw").write_text("not a folder")
+    answer = hook(call)
+    assert answer.code == 2 and "the call is not allowed" in answer.stderr
+    (project / "bylaw.yaml").write_text("guard: {rules: [{id: x, when: {tool_name: 5}, then: stop}]}")
+    answer = hook(call)
+    assert answer.code == 2 and "the rules cannot be used" in answer.stderr
+    assert DENIALS[client](json.loads(answer.stdout)) == "deny"
+
+
+def test_a_locked_store_and_a_failing_guard_block(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = payload("claude-code", project, "Bash", {"command": "ls"})
+    assert hook(call).code == 0
+    from bylaw.guard.stores import sqlite_file
+
+    monkeypatch.setattr(sqlite_file, "wait_while_busy", lambda execute, statement, **_: execute(statement))
+    other = sqlite3.connect(project / ".bylaw/guard.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    assert hook({**call, "tool_use_id": "2"}).code == 2
+    other.execute("ROLLBACK")
+    other.close()
+    monkeypatch.setattr(Guard, "decide", lambda *_, **__: 1 / 0)
+    answer = hook({**call, "tool_use_id": "3"})
+    assert answer.code == 2 and "ZeroDivisionError" in answer.stderr
+
+
+def test_rules_in_a_folder_below_do_not_replace_those_of_the_project(project: Path) -> None:
+    below = project / "vendor"
+    below.mkdir()
+    (below / "bylaw.yaml").write_text("guard: {rules: []}")
+    force = payload("claude-code", project, "Bash", {"command": "git push --force"}, cwd=str(below))
+    assert hook(force).code == 2
+    moved = {**force, "cwd": "/", "tool_use_id": "2"}
+    assert hook(moved, {"CLAUDE_PROJECT_DIR": str(project)}).stderr.startswith("bylaw: no force pushes")
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_settings_are_added_and_removed(client: Client, scope: Any, tmp_path: Path) -> None:
+    path = settings.settings_file(client, scope, tmp_path)
+    path.parent.mkdir(parents=True)
+    event = settings.DIALECTS[client].events[0]
+    own = {"command": "mine.sh"} if settings.DIALECTS[client].is_flat else {"hooks": [{"command": "mine.sh"}]}
+    before = json.dumps({"zebra": [1, "ä"], "version": 1, "hooks": {"Stop": [own], event: [own]}, "a": {}}, indent=4)
+    path.write_text(before := before.replace("\\u00e4", "ä") + "\n")
+    assert settings.install(client, path) and not settings.install(client, path)
+    assert set(settings.installed_events(client, path)) == set(settings.DIALECTS[client].events)
+    found = json.loads(path.read_text())
+    assert list(found) == ["zebra", "version", "hooks", "a"] and found["hooks"][event][0] == own
+    assert "bylaw hook --client" in path.read_text() and path.read_text().startswith("{\n    ")
+    assert settings.install(client, path, policy="my rules.yaml") and "'my rules.yaml' || exit 2" in path.read_text()
+    assert settings.uninstall(client, path) and not settings.uninstall(client, path)
+    assert path.read_text() == before
+
+
+def test_settings_that_hold_nothing_else_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "hooks.json"
+    assert settings.install("cursor", path) and settings.uninstall("cursor", path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ['{"hooks": [}', '{"hooks": []}', "[]", '{"hooks": {"PreToolUse": {}}}', "// x\n{}"])
+def test_settings_that_cannot_be_edited_stay(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(text)
+    with pytest.raises(settings.SettingsProblem):
+        settings.install("claude-code", path)
+    assert path.read_text() == text
+
+
+def test_the_commands(project: Path) -> None:
+    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        done = run_bylaw(["hook", *arguments], cwd=project, stdin=stdin)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("status", "claude-code")[0] == 1
+    assert run("install", "claude-code")[0] == 0
+    assert run("status", "claude-code")[0] == 0
+    assert "removed from" in run("uninstall", "claude-code")[1]
+    call = payload("claude-code", project, "Bash", {"command": "git push --force"})
+    code, out, errors = run(stdin=json.dumps(call))
+    assert code == 2 and errors.startswith("bylaw: no force pushes") and json.loads(out)
+    assert run("--client", "nobody")[0] == 2
+
+
+def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    settings.install("claude-code", path)
+    command = json.loads(path.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+    shell = ["/bin/sh", "-c", command]
+    assert subprocess.run(shell, env={"PATH": "/nowhere"}, capture_output=True, check=False).returncode == 2
