@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from bylaw.model.events import Origin
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.chat import ChatReader
+from bylaw.traces.formats.chat_message import ASSISTANT
 from bylaw.traces.formats.gathered import call_of
 from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
 _METADATA = ("copilotVersion", "producer", "context")
-_FAMILIES = frozenset(("session", "user", "assistant", "tool", "subagent", "system", "hook", "permission"))
+_OWN = frozenset(
+    ("session.start", "user.message", "assistant.message", "assistant.turn_start", "tool.execution_start",
+     "tool.execution_complete")
+)  # fmt: skip
+_STARTS = "tool.execution_start"
 
 
 def claims(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("data"), dict) or "parentId" not in value:
-        return False
-    family, dot, _ = str(value.get("type")).partition(".")
-    return family in _FAMILIES and bool(dot)
+    return isinstance(value, dict) and isinstance(value.get("data"), dict) and value.get("type") in _OWN
 
 
 class CopilotCliReader(ChatReader):
@@ -28,8 +32,11 @@ class CopilotCliReader(ChatReader):
         super().__init__(opened)
         self._model: str | None = None
         self._agents: dict[str, str] = {}
-        """the names of subagents, by the calls that started them"""
-        self._issued: dict[str, None] = {}
+        """the names of subagents, by the calls that started them, or by their ids"""
+        self._issued: dict[str, str | None] = {}
+        """which subagent issued a call"""
+        self._pending: _Answer | None = None
+        """an answer with calls whose arguments are recorded only where they start"""
 
     def read_record(self, record: Record) -> None:
         value = record.value
@@ -46,29 +53,42 @@ class CopilotCliReader(ChatReader):
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
         kind = text_field(item, "type") if isinstance(item, dict) else None
-        if kind is None or not isinstance(item.get("data"), dict):
+        if kind is None or not isinstance(item.get("data", {}), dict):
             record.malformed(MalformedRecord("an event is an object with a `type` and its `data`"), path)
             return
-        data = item["data"]
-        above = text_field(data, "parentToolCallId")
-        if above is not None:
-            conversation.speak_as(self._agents.get(above), above, Origin(conversation.origin.session))
-        else:
-            conversation.speak_as(None)
-        for message in self._messages(kind, data, item.get("timestamp")):
-            super().read_item(conversation, record, message, path)
+        data, call_id = object_field(item, "data"), text_field(object_field(item, "data"), "toolCallId")
+        run = text_field(data, "parentToolCallId") or text_field(item, "agentId") or self._issued.get(call_id or "")
+        if kind == _STARTS and self._pending is not None and self._pending.fill(call_id, data.get("arguments")):
+            return
+        for message in self._messages(kind, data, item.get("timestamp"), run):
+            self.end_answer(conversation)
+            one = _Answer(message, run, record, path)
+            if message["role"] == ASSISTANT and one.lacks_arguments:
+                self._pending = one
+            else:
+                self._read(conversation, one)
 
-    def _messages(self, kind: str, data: dict[str, Any], at: Any) -> Iterator[dict[str, Any]]:
+    def end_answer(self, conversation: Conversation) -> None:
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            self._read(conversation, pending)
+
+    def _read(self, conversation: Conversation, one: _Answer) -> None:
+        above = None if one.run is None else Origin(conversation.origin.session)
+        conversation.speak_as(self._agents.get(one.run or ""), one.run, above)
+        super().read_item(conversation, one.record, one.message, one.path)
+
+    def _messages(self, kind: str, data: dict[str, Any], at: Any, run: str | None) -> Iterator[dict[str, Any]]:
         call_id = text_field(data, "toolCallId")
         if kind in ("user.message", "system.message"):
             yield {"role": kind.partition(".")[0], "content": data.get("content"), "timestamp": at}
         elif kind == "assistant.message":
             requests = [one for one in list_field(data, "toolRequests") if isinstance(one, dict)]
             calls = [call_of(one.get("toolCallId"), one.get("name"), one.get("arguments")) for one in requests]
-            self._issued |= {str(one.get("toolCallId")): None for one in requests}
+            self._issued |= {str(one.get("toolCallId")): run for one in requests}
             output = data.get("outputTokens")
             yield {
-                "role": "assistant",
+                "role": ASSISTANT,
                 "content": data.get("content"),
                 "reasoning_content": text_field(data, "reasoningText"),
                 **({"tool_calls": calls} if calls else {}),
@@ -76,11 +96,10 @@ class CopilotCliReader(ChatReader):
                 "model": text_field(data, "model") or self._model,
                 "usage": {"output_tokens": output} if type(output) is int else None,
             }
-        elif kind in ("tool.execution_start", "tool.user_requested") and call_id not in self._issued:
-            # its answer was not recorded, or a user asked for it
-            if kind == "tool.execution_start":
-                call = call_of(call_id, text_field(data, "toolName"), data.get("arguments"))
-                yield {"role": "assistant", "content": None, "tool_calls": [call], "timestamp": at}
+        elif kind == _STARTS and call_id is not None and call_id not in self._issued:  # its answer was not recorded
+            self._issued[call_id] = run
+            call = call_of(call_id, text_field(data, "toolName"), data.get("arguments"))
+            yield {"role": ASSISTANT, "content": None, "tool_calls": [call], "timestamp": at}
         elif kind == "tool.execution_complete":
             self._model = text_field(data, "model") or self._model
             yield _result(data, call_id, at)
@@ -88,6 +107,25 @@ class CopilotCliReader(ChatReader):
             self._agents[call_id] = text_field(data, "agentName", "agentDisplayName") or call_id
         elif kind == "session.model_change":
             self._model = text_field(data, "newModel") or self._model
+
+
+class _Answer(Struct):
+    message: dict[str, Any]
+    run: str | None
+    record: Record
+    path: Path
+
+    @property
+    def lacks_arguments(self) -> bool:
+        return any(call["function"]["arguments"] is None for call in self.message.get("tool_calls", ()))
+
+    def fill(self, call_id: str | None, arguments: Any) -> bool:
+        """Whether this answer issued a call, which now has its arguments."""
+        for call in self.message["tool_calls"]:
+            if call["id"] == call_id and call_id is not None:
+                call["function"]["arguments"] = call["function"]["arguments"] or arguments
+                return True
+        return False
 
 
 def _result(data: dict[str, Any], call_id: str | None, at: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Gemini CLI's recorded sessions: one JSON object with `messages`, or since 2026 one record a line.
 
 An answer holds its calls, each with what it returned. In a file with a record per line, a message may be written again
-when more of it is known, and `$rewindTo` takes messages back.
+when more of it is known, and `$rewindTo` takes messages back, except those with calls: these ran.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class GeminiCliReader(ChatReader):
             known = list(self._messages)
             at = known.index(value["$rewindTo"]) if value["$rewindTo"] in self._messages else len(known)
             for key in known[at:]:
-                del self._messages[key]
-        elif value.get("type") in _TYPES:
+                if not list_field(self._messages[key], "toolCalls"):
+                    del self._messages[key]
+        elif isinstance(value.get("type"), str):
             self._add(record, value)
         else:
             record.bad("wrong-type", "this is no message of a session")
@@ -81,6 +82,10 @@ class GeminiCliReader(ChatReader):
         self.read_list(record, messages, ("messages",), text_field(head, "sessionId"), metadata=metadata or None)
 
     def read_item(self, conversation: Conversation, record: Record, item: Any, path: Path) -> None:
+        kind = text_field(item, "type") if isinstance(item, dict) else None
+        if kind is not None and kind not in _TYPES:
+            record.warn("unread-content", f"a message of type `{kind}` is not read", path)
+            return
         for message in _converted(item):
             super().read_item(conversation, record, message, path)
 

@@ -1,6 +1,7 @@
 """opencode: an exported session, the events of its server, and what `opencode run --format json` prints.
 
 Messages and their parts come again while they grow, so they are read when the file ends; the latest version counts.
+What a user took back is left out, except calls: these ran.
 A step of a message is one answer of the model. A session that a tool started belongs to the session above it.
 """
 
@@ -49,7 +50,6 @@ class OpencodeReader(ChatReader):
         super().__init__(opened)
         self._messages: dict[str, _Message] = {}
         self._parents: dict[str, str] = {}
-        self._titles: dict[str, str] = {}
 
     def read_record(self, record: Record) -> None:
         values = record.value if isinstance(record.value, list) else [record.value]
@@ -89,11 +89,14 @@ class OpencodeReader(ChatReader):
             self._message(record, text_field(info, "id") or "").info |= info
         elif kind == "message.part.updated":
             _keep(self._message(record, text_field(part, "messageID") or ""), part)
-        elif kind == "message.removed":
-            self._messages.pop(text_field(about, "messageID") or "", None)
-        elif kind == "message.part.removed":
+        elif kind == "message.part.delta":
+            _grow(self._message(record, text_field(about, "messageID") or ""), about)
+        elif kind in ("message.removed", "message.part.removed"):
             message = self._message(record, text_field(about, "messageID") or "")
-            message.parts.pop(text_field(about, "partID") or "", None)
+            named = {text_field(about, "partID"): None} if kind == "message.part.removed" else dict(message.parts)
+            for key in named:
+                if message.parts.get(key or "", {}).get("type") != "tool":
+                    message.parts.pop(key or "", None)
         elif kind in ("session.updated", "session.created"):
             self._session(info)
 
@@ -137,6 +140,14 @@ def _keep(message: _Message, part: Any) -> None:
         message.parts[text_field(part, "id") or f"#{len(message.parts)}"] = part
 
 
+def _grow(message: _Message, about: dict[str, Any]) -> None:
+    """Add to a part; usually the whole part follows."""
+    key, field, delta = (text_field(about, name) for name in ("partID", "field", "delta"))
+    if key is not None and field == "text" and delta is not None:
+        known = message.parts.get(key, {"id": key, "type": "text", "sessionID": about.get("sessionID")})
+        message.parts[key] = {**known, "text": (text_field(known, "text") or "") + delta}
+
+
 def _session_of(message: _Message) -> str | None:
     return next((found for part in message.parts.values() if (found := text_field(part, "sessionID"))), None)
 
@@ -144,13 +155,15 @@ def _session_of(message: _Message) -> str | None:
 def _messages(message: _Message) -> Iterator[dict[str, Any]]:
     info, parts = message.info, list(message.parts.values())
     at = object_field(info, "time").get("created")
-    if info.get("role") == "user":
+    if info.get("role") == "user" and parts:
         texts = [part.get("text", part.get("filename")) for part in parts if part.get("type") in ("text", "file")]
         blocks = [{"type": "text", "text": text} for text in texts if isinstance(text, str)]
         if isinstance(system := info.get("system"), str):
             yield {"role": "system", "content": system}
         yield {"role": "user", "content": blocks, "timestamp": at}
         return
+    if info.get("role") == "user":
+        return  # all of it was taken back, or never recorded
     steps: list[list[dict[str, Any]]] = [[]]
     for part in parts:
         if part.get("type") in _OPENS and steps[-1]:
@@ -198,6 +211,6 @@ def _outer(info: dict[str, Any], parts: list[dict[str, Any]], at: Any) -> dict[s
         "role": "assistant",
         "timestamp": at,
         "model": text_field(info, "modelID"),
-        "finish_reason": text_field(finish, "reason"),
+        "finish_reason": text_field(finish, "reason") or text_field(info, "finish"),
         "usage": usage if tokens.get("input") or tokens.get("output") else None,
     }

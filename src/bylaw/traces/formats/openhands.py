@@ -31,10 +31,12 @@ def claims(value: Any) -> bool:
 
 
 def _is_event(value: Any) -> bool:
-    if not isinstance(value, dict) or "source" not in value or "timestamp" not in value:
+    if not isinstance(value, dict):
         return False
     if value.get("kind") in _SDK:
         return True
+    if "source" not in value or "timestamp" not in value:
+        return False
     return (isinstance(value.get("action"), str) and isinstance(value.get("args"), dict)) or (
         isinstance(value.get("observation"), str) and isinstance(value.get("extras"), dict)
     )
@@ -59,7 +61,7 @@ class OpenHandsReader(GatheringReader):
 
     def parts_of(self, event: dict[str, Any]) -> Iterator[Part]:
         at = event.get("timestamp")
-        if isinstance(event.get("kind"), str) and "action" not in event.keys() - {"action"}:
+        if isinstance(event.get("kind"), str):
             yield from self._sdk_event(event, at)
         elif isinstance(event.get("action"), str):
             yield from self._action(event, event["action"], at)
@@ -125,21 +127,24 @@ class OpenHandsReader(GatheringReader):
             role = text_field(message, "role") or ("assistant" if event.get("source") == "agent" else "user")
             yield Part({**message, "role": role, "timestamp": at}, text_field(event, "llm_response_id"))
         elif kind == "ActionEvent":
-            call = object_field(event, "tool_call")
+            call, action = object_field(event, "tool_call"), object_field(event, "action")
             function = object_field(call, "function") or call
-            name = text_field(event, "tool_name") or text_field(function, "name")
-            arguments = function.get("arguments", event.get("action"))
+            given = {key: value for key, value in action.items() if key != "kind"}
+            name = text_field(event, "tool_name") or text_field(function, "name") or text_field(action, "kind")
+            call_id = call_id or text_field(call, "id") or f"event {event.get('id')}"
+            self._calls[event.get("id")] = call_id
             answer = {"role": "assistant", "content": blocks_of(event.get("thought")), "timestamp": at}
             answer["reasoning_content"] = text_field(event, "reasoning_content")
-            answer["tool_calls"] = [call_of(call_id or call.get("id"), name, arguments)]
+            answer["tool_calls"] = [call_of(call_id, name, function.get("arguments", given))]
             yield Part(answer, text_field(event, "llm_response_id"))
-        elif call_id is not None:
+        elif call_id is not None or kind == "ObservationEvent":
             seen = event.get("observation", event.get("error", event.get("rejection_reason")))
             failed = True if kind in _REJECTED else object_field(event, "observation").get("is_error")
-            content = seen.get("content", seen) if isinstance(seen, dict) else seen
+            content = seen.get("content", seen.get("output", seen)) if isinstance(seen, dict) else seen
             yield Part(
-                {"role": "tool", "tool_call_id": call_id, "name": text_field(event, "tool_name"), "content": content,
-                 "is_error": failed if isinstance(failed, bool) else None, "timestamp": at}
+                {"role": "tool", "tool_call_id": call_id or self._calls.get(event.get("action_id")), "content": content,
+                 "name": text_field(event, "tool_name"), "is_error": failed if isinstance(failed, bool) else None,
+                 "timestamp": at}
             )  # fmt: skip
         # what is left is not shown to the model: pauses, condensations, changes of state
 
