@@ -71,7 +71,7 @@ def _where(function: click.Command) -> click.Command:
 def _file(client: str, scope: str) -> Path:
     from bylaw.guard.integrations.hooks.settings import settings_file
 
-    folder = Path.home() if scope == "user" else Path.cwd()
+    folder = Path.home() if scope == "user" else Path()
     return settings_file(cast("Client", client), cast("Scope", scope), folder)
 
 

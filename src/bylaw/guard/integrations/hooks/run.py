@@ -137,7 +137,8 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
         return ask(event, f"bylaw: {decision.reason}")
-    return block(event, f"bylaw: waiting for a person: {decision.review}: {Denied(decision)}")
+    advice = "the same call can be made again once the review is approved"
+    return block(event, f"bylaw: waiting for a person: {decision.review}: {decision.reason}; {advice}")
 
 
 def _allow(guard: Guard, event: HookEvent, decision: Decision) -> Answer:
