@@ -37,6 +37,9 @@ COMMANDS = {
     "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
     "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),
+    "receive": LazyCommand(
+        "bylaw.record.receive_command:command", "write what instrumented agents send by OpenTelemetry"
+    ),
     "schema": LazyCommand("bylaw.lint.commands:schema", "print the JSON Schema of the rule file, for editors"),
 }
 

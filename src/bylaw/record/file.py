@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import threading
 import time
@@ -29,6 +30,7 @@ _PRIVATE = 0o600
 _TRIES = 1000
 """attempts to begin a file, a millisecond apart"""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+_EXPORT = re.compile(rb'\{"resource(?:Spans|Logs)":')
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
@@ -151,6 +153,18 @@ class RecordFile:
             end = start
         if end < size:
             os.ftruncate(self._descriptor, end)
+
+
+class ExportFile(RecordFile):
+    """A file of OTLP exports, one a line, without a header."""
+
+    def _prepare(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size and not _EXPORT.match(os.pread(self._descriptor, _BLOCK, 0)):
+            raise NotARecording(f"`{self.path}` exists and does not hold OTLP; receive to another file")
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            raise NotARecording(f"`{self.path}` ends in the middle of a line; receive to another file")
+        _locked(self._descriptor, fcntl.LOCK_SH)
 
 
 def _locked(descriptor: int, how: int) -> bool:

@@ -17,7 +17,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import socket
+import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from http.client import responses
 from typing import Literal
 from urllib.parse import urlsplit
@@ -166,6 +169,18 @@ class Connection:
     @property
     def is_between_requests(self) -> bool:
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    def reset(self) -> None:
+        """End the connection as a server does that crashes: the client gets a reset in place of an end."""
+        with suppress(OSError, AttributeError):  # a transport without a socket
+            lingering = struct.pack("ii", 1, 0)
+            self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
+        self.writer.transport.abort()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request has begun and is not answered yet."""
+        return self._http.their_state is h11.SEND_BODY or self._http.our_state in (h11.SEND_RESPONSE, h11.SEND_BODY)
 
     async def close(self) -> None:
         self.writer.close()
