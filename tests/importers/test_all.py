@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +91,53 @@ def test_a_forced_reader_of_another_format_is_never_silent(data: bytes) -> None:
                 assert problem.diagnostics
             else:
                 assert trace.events
+
+
+EVERY = [(path.stem, case) for path in CASES for case in load_yaml(path.read_text("utf-8"))]
+PLAIN = [(name, case["file"].encode()) for name, case in EVERY if case["file"][0] in "{["]
+WRONG: tuple[Any, ...] = (None, True, 7, -1.5, "", "x", [], [None], [[]], {}, {"type": 7}, {"role": "x"})
+MOST_PLACES = 40
+each_plain = pytest.mark.parametrize(
+    ("format", "data"), PLAIN, ids=[f"{name}-{index}" for index, (name, _) in enumerate(PLAIN)]
+)
+
+
+@pytest.mark.parametrize(("format", "case"), EVERY, ids=[case["name"] for _, case in EVERY])
+def test_each_case_is_detected_and_its_calls_are_told_apart(format: str, case: dict[str, Any]) -> None:
+    trace = load_trace(case["file"].encode())
+    assert trace.format == format
+    calls = [call for turn in trace.turns for call in turn.tool_calls]
+    assert len({(call.origin, call.call_id) for call in calls}) == len(calls)
+    assert [event.kind for event in trace.events].count("tool_call") == len(calls)
+
+
+@each_plain
+def test_a_file_that_ends_early_is_never_whole(format: str, data: bytes) -> None:
+    for part in (3, 6, 9):
+        try:
+            trace = load_trace(data[: len(data) * part // 10], format=format, skip_bad=True)
+        except InputError:
+            continue
+        assert trace.skipped or not trace.complete
+
+
+@each_plain
+def test_wrong_types_are_told_and_junk_changes_nothing(format: str, data: bytes) -> None:
+    records = [json.loads(line) for line in data.splitlines() if line.strip()]
+    places = [place for record in records for place in _places(record)]
+    for number, (holder, key) in enumerate(places[:: max(1, len(places) // MOST_PLACES)]):
+        right, holder[key] = holder[key], WRONG[number % len(WRONG)]
+        with suppress(InputError):  # nothing of it can be read
+            load_trace(lines(*records), format=format, skip_bad=True)
+        holder[key] = right
+    if isinstance(records[-1], dict):
+        before = [_bare(event) for event in load_trace(lines(*records)).events]
+        records[-1]["zzz"] = ["\u20ac" * (1 << 18), {"deep": [[[[None]]]]}]
+        assert [_bare(event) for event in load_trace(lines(*records)).events] == before
+
+
+def _places(value: Any, level: int = 0) -> list[tuple[Any, Any]]:
+    if level > 7 or not isinstance(value, (dict, list)):
+        return []
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    return [one for key in keys for one in ((value, key), *_places(value[key], level + 1))]

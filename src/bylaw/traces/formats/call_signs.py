@@ -39,7 +39,7 @@ def looks_like_call(value: Any, level: int = 0) -> bool:
         return level < _MOST_LEVELS and any(looks_like_call(one, level + 1) for one in value[:_SAMPLED])
     if not isinstance(value, dict):
         return False
-    if value.get("type") in _TYPES and not isinstance(value.get("type"), dict):
+    if isinstance(kind := value.get("type"), str) and kind in _TYPES:
         return True
     if any(value[key] for key in _NAMES.intersection(value)) or ("toolName" in value and "toolCallId" in value):
         return True

@@ -29,7 +29,7 @@ def claims(value: Any) -> bool:
     if isinstance(value.get("prompts"), list):
         return any(isinstance(one, dict) and isinstance(one.get("logs"), list) for one in value["prompts"][:5])
     logs = list_field(value, "logs")
-    return "prompt" in value and any(isinstance(one, dict) and one.get("kind") in _KINDS for one in logs[:5])
+    return "prompt" in value and any(isinstance(one, dict) and text_field(one, "kind") in _KINDS for one in logs[:5])
 
 
 class CopilotReader(PairsReader):
@@ -44,7 +44,7 @@ class CopilotReader(PairsReader):
             for number, log in enumerate(list_field(prompt, "logs")):
                 if isinstance(log, dict) and log.get("kind") in ("request", "toolCall"):
                     logs.append(((*place, number), log))
-                elif not isinstance(log, dict) or log.get("kind") not in _KINDS:
+                elif not isinstance(log, dict) or text_field(log, "kind") not in _KINDS:
                     record.bad("wrong-type", "an entry of the log has no known `kind`", (*place, number))
         self._logs(record, logs)
 

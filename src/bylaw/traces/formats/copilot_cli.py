@@ -24,7 +24,7 @@ _STARTS = "tool.execution_start"
 
 
 def claims(value: Any) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("data"), dict) and value.get("type") in _OWN
+    return isinstance(value, dict) and isinstance(value.get("data"), dict) and text_field(value, "type") in _OWN
 
 
 class CopilotCliReader(ChatReader):

@@ -39,7 +39,7 @@ def _listed(value: Any) -> list[Any]:
 def is_content(value: Any) -> bool:
     """A message of Gemini's API: its parts have no type, which other APIs' parts have."""
     parts = value.get("parts") if isinstance(value, dict) else None
-    if not isinstance(parts, list) or not parts or value.get("role", "user") not in _ROLES or "kind" in value:
+    if not isinstance(parts, list) or not parts or str(value.get("role", "user")) not in _ROLES or "kind" in value:
         return False
     return all(isinstance(part, dict) and not _KEYS.isdisjoint(part) and "type" not in part for part in parts)
 

@@ -54,7 +54,7 @@ class GeminiCliReader(ChatReader):
                 self._add(record, message)
         elif "$rewindTo" in value:
             known = list(self._messages)
-            at = known.index(value["$rewindTo"]) if value["$rewindTo"] in self._messages else len(known)
+            at = known.index(value["$rewindTo"]) if value["$rewindTo"] in known else len(known)
             for key in known[at:]:
                 if not list_field(self._messages[key], "toolCalls"):
                     del self._messages[key]
@@ -91,7 +91,7 @@ class GeminiCliReader(ChatReader):
 
 
 def _converted(message: Any) -> Iterator[Any]:
-    kind = message.get("type") if isinstance(message, dict) else None
+    kind = text_field(message, "type") if isinstance(message, dict) else None
     if kind == "user":
         yield {"role": "user", "content": message.get("content"), "timestamp": message.get("timestamp")}
     elif kind == _ANSWER:
@@ -121,7 +121,7 @@ def _answer(message: dict[str, Any], calls: list[dict[str, Any]]) -> dict[str, A
 
 
 def _results(call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    status, parts = call.get("status"), call.get("result")
+    status, parts = text_field(call, "status"), call.get("result")
     found = [part.get("functionResponse") for part in list_field(call, "result") if isinstance(part, dict)]
     contents = [one.get("response") for one in found if isinstance(one, dict)]
     content = contents[0] if len(contents) == 1 else contents or (parts if parts else call.get("resultDisplay"))

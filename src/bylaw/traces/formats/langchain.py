@@ -27,7 +27,7 @@ def _is_message(value: Any) -> bool:
     if "lc" in value and isinstance(value.get("kwargs"), dict):
         return "content" in value["kwargs"]
     fields = value["data"] if isinstance(value.get("data"), dict) else value
-    return value.get("type") in _TYPES and "content" in fields and not _OWN.isdisjoint(fields)
+    return text_field(value, "type") in _TYPES and "content" in fields and not _OWN.isdisjoint(fields)
 
 
 def _messages_in(value: Any) -> tuple[list[Any] | None, Path]:

@@ -75,7 +75,7 @@ def _span(value: dict[str, Any], session: str | None, record: Record) -> Span:
         error=_error(value),
         source=record.locator(),
     )
-    kind, inputs, outputs = attributes.get(_TYPE), attributes.get(_INPUTS), attributes.get(_OUTPUTS)
+    kind, inputs, outputs = text_field(attributes, _TYPE), attributes.get(_INPUTS), attributes.get(_OUTPUTS)
     if kind == "TOOL":
         name = text_field(attributes, "mlflow.spanFunctionName") or span.name
         span.about = ToolRun.recorded(_tool(span.name, name), inputs, outputs, call_id=None, failed=bool(span.error))

@@ -171,7 +171,7 @@ def _messages(message: _Message) -> Iterator[dict[str, Any]]:
         elif part.get("type") not in _OPENS:
             steps[-1].append(part)
     for step in steps:
-        if any(part.get("type") not in _PLAIN for part in step):
+        if any(text_field(part, "type") not in _PLAIN for part in step):
             yield from _step(info, step, at)
         elif info.get("error") is None and len(steps) == 1 and step:
             yield {**_outer(info, step, at), "role": "assistant", "content": []}
@@ -181,7 +181,7 @@ def _step(info: dict[str, Any], parts: list[dict[str, Any]], at: Any) -> Iterato
     blocks: list[Any] = []
     tools = [part for part in parts if part.get("type") == "tool"]
     for part in parts:
-        kind = part.get("type")
+        kind = text_field(part, "type")
         if kind in ("text", "reasoning"):
             blocks.append({"type": "thinking" if kind == "reasoning" else "text", "text": part.get("text")})
         elif kind not in _PLAIN and kind != "tool":

@@ -33,7 +33,7 @@ def claims(value: Any) -> bool:
 def _is_event(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
-    if value.get("kind") in _SDK:
+    if text_field(value, "kind") in _SDK:
         return True
     if "source" not in value or "timestamp" not in value:
         return False
@@ -47,7 +47,7 @@ class OpenHandsReader(GatheringReader):
         super().__init__(opened)
         self._answered: dict[str, None] = {}
         """answers whose whole text and calls were recorded with their first action"""
-        self._calls: dict[Any, str] = {}
+        self._calls: dict[str, str] = {}
         """the calls of actions, by the ids of these"""
 
     def read_record(self, record: Record) -> None:
@@ -94,7 +94,7 @@ class OpenHandsReader(GatheringReader):
         body = object_field(called, "model_response")
         answer, key = read_answer(body), text_field(body, "id")
         call_id = text_field(called, "tool_call_id") or f"event {event.get('id')}"
-        self._calls[event.get("id")] = call_id
+        self._calls[str(event.get("id"))] = call_id
         if answer is not None and _issues(answer, call_id):
             if key is None or key not in self._answered:
                 self._answered |= {} if key is None else {key: None}
@@ -107,7 +107,7 @@ class OpenHandsReader(GatheringReader):
 
     def _observation(self, event: dict[str, Any], kind: str, at: Any) -> Iterator[Part]:
         called, extras = object_field(event, "tool_call_metadata"), object_field(event, "extras")
-        call_id = text_field(called, "tool_call_id") or self._calls.get(event.get("cause"))
+        call_id = text_field(called, "tool_call_id") or self._calls.get(str(event.get("cause")))
         if call_id is None:
             return  # what a user's command printed, or the state of the agent
         code = object_field(extras, "metadata").get("exit_code", extras.get("exit_code"))
@@ -132,7 +132,7 @@ class OpenHandsReader(GatheringReader):
             given = {key: value for key, value in action.items() if key != "kind"}
             name = text_field(event, "tool_name") or text_field(function, "name") or text_field(action, "kind")
             call_id = call_id or text_field(call, "id") or f"event {event.get('id')}"
-            self._calls[event.get("id")] = call_id
+            self._calls[str(event.get("id"))] = call_id
             answer = {"role": "assistant", "content": blocks_of(event.get("thought")), "timestamp": at}
             answer["reasoning_content"] = text_field(event, "reasoning_content")
             answer["tool_calls"] = [call_of(call_id, name, function.get("arguments", given))]
@@ -141,11 +141,9 @@ class OpenHandsReader(GatheringReader):
             seen = event.get("observation", event.get("error", event.get("rejection_reason")))
             failed = True if kind in _REJECTED else object_field(event, "observation").get("is_error")
             content = seen.get("content", seen.get("output", seen)) if isinstance(seen, dict) else seen
-            yield Part(
-                {"role": "tool", "tool_call_id": call_id or self._calls.get(event.get("action_id")), "content": content,
-                 "name": text_field(event, "tool_name"), "is_error": failed if isinstance(failed, bool) else None,
-                 "timestamp": at}
-            )  # fmt: skip
+            call_id = call_id or self._calls.get(str(event.get("action_id")))
+            result = {"role": "tool", "tool_call_id": call_id, "name": text_field(event, "tool_name"), "timestamp": at}
+            yield Part({**result, "content": content, "is_error": failed if isinstance(failed, bool) else None})
         # what is left is not shown to the model: pauses, condensations, changes of state
 
 

@@ -91,7 +91,7 @@ def _request(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if isinstance(instructions := message.get("instructions"), str) and instructions:
         yield {"role": "system", "content": instructions}
     for part in message["parts"]:
-        kind = part.get("part_kind") if isinstance(part, dict) else None
+        kind = text_field(part, "part_kind") if isinstance(part, dict) else None
         if kind in ("tool-return", "builtin-tool-return"):
             yield _result(part)
         elif kind == "retry-prompt" and part.get("tool_name") is not None:

@@ -118,7 +118,11 @@ def _mini(messages: list[Any]) -> Iterator[Any]:
         role, extra = one.get("role"), object_field(one, "extra")
         if role == "assistant" and not one.get("tool_calls"):
             text = one.get("content")
-            found = [text_field(action, "command", "action") for action in list_field(extra, "actions")]
+            found = [
+                text_field(action, "command", "action")
+                for action in list_field(extra, "actions")
+                if isinstance(action, dict)
+            ]
             commands = [command for command in found if command is not None]
             commands = commands or (_FENCED.findall(text) if isinstance(text, str) else [])
             waiting = [f"step {number}.{index}" for index in range(len(commands))]
