@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -143,7 +144,7 @@ def test_refused(
 
 
 def test_a_body_is_bounded_when_it_is_unpacked(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bylaw.record.receiver.MOST_BODY", 1000)
+    monkeypatch.setattr(sys.modules[Receiver.__module__], "MOST_BODY", 1000)
     assert send(receiver, gzip.compress(bytes(1001)), {**PROTOBUF, "content-encoding": "gzip"})[0] == 413
 
 
