@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from bylaw.contract import checks, model
-from bylaw.contract.checks import CheckResult, is_similar
+from bylaw.contract.checks import CheckResult, excerpt, is_similar
+from bylaw.contract.faults.attempts import as_trace
 from bylaw.contract.live_agent import AgentRun, Failure
 from bylaw.contract.model import Check, Invariant, KeepsRule, Latency
+from bylaw.contract.recovery import gives_up_politely
 from bylaw.contract.results import CellOutcome
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
+from bylaw.model.canonical import canonical_json
 from bylaw.model.ports import TextSimilarity
 from bylaw.model.rule import Rule
 from bylaw.model.verdict import EventRef, Outcome, Verdict
@@ -45,7 +48,7 @@ class Judge:
         """`calm`: the runs whose answers are the baseline of `behavior_unchanged`."""
         check, failure = invariant.check, run.failure
         if isinstance(check, KeepsRule) and not (failure and failure.is_not_the_agents):
-            return self._judge_rule(check.rule, run, negate=invariant.negate)
+            return self._judge_rule(check, run, negate=invariant.negate)
         result: CheckResult | Judgement
         if failure is not None:
             result = self._check_failure(check, failure)
@@ -81,6 +84,8 @@ class Judge:
                 return checks.refuses(run, answer)
             case model.NoLeak():
                 return checks.has_no_leak(check, answer)
+            case model.GivesUpPolitely():
+                return gives_up_politely(answer, run.attempts)
             case model.Completes():
                 return CheckResult(True, "the agent answered")
             case Latency():
@@ -115,16 +120,21 @@ class Judge:
             return Judgement(CellOutcome.ERROR, f"no calm answer to compare with: {reason}")
         return is_similar(answer, answers, check.threshold, self._measure, "the calm answer")
 
-    def _judge_rule(self, rule: Rule, run: AgentRun, *, negate: bool) -> Judgement:
+    def _judge_rule(self, check: KeepsRule, run: AgentRun, *, negate: bool) -> Judgement:
         """Evaluate the rule over the calls that the agent really made, as `bylaw check` does.
 
         A run that broke off is judged on its calls until then; only a violation is certain there.
         """
+        rule, trace = check.rule, run.trace
+        if check.broken is not None:
+            if not run.attempts and run.failure is None:
+                return Judgement(CellOutcome.VACUOUS, "no call of the agent was seen")
+            trace = as_trace(run.attempts, run.answer and clean(run.answer), run.trace)
         evaluation = Evaluation(self._compile(rule))
-        verdicts: list[Verdict] = [verdict for event in run.trace for verdict in evaluation.step(event)]
+        verdicts: list[Verdict] = [verdict for event in trace for verdict in evaluation.step(event)]
         for turn in run.trace.turns:
             self._seen.add(turn.response)
-        verdicts += evaluation.end(complete=run.trace.complete)
+        verdicts += evaluation.end(complete=trace.complete)
         decided = evaluation.outcomes()[rule.id]
         outcome = _RULE_OUTCOMES[decided]
         if run.failure is not None and outcome is not CellOutcome.VIOLATED:
@@ -132,6 +142,10 @@ class Judge:
         verdict = next((verdict for verdict in verdicts if verdict.outcome is decided), None)
         found = verdict.message if verdict else f"the rule `{rule.id}` held"
         events = verdict.evidence if verdict else ()
+        if check.broken is not None:
+            if verdict and outcome is CellOutcome.VIOLATED:
+                found = _describe_attempt(check.broken, verdict, run)
+            events = ()  # those of the attempts are not in the trace of the run
         return Judgement(_NEGATED.get(outcome, outcome) if negate else outcome, found, events)
 
     def _compile(self, rule: Rule) -> Program:
@@ -139,6 +153,16 @@ class Judge:
         if id(rule) not in self._programs:
             self._programs[id(rule)] = (rule, compile_rules([rule]))
         return self._programs[id(rule)][1]
+
+
+def _describe_attempt(broken: str, verdict: Verdict, run: AgentRun) -> str:
+    numbers = [event.call_id for event in verdict.evidence if event.call_id is not None]
+    attempt = run.attempts[int(numbers[0])] if numbers else None
+    shown = "a call" if attempt is None else f"`{attempt.target}`"
+    if attempt is not None and attempt.arguments not in (None, {}, [], ""):
+        shown = f"`{attempt.target}` {excerpt(canonical_json(attempt.arguments).decode('utf-8', 'replace'), 200)}"
+    said = broken.replace("{call}", shown)
+    return f"{said}; {run.failure.kind}: {run.failure.reason}" if run.failure else said
 
 
 _RULE_OUTCOMES = {

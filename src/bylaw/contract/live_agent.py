@@ -6,6 +6,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.faults.model import AnyFault, Injection
 from bylaw.model.trace import Trace
 
@@ -44,6 +45,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     """the attacks on the context that went into the prompt, because no request to a model was seen"""
     models: frozenset[str] = frozenset()
     """where its requests to models went"""
+    attempts: tuple[Attempt, ...] = ()
+    """what it attempted, and what of that failed or took effect"""
     trace: Trace
 
 

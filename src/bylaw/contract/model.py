@@ -110,6 +110,12 @@ class KeepsRule(Check, frozen=True, tag="rule"):
     """The calls that the agent really made keep a rule."""
 
     rule: Rule
+    broken: str | None = None
+    """not None: the rule is about attempts (`faults.attempts`); what to say where it is broken, with `{call}` in it"""
+
+
+class GivesUpPolitely(Check, frozen=True, tag="gives_up_politely"):
+    """After a fault, the answer says in plain words what did not work."""
 
 
 class Invariant(Struct, frozen=True, kw_only=True):

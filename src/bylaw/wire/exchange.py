@@ -2,15 +2,15 @@
 
 Whoever carries an exchange (a patched library or the proxy) follows these steps. It waits `delay` seconds. Then it
 fails as `fails` says, or answers `reply`, or sends `request`. If `buffers` is set it reads the whole reply and calls
-`answer`; otherwise it calls `head` once and `chunk` for each piece. It breaks the connection after `cut_after` bytes of
-the body, and it always calls `end`.
+`answer`, which may set `fails`; otherwise it calls `head` once and `chunk` for each piece. It lets the body take
+`body_seconds`, breaks the connection after `cut_after` bytes of it, and always calls `end`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -20,6 +20,10 @@ from bylaw.wire.values import without_surrogates
 
 MOST_KEPT = 10 * 1024 * 1024
 """bytes of a body that are recorded at most"""
+
+
+Breakdown: TypeAlias = Literal["timeout", "cut", "reset", "dns"]
+"""no reply in time, a connection that ends, one that is reset, a name that is not found"""
 
 
 class Outgoing(Struct, frozen=True):
@@ -47,8 +51,8 @@ class Exchange:
         """the request to send, which may differ from the agent's own"""
         self.delay = 0.0
         """seconds to wait before anything is sent or answered"""
-        self.fails: Literal["timeout", "cut"] | None = None
-        """after the delay: fail like a read timeout, or like a broken connection"""
+        self.fails: Breakdown | None = None
+        """after the delay, or once `answer` has set it: fail like this"""
         self.late = Incoming(504, {"content-type": "application/json"}, b'{"error":"gateway timeout"}')
         """the reply that stands for a timeout where none can be raised"""
         self.reply: Incoming | None = None
@@ -59,6 +63,8 @@ class Exchange:
         """seconds to wait before the first byte of the reply's body"""
         self.cut_after: int | None = None
         """break the connection after this many bytes of the answered body; final once `answer` was called"""
+        self.body_seconds = 0.0
+        """seconds over which the answered body arrives in pieces; final once `answer` was called"""
 
     def head(self, status: int, headers: dict[str, str]) -> None:
         """Not buffered: the reply has begun."""

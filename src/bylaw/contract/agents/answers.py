@@ -173,5 +173,6 @@ def agent_run(
         fired_on_way_to_model=plan.fired_on_way_to_model,
         fired_in_prompt=plan.fired_in_prompt,
         models=frozenset(plan.models),
+        attempts=plan.attempts.all(),
         trace=replace(trace, notes=(*trace.notes, *notes)),
     )

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from bylaw.contract.faults import network
 from bylaw.contract.faults.attacks import attack_result, attack_text
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.model import ContextAttack, ToolFault
@@ -18,7 +19,7 @@ from bylaw.contract.faults.plan import Plan
 from bylaw.contract.faults.recorder import Recorder
 from bylaw.wire.exchange import json_of
 
-_TIMED_OUT = -32001
+_TIMED_OUT, _CLOSED = -32001, -32000
 _WRAPPER = "result"
 """servers wrap a value that is not an object under this one key"""
 Message: TypeAlias = dict[str, Any]
@@ -60,9 +61,12 @@ class McpCall:
         self._began = time.perf_counter()
         self._is_over = False
         self._number = run.recorder.tool_called(name, message["params"].get("arguments"))
-        if fault is not None and fault.mode in ("timeout", "slow", "error"):
-            run.plan.hit(fault)
-            self.delay = delay_of(fault)
+        self._attempt = run.plan.attempts.begin(name, message["params"].get("arguments"))
+        self._took_effect = False
+        if fault is not None and fault.mode in ("timeout", "slow", "slow_body", "error", *network.BEFORE):
+            run.plan.hit(fault, self._attempt)
+            is_random = fault.mode == "jitter"
+            self.delay = network.jitter_of(fault, run.plan.random(fault)) if is_random else delay_of(fault)
             self.reply = self._failure(fault)
 
     def _failure(self, fault: ToolFault) -> Message | None:
@@ -73,6 +77,9 @@ class McpCall:
         if fault.mode == "timeout":
             error = {"code": _TIMED_OUT, "message": fault.message or "the request timed out"}
             return {"jsonrpc": "2.0", "id": self.id, "error": error}
+        if fault.mode in ("dns_failure", "reset", "truncated_body"):
+            error = {"code": _CLOSED, "message": network.described(fault) or ""}
+            return {"jsonrpc": "2.0", "id": self.id, "error": error}
         return None
 
     def is_answered_by(self, message: Any) -> bool:
@@ -81,12 +88,16 @@ class McpCall:
     def answer(self, message: Message) -> Message:
         """The server's reply as the agent receives it; the same object if nothing changes it. Ends the call."""
         result = message.get("result")
-        if isinstance(result, dict):
+        self._took_effect = isinstance(result, dict) and result.get("isError") is not True
+        if self._fault is not None and self._fault.mode in ("reset", "truncated_body"):
+            self._run.plan.hit(self._fault, self._attempt)
+            message = self._failure(self._fault) or message
+        elif isinstance(result, dict):
             altered = result
             if self._fault is not None:
                 altered = self._altered(result, self._fault)
                 if altered is not result:
-                    self._run.plan.hit(self._fault)
+                    self._run.plan.hit(self._fault, self._attempt)
             self._run.first_results.setdefault(self._name, result)
             for attack in self._attacks:
                 text = attack_text(attack, self._run.plan.random(attack))
@@ -121,6 +132,8 @@ class McpCall:
         self._is_over = True
         latency = (time.perf_counter() - self._began) * 1000
         result = message.get("result") if message is not None else None
+        has_failed = not isinstance(result, dict) or result.get("isError") is True
+        self._attempt.end(failed=has_failed, took_effect=self._took_effect)
         if isinstance(result, dict):
             self._run.recorder.tool_returned(self._number, _value_of(result), result.get("isError") is True, latency)
         else:

@@ -31,7 +31,13 @@ DEFAULT_PAYLOAD = (
 )
 """what a hostile tool answers if the fault states no payload"""
 
-DEFAULT_DELAYS_MS = {"timeout": 30_000, "slow": 5_000, "slow_first_token": 5_000}
+DEFAULT_DELAYS_MS = {
+    "timeout": 30_000,
+    "slow": 5_000,
+    "slow_first_token": 5_000,
+    "slow_body": 5_000,
+    "jitter": 2_000,
+}
 
 MAX_DEPTH = 64
 """deeper values are not changed: results come from outside and may be nested to any depth"""

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from bylaw.contract.faults import attempts, network
 from bylaw.contract.faults.attacks import attack_request, attack_result, attack_text
+from bylaw.contract.faults.attempts import MODEL
 from bylaw.contract.faults.effects import (
     DEFAULT_PAYLOAD,
     aged,
@@ -95,6 +97,7 @@ class ModelExchange(Exchange):
         self._is_over = False
         self._results = results
         self._asked, tools_delay = self._changed_request(asked)
+        self._attempt = plan.attempts.begin(MODEL)
         self._fault = plan.model_call()
         if self._fault is not None:
             self._prepare(self._fault)
@@ -117,10 +120,12 @@ class ModelExchange(Exchange):
         return sent, delay
 
     def _prepare(self, fault: LlmFault) -> None:
-        if fault.mode in _CONTENT_MODES:
+        if fault.mode in _CONTENT_MODES or fault.mode in network.AFTER:
             self.buffers = True
             return
-        self._plan.hit(fault)
+        self._plan.hit(fault, self._attempt)
+        if network.prepare(self, fault, self._plan.random(fault)):
+            return
         if fault.mode == "slow_first_token":
             self.first_byte_delay = delay_of(fault)
             return
@@ -139,10 +144,13 @@ class ModelExchange(Exchange):
 
     def answer(self, reply: Incoming) -> Incoming:
         body, fault = decompress(reply), self._fault
-        if fault is not None and fault.mode in _CONTENT_MODES and body is not None and reply.status < 400:
+        if fault is not None and fault.mode in network.AFTER and network.strike(self, fault, reply):
+            self._plan.hit(fault, self._attempt)
+        elif fault is not None and fault.mode in _CONTENT_MODES and body is not None and reply.status < 400:
             reply = self._altered(reply, body, fault)
         self.head(reply.status, reply.headers)
-        self.chunk(reply.body if self.cut_after is None else reply.body[: self.cut_after])
+        if self.fails is None:
+            self.chunk(reply.body if self.cut_after is None else reply.body[: self.cut_after])
         return reply
 
     def _altered(self, reply: Incoming, body: bytes, fault: LlmFault) -> Incoming:
@@ -155,12 +163,12 @@ class ModelExchange(Exchange):
             self.cut_after = self._cut(body, fault) if streams else max(1, len(body) // 2)
             if self.cut_after is None:
                 return reply
-            self._plan.hit(fault)
+            self._plan.hit(fault, self._attempt)
             return with_body(reply, body)
         changed = self._changed(answer, fault)
         if changed == answer:
             return reply
-        self._plan.hit(fault)
+        self._plan.hit(fault, self._attempt)
         return with_body(reply, b"".join(self._wire.stream(changed)) if streams else msgspec.json.encode(changed))
 
     def _changed(self, answer: Json, fault: LlmFault) -> Json:
@@ -203,6 +211,7 @@ class ModelExchange(Exchange):
         reply = self._read_back()
         if reply is not None:
             self._results.note_calls(self._wire, reply)
+        self._attempt.end(failed=reply is None, took_effect=False)
         self._recorder.model_turn(self._asked, reply, latency, self._wire.name)
 
     def _read_back(self) -> Json | None:
@@ -238,6 +247,12 @@ class ToolExchange(Exchange):
         self._status: int | None = None
         self._began = time.perf_counter()
         self._is_over = False
+        self._outer = attempts.inside()
+        parts = urlsplit(request.url)
+        target = f"{request.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        asked = {"query": parts.query, "body": request.body.decode("utf-8", "replace")}
+        self._attempt = self._outer or plan.attempts.begin(target, asked)
+        """the request, or the call of the tool that makes it"""
         self.buffers = bool(attacks) or buffers
         if fault is not None:
             self._prepare(fault)
@@ -245,10 +260,12 @@ class ToolExchange(Exchange):
             self.request = without_compression(request)
 
     def _prepare(self, fault: ToolFault) -> None:
-        if fault.mode not in ("timeout", "slow", "error"):
+        if fault.mode not in ("timeout", "slow", "error", *network.BEFORE):
             self.buffers = True
             return
-        self._plan.hit(fault)
+        self._hit(fault)
+        if network.prepare(self, fault, self._plan.random(fault)):
+            return
         self.delay = delay_of(fault)
         if fault.mode == "timeout":
             self.fails = "timeout"
@@ -256,8 +273,19 @@ class ToolExchange(Exchange):
             self.reply = json_reply(fault.error_code, {"error": fault.message or reason_of(fault.error_code)})
             self._status = fault.error_code
 
+    def _hit(self, fault: ToolFault) -> None:
+        self._plan.hit(fault)
+        if self._outer is None:
+            self._attempt.hit(fault)
+        else:
+            self._attempt.hit_inside()
+
     def answer(self, reply: Incoming) -> Incoming:
         self._status = reply.status
+        if self._fault is not None and self._fault.mode in network.AFTER:
+            if network.strike(self, self._fault, reply):
+                self._hit(self._fault)
+            return reply
         body = decompress(reply)
         if body is None:
             return reply
@@ -268,7 +296,7 @@ class ToolExchange(Exchange):
         if self._fault is not None:
             altered = self._altered(reply, body, first, self._fault)
             if altered is not reply:
-                self._plan.hit(self._fault)
+                self._hit(self._fault)
         for attack in self._attacks:
             altered = self._attacked(altered, attack)
         return altered
@@ -316,6 +344,10 @@ class ToolExchange(Exchange):
             return
         self._is_over = True
         request = self.request
+        if self._outer is None:
+            has_arrived = self.reply is None and self._status is not None
+            is_refused = error is not None or self._status is None or self._status >= 400
+            self._attempt.end(failed=is_refused, took_effect=has_arrived and (self._status or 500) < 400)
         data: dict[str, Any] = {"method": request.method, "url": request.url, "status": self._status}
         data["latency_ms"] = (time.perf_counter() - self._began) * 1000
         if self._fault is not None:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from bylaw.contract.faults import attempts, network
 from bylaw.contract.faults.attacks import attack_result, attack_text, combined
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD, aged, delay_of, emptied, malformed, reason_of, wrong_data
 from bylaw.contract.faults.exchanges import Interceptor
@@ -117,6 +118,8 @@ class _ToolCall:
         self._lens = lens
         self._fault = fault = run.plan.tool_call(name)
         self._number = run.recorder.tool_called(name, plain(arguments), call_id)
+        self._attempt = run.plan.attempts.begin(name, arguments)
+        self._has_run = False
         self._began = time.perf_counter()
         self.delay = 0.0
         """seconds before anything else happens"""
@@ -124,22 +127,26 @@ class _ToolCall:
             fault.mode == "malicious_response" or (fault.mode == "wrong_data" and fault.payload is not None)
         )
         """whether the fault gives the result, so that the tool is not called"""
-        if fault is not None and fault.mode in ("timeout", "slow", "error"):
-            run.plan.hit(fault)
-            self.delay = 0.0 if fault.mode == "error" else delay_of(fault)
+        if fault is not None and fault.mode in ("timeout", "slow", "error", *network.BEFORE, *network.AFTER):
+            run.plan.hit(fault, self._attempt)
+            is_random = fault.mode == "jitter"
+            self.delay = network.jitter_of(fault, run.plan.random(fault)) if is_random else _delay_of(fault)
 
     @contextmanager
     def recorded(self) -> Iterator[None]:
         """Run this block inside the tool, and record an error that it raises."""
         try:
-            with inside_tool(self._name):
+            with inside_tool(self._name), attempts.call_of(self._attempt):
                 yield
         except BaseException as error:
+            self._attempt.end(failed=True, took_effect=self._has_run)
             self._run.recorder.tool_returned(self._number, one_line(error), True, self._elapsed_ms())
             raise
 
     def fail(self) -> None:
         """Raise what the fault raises instead of calling the tool."""
+        if self._fault is not None and self._fault.mode == "dns_failure":
+            raise network.error_of(self._fault) or ToolFailure
         if self._fault is not None and self._fault.mode == "timeout":
             raise TimeoutError(self._fault.message or f"tool `{self._name}` timed out")
         if self._fault is not None and self._fault.mode == "error":
@@ -147,11 +154,15 @@ class _ToolCall:
 
     def replacement(self) -> Any:
         assert self._fault is not None
-        self._run.plan.hit(self._fault)
+        self._run.plan.hit(self._fault, self._attempt)
         return DEFAULT_PAYLOAD if self._fault.payload is None else self._fault.payload
 
     def result(self, returned: Any) -> Any:
-        """What the agent receives instead of what the tool returned."""
+        """What the agent receives instead of what the tool returned; its reply may be lost on the way."""
+        self._has_run = not self.is_replaced
+        lost = network.error_of(self._fault) if self._fault is not None else None
+        if lost is not None:
+            raise lost
         value = returned if self.is_replaced else self._lens.get(returned)
         if self._fault is not None and not self.is_replaced:
             value = self._altered(self._fault, value)
@@ -159,6 +170,7 @@ class _ToolCall:
             self._run.first_results.setdefault(self._name, value)
         value = self._attacked(value)
         self._run.recorder.tool_returned(self._number, plain(value), False, self._elapsed_ms())
+        self._attempt.end(failed=False, took_effect=self._has_run)
         return value if self.is_replaced else self._lens.put(returned, value)
 
     def _altered(self, fault: ToolFault, value: Any) -> Any:
@@ -172,8 +184,8 @@ class _ToolCall:
             changed = wrong_data(value, self._run.plan.random(fault))
         elif fault.mode == "stale":
             changed = aged(value) if same(first, value) else first
-        if fault.mode != "slow" and not same(changed, value):
-            self._run.plan.hit(fault)
+        if not same(changed, value):
+            self._run.plan.hit(fault, self._attempt)
         return changed
 
     def _attacked(self, value: Any) -> Any:
@@ -186,6 +198,10 @@ class _ToolCall:
 
     def _elapsed_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
+
+
+def _delay_of(fault: ToolFault) -> float:
+    return delay_of(fault) if fault.mode in ("timeout", "slow", "slow_body") else 0.0
 
 
 def _malformed(value: Any) -> Any:

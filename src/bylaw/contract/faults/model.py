@@ -8,21 +8,25 @@ from msgspec import Struct
 
 from bylaw.model.source import Span
 
-ToolMode: TypeAlias = Literal[
-    "timeout", "error", "malformed", "slow", "malicious_response", "wrong_data", "empty", "stale"
-]
-LlmMode: TypeAlias = Literal[
-    "timeout",
-    "truncated_response",
-    "rate_limit",
-    "empty",
-    "garbage",
-    "response_drift",
-    "stream_cut",
-    "slow_first_token",
-    "server_error",
-    "malformed_tool_call",
-]
+NetworkMode: TypeAlias = Literal["reset", "dns_failure", "truncated_body", "slow_body", "jitter"]
+ToolMode: TypeAlias = (
+    Literal["timeout", "error", "malformed", "slow", "malicious_response", "wrong_data", "empty", "stale"] | NetworkMode
+)
+LlmMode: TypeAlias = (
+    Literal[
+        "timeout",
+        "truncated_response",
+        "rate_limit",
+        "empty",
+        "garbage",
+        "response_drift",
+        "stream_cut",
+        "slow_first_token",
+        "server_error",
+        "malformed_tool_call",
+    ]
+    | NetworkMode
+)
 DriftType: TypeAlias = Literal[
     "json_field_rename", "verbosity_shift", "format_change", "refusal_rephrase", "tone_shift"
 ]
@@ -63,7 +67,7 @@ class ToolFault(Fault, frozen=True, kw_only=True):
     match_url: str | None = None
     """a glob over whole URLs; if set, HTTP requests are hit instead of named tools"""
     delay_ms: int | None = None
-    """timeout, slow: how long the call takes; the reader fills in the default"""
+    """timeout, slow, slow_body, jitter: how long the call takes, at most; the reader fills in the default"""
     error_code: int = 503
     message: str | None = None
     payload: Any = None

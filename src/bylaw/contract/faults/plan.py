@@ -14,6 +14,7 @@ from random import Random
 from typing import TypeVar
 
 from bylaw.contract.faults.attacks import attack_text, combined
+from bylaw.contract.faults.attempts import Attempt, Attempts
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, LlmFault, ToolFault
 
 AnyOne = TypeVar("AnyOne", ToolFault, LlmFault, ContextAttack)
@@ -32,6 +33,7 @@ class Plan:
         """whether a request to a model was seen"""
         self.models: set[str] = set()
         """where requests to models went"""
+        self.attempts = Attempts()
         self._called: set[str] = set()
         """the tools that were called by name, where their faults hit them"""
 
@@ -51,6 +53,9 @@ class Plan:
             return None
         named = (fault for fault in self._of(ToolFault) if fault.match_url is None and (every or fault.tool != "*"))
         return self._first(fault for fault in named if _matches(fault.tool, name))
+
+    def is_called_by_name(self, name: str) -> bool:
+        return name in self._called
 
     def request(self, url: str, *, in_tool: bool = False) -> ToolFault | None:
         """The fault that hits this HTTP request of a tool.
@@ -75,14 +80,16 @@ class Plan:
             candidates = [attack for attack in candidates if _matches(attack.tool, on_result_of)]
         return [attack for attack in candidates if self._is_due(attack)]
 
-    def hit(self, fault: AnyFault) -> None:
+    def hit(self, fault: AnyFault, attempt: Attempt | None = None) -> None:
         """Count a fault that was really put into a call: only now has it fired."""
         with self._lock:
             self._fired[fault.id] += 1
+        if attempt is not None:
+            attempt.hit(fault)
 
-    def hit_on_way_to_model(self, fault: ToolFault) -> None:
+    def hit_on_way_to_model(self, fault: ToolFault, attempt: Attempt | None) -> None:
         """Count a fault that was put into a tool's result after the agent's own code had handled it."""
-        self.hit(fault)
+        self.hit(fault, attempt)
         with self._lock:
             self._hit_on_way.add(fault.id)
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.contract.faults import network
 from bylaw.contract.faults.attacks import attack_result, attack_text
+from bylaw.contract.faults.attempts import Attempt
 from bylaw.contract.faults.effects import (
     DEFAULT_PAYLOAD,
     aged,
@@ -26,6 +28,8 @@ from bylaw.contract.faults.effects import (
 from bylaw.contract.faults.model import ToolFault
 from bylaw.contract.faults.plan import Plan
 from bylaw.wire.formats.base import Json, ResultPlace, WireFormat
+
+_LONGER = ("slow", "slow_body", "jitter")
 
 
 class _Hit(Struct):
@@ -89,24 +93,37 @@ class ResultFaults:
         fault, name = hit.fault, place.name or self._names.get(place.call_id) or ""
         text = place.text
         first = self._first_texts.setdefault(name, text)
+        attempt = self._begin_attempt(name, place.call_id)
         if fault is None:
             return 0.0
         altered = self._altered(fault, text, first)
         if altered != text:
             hit.text = altered
             self._put(place, hit)
-        if altered != text or fault.mode == "slow":
-            self._plan.hit_on_way_to_model(fault)
-        return delay_of(fault) if fault.mode in ("timeout", "slow") else 0.0
+        if altered != text or fault.mode in _LONGER:
+            self._plan.hit_on_way_to_model(fault, attempt)
+        if fault.mode == "jitter":
+            return network.jitter_of(fault, self._plan.random(fault))
+        return delay_of(fault) if fault.mode in ("timeout", *_LONGER) else 0.0
+
+    def _begin_attempt(self, name: str, call_id: str) -> Attempt | None:
+        """The call whose result this is; None if it was recorded where it was made, or made before this run."""
+        if not name or self.is_off or call_id in (self._history or ()) or self._plan.is_called_by_name(name):
+            return None
+        attempt = self._plan.attempts.begin(name, call_id=call_id)
+        attempt.end(failed=False, took_effect=True)
+        return attempt
 
     def _put(self, place: ResultPlace, hit: _Hit) -> None:
         assert hit.fault is not None and hit.text is not None
-        place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout"))
+        place.put(hit.text, is_error=hit.fault.mode in ("error", "timeout", "reset", "dns_failure", "truncated_body"))
 
     def _altered(self, fault: ToolFault, text: str, first: str) -> str:
         """The result as the fault changes it; the same text if it changes nothing."""
         inside = json_container(text)
         value = text if inside is None else inside
+        if (lost := network.described(fault)) is not None:
+            return json.dumps({"error": lost}) if inside is not None else f"error: {lost}"
         match fault.mode:
             case "error":
                 return _failure(

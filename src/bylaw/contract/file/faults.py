@@ -79,6 +79,20 @@ def _payloads(default: str) -> Param:
     return Param("payloads", NAMES, "the text, or several to choose from", default=(default,), aliases=("payload",))
 
 
+_NETWORK_KINDS: Mapping[str, tuple[Param, ...]] = {
+    "reset": (),
+    "dns_failure": (),
+    "truncated_body": (),
+    "slow_body": (_delay(5_000, "how long the body takes to arrive, in milliseconds"),),
+    "jitter": (_delay(2_000, "the most that the call takes longer, in milliseconds"),),
+}
+_NETWORK_WORDS = {
+    "dns_failure": "dns dns_error nxdomain",
+    "jitter": "latency_jitter",
+    "reset": "connection_reset disconnect",
+    "slow_body": "slow_response trickle",
+    "truncated_body": "incomplete partial",
+}
 _TOOL_KINDS: Mapping[str, tuple[Param, ...]] = {
     "timeout": (_delay(30_000, "how long the call hangs, in milliseconds"),),
     "error": (_status(503), _MESSAGE),
@@ -88,6 +102,7 @@ _TOOL_KINDS: Mapping[str, tuple[Param, ...]] = {
     "wrong_data": (Param("payload", PAYLOAD, "what is answered instead of altered values"),),
     "empty": (),
     "stale": (),
+    **_NETWORK_KINDS,
 }
 TARGET = (
     Param("tool", TEXT, "the tool's name, a glob over names, or `*` for every tool"),
@@ -107,6 +122,7 @@ TOOL_FAULT = Variants(
             "slow": "delay latency",
             "stale": "outdated",
             "timeout": "hang",
+            **_NETWORK_WORDS,
         },
     ),
     kinds=_TOOL_KINDS,
@@ -164,6 +180,7 @@ _LLM_KINDS: Mapping[str, tuple[Param, ...]] = {
     "slow_first_token": (_delay(5_000, "how long the first token takes, in milliseconds"),),
     "server_error": (_status(500), _MESSAGE),
     "malformed_tool_call": (),
+    **_NETWORK_KINDS,
 }
 LLM_FAULT = Variants(
     what="an LLM fault",
@@ -180,6 +197,7 @@ LLM_FAULT = Variants(
             "slow_first_token": "slow",
             "stream_cut": "cut",
             "truncated_response": "truncate truncated",
+            **_NETWORK_WORDS,
         },
     ),
     kinds=_LLM_KINDS,

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.contract import model
 from bylaw.contract.file.types import (
+    FROM_ONE,
     LOOKED_FOR,
     LOOKED_FOR_ANY,
     PATTERN,
@@ -26,10 +28,11 @@ from bylaw.contract.file.types import (
     subtree,
 )
 from bylaw.contract.model import Check, Invariant, KeepsRule, Weight, When
+from bylaw.contract.recovery import no_duplicate_side_effects, recovers_within
 from bylaw.model.rule import Rule
 from bylaw.rules.behaviour import read_rule
 from bylaw.rules.files import NotRead, read_text_file
-from bylaw.rules.located import MapNode, Node, ScalarNode
+from bylaw.rules.located import Entry, MapNode, Node, ScalarNode
 from bylaw.rules.messages import near, quote
 from bylaw.rules.params import (
     FLAG,
@@ -151,6 +154,19 @@ CHECKS: Mapping[str, CheckType] = {
             Param("system_prompt_path", TEXT, "the file that holds them"),
         ),
     ),
+    "recovers_within": CheckType(
+        "after a fault the same tool or model succeeds, or the agent goes on, within so many calls",
+        lambda v: recovers_within(v["calls"]),
+        (Param("calls", FROM_ONE, "how many more calls of the same tool or model may pass", required=True),),
+    ),
+    "no_duplicate_side_effects": CheckType(
+        "no two calls of a tool with equal arguments both took effect",
+        lambda v: no_duplicate_side_effects(v["tools"]),
+        (Param("tools", NAMES, "names of tools, globs, or `POST https://…`", required=True, aliases=("tool",)),),
+    ),
+    "gives_up_politely": CheckType(
+        "after a fault the answer says what did not work, without a raw error", lambda _: model.GivesUpPolitely()
+    ),
     "rule": CheckType(
         "the calls the agent really made keep a rule",
         None,
@@ -216,7 +232,10 @@ _TYPE = keyword(
         "excludes_pii": "no_pii pii",
         "json_schema": "schema",
         "latency": "max_latency response_time",
+        "gives_up_politely": "polite",
+        "no_duplicate_side_effects": "idempotent no_double",
         "output_not_empty": "not_empty",
+        "recovers_within": "recovers recovery",
         "refusal_check": "refusal refuses",
         "regex": "matches pattern",
         "rule": "policy temporal",
@@ -283,7 +302,29 @@ def read_invariants(node: Node, rules: FileRules, context: Context) -> list[Inva
     return [invariant for invariant in found if invariant is not None]
 
 
+_SHORT = {"recovers_within": None, "no_duplicate_side_effects": "tools", "gives_up_politely": None}
+"""types that may be keys: `recovers_within: {calls: 3}`; with the parameter that their value is, if it is no mapping"""
+
+
+def _written_out(node: Node) -> Node:
+    """`{id: …, recovers_within: {calls: 3}}` as `{id: …, type: recovers_within, calls: 3}`."""
+    short = next((key for key in _SHORT if isinstance(node, MapNode) and key in node.entries), None)
+    if short is None or not isinstance(node, MapNode) or "type" in node.entries:
+        return node
+    entries = dict(node.entries)
+    entry = entries.pop(short)
+    entries["type"] = Entry(entry.key, entry.key)
+    if isinstance(entry.value, MapNode):
+        entries |= {key: inner for key, inner in entry.value.entries.items() if key not in entries}
+    elif (param := _SHORT[short]) is not None:
+        entries[param] = Entry(replace(entry.key, value=param), entry.value)
+    elif not (isinstance(entry.value, ScalarNode) and entry.value.value is True):
+        entries[short] = entry  # reported as an unknown key
+    return MapNode(node.source, node.start, node.end, entries)
+
+
 def _read_invariant(node: Node, rules: FileRules, ids: Ids, context: Context) -> Invariant | None:
+    node = _written_out(node)
     read = INVARIANT.read_variant(node, context)
     entry = node.entries.get("id") if isinstance(node, MapNode) else None
     help = "give each invariant an id of its own"

@@ -97,7 +97,7 @@ class ModelCall:
     def fail(self) -> None:
         """Raise what the fault raises instead of asking the model."""
         if self._exchange.fails is not None:
-            raise self._errors.broken(self._exchange.fails)
+            raise self._errors.broken("timeout" if self._exchange.fails == "timeout" else "cut")
         reply = self._exchange.reply
         if reply is not None:
             error = msgspec.json.decode(reply.body)
@@ -114,8 +114,9 @@ class ModelCall:
             self._exchange.chunk(body)
             return None
         altered = self._exchange.answer(Incoming(200, headers, body))
-        if self._exchange.cut_after is not None:
+        if self._exchange.cut_after is not None or self._exchange.fails is not None:
             raise self._errors.broken("cut")
+        self.first_byte_delay += self._exchange.body_seconds
         if altered.body == body:
             return None
         changed: Json = msgspec.json.decode(altered.body)

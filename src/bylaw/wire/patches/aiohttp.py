@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import socket
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from typing import Any, Literal
+from typing import Any
 
-from bylaw.wire.exchange import MOST_KEPT, Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import MOST_KEPT, Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants, unobserved
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import (
@@ -114,15 +116,47 @@ class _Aiohttp:
         self._was_read = Incoming(reply.status, {name.lower(): value for name, value in self._headers}, body)
         return self._was_read
 
-    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+    def failure(self, kind: Breakdown) -> Exception:
         import aiohttp
 
         if kind == "timeout":
             kind_of_timeout = getattr(aiohttp, "SocketTimeoutError", aiohttp.ServerTimeoutError)
             failure: Exception = kind_of_timeout("Timeout on reading data from socket")
+        elif kind == "reset":
+            failure = aiohttp.ClientOSError(104, "Connection reset by peer")
+        elif kind == "dns":
+            unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            kind_of_error = getattr(aiohttp, "ClientConnectorDNSError", aiohttp.ClientConnectorError)
+            failure = kind_of_error(self._connection_key(), unknown)
         else:
             failure = aiohttp.ServerDisconnectedError()
         return failure
+
+    def _connection_key(self) -> Any:
+        """What errors of aiohttp name the server by."""
+        from aiohttp.client_reqrep import ConnectionKey
+
+        url = _built_url(self._session, self._url)
+        fields = {"host": url.host, "port": url.port, "is_ssl": url.scheme == "https", "ssl": True}
+        return ConnectionKey(**{**dict.fromkeys(ConnectionKey._fields), **fields})
+
+    async def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Any:
+        import aiohttp
+
+        is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
+        headers = self._headers if is_unchanged else list(reply.headers.items())
+        protocol = _protocol()
+        protocol.data_received(raw_head(reply.status, headers, len(reply.body)))
+
+        async def feed() -> None:
+            try:
+                async for piece in pieces:
+                    protocol.data_received(piece)
+            except aiohttp.ClientError as error:
+                protocol.set_exception(error)
+
+        protocol.transport.task = asyncio.ensure_future(feed())
+        return await self._through(protocol)
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
         is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers

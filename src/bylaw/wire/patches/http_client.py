@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 import http.client
 import io
-from typing import Any, Literal
+import itertools
+import socket
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import Participants, participants, unobserved
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import (
@@ -22,10 +24,12 @@ from bylaw.wire.patches.transport import (
     body_bytes,
     bounded,
     is_observed,
+    pace_of,
     raise_failure,
     raise_late_failure,
     raw_reply,
 )
+from bylaw.wire.trickle import PieceReader
 from bylaw.wire.values import one_line
 
 
@@ -56,6 +60,10 @@ def _request(original: Any) -> Any:
         body = body.encode("iso-8859-1") if isinstance(body, str) else body_bytes(body)  # as http.client does
         exchange = taking_part.begin(_outgoing(self, method, url, body, headers))
         _pending[self] = _Pending(taking_part, exchange, method)
+        if exchange.fails == "dns":  # a name is looked up when the request is sent
+            failure = _HttpClient(self).failure("dns")
+            exchange.end(error=one_line(failure))
+            raise failure
         if exchange.fails is not None or exchange.reply is not None:
             return
         try:
@@ -102,6 +110,10 @@ def _answered(connection: Any, pending: _Pending, original: Any) -> Any:
     pending.participants.wait(bounded(exchange.first_byte_delay, library))
     raise_late_failure(exchange, library)
     exchange.end()
+    if exchange.body_seconds:
+        pieces = pace_of(exchange, library).pieces(answer.body, pending.participants.wait)
+        head = raw_reply(answer)[: -len(answer.body)]
+        return _response(io.BufferedReader(PieceReader(itertools.chain([head], pieces))), pending.method)
     return _built(answer, exchange.cut_after, pending.method)
 
 
@@ -110,9 +122,13 @@ class _HttpClient:
         timeout = connection.timeout
         self.read_timeout: float | None = timeout if isinstance(timeout, int | float) else None
 
-    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+    def failure(self, kind: Breakdown) -> Exception:
         if kind == "timeout":
             return TimeoutError("timed out")
+        if kind == "reset":
+            return ConnectionResetError(104, "Connection reset by peer")
+        if kind == "dns":
+            return socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return http.client.RemoteDisconnected("Remote end closed connection without response")
 
 
@@ -133,18 +149,22 @@ def _changed(request: Outgoing, body: bytes | None, headers: Any) -> tuple[bytes
 class _Source:
     """Stands in for the socket that a response is read from."""
 
-    def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
 
-    def makefile(self, _mode: str) -> io.BytesIO:
-        return io.BytesIO(self._raw)
+    def makefile(self, _mode: str) -> io.BufferedIOBase:
+        return self._file
 
 
 def _built(reply: Incoming, cut_after: int | None, method: str) -> http.client.HTTPResponse:
     raw = raw_reply(reply)
     if cut_after is not None:  # its headers still state the whole length, so reading to the end fails
         raw = raw[: len(raw) - len(reply.body) + cut_after]
-    response = http.client.HTTPResponse(_Source(raw), method=method)  # type: ignore[arg-type]  # it calls nothing else
+    return _response(io.BytesIO(raw), method)
+
+
+def _response(file: io.BufferedIOBase, method: str) -> http.client.HTTPResponse:
+    response = http.client.HTTPResponse(_Source(file), method=method)  # type: ignore[arg-type]  # it calls nothing else
     response.begin()
     return response
 

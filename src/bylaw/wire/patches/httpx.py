@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from typing import Any
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import BODY_HEADERS, ReplyStream, acarry, carry, exchange_end, pause
@@ -57,21 +57,30 @@ class _Httpx:
         self._read: Incoming | None = None
         self.read_timeout = (request.extensions.get("timeout") or {}).get("read")
 
-    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+    def failure(self, kind: Breakdown) -> Exception:
+        module, failure = self._module, self._broken()
         if kind == "timeout":
-            failure: Exception = self._module.ReadTimeout("The read operation timed out", request=self._request)
-        else:
-            failure = self._broken()
+            failure = module.ReadTimeout("The read operation timed out", request=self._request)
+        elif kind == "reset":
+            failure = module.ReadError("[Errno 104] Connection reset by peer", request=self._request)
+        elif kind == "dns":
+            failure = module.ConnectError("[Errno -2] Name or service not known", request=self._request)
         return failure
 
     def _built(self, reply: Incoming, cut_after: int | None) -> Any:
-        headers: Any = list(reply.headers.items())
-        if self._read is not None and reply.headers == self._read.headers:
-            headers = [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in BODY_HEADERS]
         if cut_after is None:
+            headers = self._sent_headers(reply)
             return self._module.Response(reply.status, headers=headers, content=reply.body, request=self._request)
-        stream = _cut_stream(self._module, reply.body[:cut_after], self._broken())
+        return self._streamed(reply, _cut_stream(self._module, reply.body[:cut_after], self._broken()))
+
+    def _streamed(self, reply: Incoming, stream: Any) -> Any:
+        headers = self._sent_headers(reply)
         return self._module.Response(reply.status, headers=headers, stream=stream, request=self._request)
+
+    def _sent_headers(self, reply: Incoming) -> Any:
+        if self._read is None or reply.headers != self._read.headers:
+            return list(reply.headers.items())
+        return [pair for pair in self._headers if pair[0].lower().decode("latin-1") not in BODY_HEADERS]
 
     def _observed(self, reply: Any, exchange: Exchange) -> Any:
         headers = dict(reply.headers.items())
@@ -119,6 +128,13 @@ class _Sync(_Httpx):
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
 
+    def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
+        class Slow(self._module.SyncByteStream):  # type: ignore[misc, name-defined]  # of an optional library
+            def __iter__(self) -> Iterator[bytes]:
+                yield from pieces
+
+        return self._streamed(reply, Slow())
+
     def observe(self, reply: Any, exchange: Exchange) -> Any:
         return self._observed(reply, exchange)
 
@@ -134,6 +150,14 @@ class _Async(_Httpx):
 
     async def build(self, reply: Incoming, cut_after: int | None) -> Any:
         return self._built(reply, cut_after)
+
+    async def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Any:
+        class Slow(self._module.AsyncByteStream):  # type: ignore[misc, name-defined]  # of an optional library
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                async for piece in pieces:
+                    yield piece
+
+        return self._streamed(reply, Slow())
 
     async def observe(self, reply: Any, exchange: Exchange) -> Any:
         return self._observed(reply, exchange)

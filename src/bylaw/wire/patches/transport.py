@@ -6,13 +6,14 @@ A library that limits the time for a read applies that limit to an injected dela
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import contextmanager
 from http.client import responses
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import Participants, current_run, unobserved
+from bylaw.wire.trickle import Pace
 from bylaw.wire.values import one_line
 
 BODY_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
@@ -25,7 +26,7 @@ class Library(Protocol):
     read_timeout: float | None
     """seconds it waits for a reply; None: forever"""
 
-    def failure(self, kind: Literal["timeout", "cut"]) -> Exception: ...
+    def failure(self, kind: Breakdown) -> Exception: ...
 
 
 class SyncLibrary(Library, Protocol):
@@ -33,6 +34,10 @@ class SyncLibrary(Library, Protocol):
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
         """The library's response object with this content."""
+        ...
+
+    def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
+        """The same, with a body that arrives in these pieces."""
         ...
 
     def read(self, reply: Any) -> Incoming:
@@ -48,6 +53,8 @@ class AsyncLibrary(Library, Protocol):
     def send(self, request: Outgoing) -> Awaitable[Any]: ...
 
     def build(self, reply: Incoming, cut_after: int | None) -> Awaitable[Any]: ...
+
+    def trickle(self, reply: Incoming, pieces: AsyncIterator[bytes]) -> Awaitable[Any]: ...
 
     def read(self, reply: Any) -> Awaitable[Incoming]: ...
 
@@ -68,7 +75,11 @@ def carry(participants: Participants, request: Outgoing, library: SyncLibrary) -
                 answer = exchange.answer(library.read(reply))
         participants.wait(bounded(exchange.first_byte_delay, library))
         raise_late_failure(exchange, library)
-        built = library.build(answer, exchange.cut_after)
+        if exchange.body_seconds:
+            pieces = pace_of(exchange, library).pieces(answer.body, participants.wait)
+            built = library.trickle(answer, pieces)
+        else:
+            built = library.build(answer, exchange.cut_after)
     except BaseException as error:
         exchange.end(error=one_line(error))
         raise
@@ -90,7 +101,10 @@ async def acarry(participants: Participants, request: Outgoing, library: AsyncLi
                 answer = exchange.answer(await library.read(reply))
         await pause(bounded(exchange.first_byte_delay, library))
         raise_late_failure(exchange, library)
-        built = await library.build(answer, exchange.cut_after)
+        if exchange.body_seconds:
+            built = await library.trickle(answer, pace_of(exchange, library).apieces(answer.body))
+        else:
+            built = await library.build(answer, exchange.cut_after)
     except BaseException as error:
         exchange.end(error=one_line(error))
         raise
@@ -120,7 +134,14 @@ def raise_failure(exchange: Exchange, library: Library) -> None:
         raise library.failure(exchange.fails)
 
 
+def pace_of(exchange: Exchange, library: Library) -> Pace:
+    return Pace(exchange.body_seconds, library.read_timeout, lambda: library.failure("timeout"))
+
+
 def raise_late_failure(exchange: Exchange, library: Library) -> None:
+    """Once the reply was read: it comes too late, or never."""
+    if exchange.fails is not None:
+        raise library.failure(exchange.fails)
     if library.read_timeout is not None and exchange.first_byte_delay > library.read_timeout:
         raise library.failure("timeout")
 

@@ -7,16 +7,19 @@ so each retry is seen, and before the connection is made, so a fault needs no se
 from __future__ import annotations
 
 import functools
+import http.client
 import inspect
 import io
+import socket
 import weakref
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from bylaw.wire.exchange import Exchange, Incoming, Outgoing
+from bylaw.wire.exchange import Breakdown, Exchange, Incoming, Outgoing
 from bylaw.wire.listeners import participants
 from bylaw.wire.patch_on_import import Patches
 from bylaw.wire.patches.transport import BODY_HEADERS, ReplyStream, body_bytes, carry
+from bylaw.wire.trickle import PieceReader
 
 
 def patch(module: Any, patches: Patches) -> None:
@@ -75,12 +78,15 @@ class _Urllib3:
         self._was_read = Incoming(reply.status, headers, body)
         return self._was_read
 
-    def failure(self, kind: Literal["timeout", "cut"]) -> Exception:
+    def failure(self, kind: Breakdown) -> Exception:
         from urllib3 import exceptions
 
         if kind == "timeout":
             message = f"Read timed out. (read timeout={self.read_timeout})"
             failure: Exception = exceptions.ReadTimeoutError(self._pool, self._call["url"], message)
+        elif kind == "dns":
+            unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+            failure = exceptions.NameResolutionError(self._pool.host, self._call["conn"], unknown)
         else:
             failure = exceptions.ProtocolError(
                 "Connection aborted.", ConnectionResetError(104, "Connection reset by peer")
@@ -88,11 +94,16 @@ class _Urllib3:
         return failure
 
     def build(self, reply: Incoming, cut_after: int | None) -> Any:
+        return self._response(reply, io.BytesIO(reply.body) if cut_after is None else _Cut(reply.body[:cut_after]))
+
+    def trickle(self, reply: Incoming, pieces: Iterator[bytes]) -> Any:
+        return self._response(reply, PieceReader(pieces))
+
+    def _response(self, reply: Incoming, body: io.IOBase) -> Any:
         from urllib3 import HTTPResponse
 
         is_unchanged = self._was_read is not None and reply.headers == self._was_read.headers
         headers = self._headers if is_unchanged else dict(reply.headers)
-        body = io.BytesIO(reply.body) if cut_after is None else _Cut(reply.body[:cut_after])
         return HTTPResponse(
             body=body,
             headers=headers,
@@ -129,8 +140,6 @@ def _text(value: Any) -> str:
 
 
 def _reason(status: int) -> str:
-    import http.client
-
     return http.client.responses.get(status, "")
 
 
@@ -158,6 +167,8 @@ class _Cut(io.BytesIO):
 
     def read(self, size: int | None = -1) -> bytes:
         data = super().read(size)
+        if size is None or size < 0:  # a whole body, which ends too early
+            raise http.client.IncompleteRead(data)
         if data:
             return data
         raise ConnectionResetError(104, "Connection reset by peer")

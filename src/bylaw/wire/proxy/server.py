@@ -27,6 +27,7 @@ from bylaw.wire.proxy.http1 import (
     token_of,
 )
 from bylaw.wire.proxy.upstream import Reply, Streams, UpstreamFailure, fetch, open_for, open_tunnel, target_of
+from bylaw.wire.trickle import Pace
 
 PROVIDERS = {"openai": "https://api.openai.com", "anthropic": "https://api.anthropic.com"}
 MOST_CONNECTIONS = 256
@@ -217,6 +218,8 @@ def outgoing(request: Request, url: str) -> Outgoing:
 
 # One exchange
 
+_UNKNOWN_NAME = Incoming(502, {"content-type": "text/plain; charset=utf-8"}, b"Bad Gateway: Name or service not known")
+
 
 async def carry_exchange(exchange: Exchange, connection: Connection, fetch: Fetch) -> bool:
     """Whether the connection can serve another request. Raises OSError if the client has disconnected."""
@@ -240,6 +243,12 @@ async def _carry(exchange: Exchange, connection: Connection, fetch: Fetch) -> bo
         await asyncio.sleep(exchange.delay)
     if exchange.fails == "cut":
         return False
+    if exchange.fails == "reset":
+        connection.reset()
+        return False
+    if exchange.fails == "dns":  # the client leaves it to its proxy to find the server
+        await connection.reply(_UNKNOWN_NAME)
+        return True
     instead = exchange.late if exchange.fails == "timeout" else exchange.reply
     if instead is not None:
         await connection.reply(instead)
@@ -280,7 +289,10 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
     headers = {name: value for name, value in answer.headers.items() if name != "set-cookie"}
     if exchange.first_byte_delay:
         await asyncio.sleep(exchange.first_byte_delay)
-    if exchange.cut_after is None:
+    if exchange.fails is not None:
+        connection.reset()
+        return False
+    if exchange.cut_after is None and not exchange.body_seconds:
         await connection.reply(Incoming(answer.status, headers, answer.body), repeated=cookies)
         return True
     # A reply that is cut announces what the whole one would: a length, or chunks.
@@ -288,6 +300,11 @@ async def _reply_buffered(exchange: Exchange, connection: Connection, reply: Rep
     if any(name == "content-length" for name, _ in reply.headers):
         sent.append(("content-length", str(len(answer.body))))
     await connection.begin(answer.status, [*sent, *cookies])
+    if exchange.body_seconds:
+        async for piece in Pace(exchange.body_seconds, None, TimeoutError).apieces(answer.body):
+            await connection.data(piece)
+        await connection.end()
+        return True
     await connection.data(answer.body[: exchange.cut_after])
     return False
 

@@ -1,0 +1,132 @@
+"""What an agent attempted in one run, from the side of the tools and models: what failed, and what took effect.
+
+A trace says what the agent saw. A refund whose reply was lost took effect although the agent saw an error, so rules
+about recovery are judged on this record instead. `as_trace` writes it down as events, which the engine judges.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from msgspec import Struct
+
+from bylaw.contract.faults.model import AnyFault, ContextAttack
+from bylaw.model.canonical import canonical_json
+from bylaw.model.events import Event, Origin, Response, ToolCall, ToolResult
+from bylaw.model.trace import Trace
+from bylaw.wire.values import plain
+
+MODEL = "model"
+"""the target of requests to a model"""
+_PASSES = ("slow", "slow_body", "jitter", "slow_first_token", "wrong_data", "stale", "malicious_response",
+           "response_drift")  # fmt: skip
+"""modes after which the agent still has a result that looks whole"""
+
+
+class Attempt(Struct):
+    """One call of a tool, one HTTP request of a tool (`POST https://…`), or one request to a model."""
+
+    target: str
+    arguments: Any = None
+    call_id: str | None = None
+    """of a call that only the trace has the arguments of"""
+    is_faulted: bool = False
+    has_failed: bool = True
+    """until it has ended well"""
+    took_effect: bool = False
+
+    def hit(self, fault: AnyFault) -> None:
+        """A fault was put into it."""
+        if not isinstance(fault, ContextAttack):
+            self.is_faulted = True
+            self.has_failed = fault.mode not in _PASSES
+
+    def end(self, *, failed: bool, took_effect: bool) -> None:
+        self.has_failed = failed or (self.is_faulted and self.has_failed)
+        self.took_effect = took_effect
+
+    def hit_inside(self) -> None:
+        """A fault was put into a request that the tool made; how the tool ends decides whether that matters."""
+        self.is_faulted, self.has_failed = True, False
+
+
+_inside: ContextVar[Attempt | None] = ContextVar("bylaw_attempt", default=None)
+
+
+def inside() -> Attempt | None:
+    """The call of a tool that the calling code belongs to."""
+    return _inside.get()
+
+
+@contextmanager
+def call_of(attempt: Attempt) -> Iterator[None]:
+    token = _inside.set(attempt)
+    try:
+        yield
+    finally:
+        _inside.reset(token)
+
+
+class Attempts:
+    """The attempts of one run, in the order in which they began. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._all: list[Attempt] = []
+
+    def begin(self, target: str, arguments: Any = None, *, call_id: str | None = None) -> Attempt:
+        attempt = Attempt(target, plain(arguments), call_id)
+        with self._lock:
+            self._all.append(attempt)
+        return attempt
+
+    def all(self) -> tuple[Attempt, ...]:
+        with self._lock:
+            return tuple(self._all)
+
+
+def as_trace(attempts: Sequence[Attempt], answer: str | None, seen: Trace) -> Trace:
+    """The attempts as events of two sessions; the answer ends both.
+
+    `tools` holds no request to a model, because an agent asks its model before each call that it repeats. `model` holds
+    everything, and only faults of the model count there. `seen` is the trace of the same run.
+    """
+    arguments = {event.call_id: event.arguments for event in seen.events if isinstance(event, ToolCall)}
+    events = [*_session("tools", attempts, answer, arguments), *_session(MODEL, attempts, answer, arguments)]
+    return Trace(name=seen.name, format="attempts", events=tuple(events))
+
+
+def _session(name: str, attempts: Sequence[Attempt], answer: str | None, arguments: dict[str, Any]) -> Iterator[Event]:
+    origin = Origin(name)
+    yield Response(origin=origin, turn=0, text="", content=[])
+    for number, attempt in enumerate(attempts):
+        if name == "tools" and attempt.target == MODEL:
+            continue
+        known = attempt.arguments if attempt.call_id is None else arguments.get(attempt.call_id, attempt.call_id)
+        same = canonical_json(plain(known)).decode("utf-8", "replace")
+        call_id = str(number)
+        call = ToolCall(
+            origin=origin,
+            turn=0,
+            name=attempt.target,
+            call_id=call_id,
+            arguments={"target": attempt.target, "same": same},
+        )
+        yield call
+        counts = (attempt.target == MODEL) is (name == MODEL)
+        content = {"faulted": attempt.is_faulted and counts, "took_effect": attempt.took_effect and counts}
+        yield ToolResult(
+            origin=origin,
+            turn=0,
+            call_id=call_id,
+            name=attempt.target,
+            call=call,
+            is_error=attempt.has_failed,
+            content=content,
+        )
+    if answer is not None:
+        yield Response(origin=origin, turn=1, text=answer, content=[{"type": "text", "text": answer}])
