@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bylaw.traces.formats.gathered import GatheringReader, Part, call_of
-from bylaw.traces.formats.record import MalformedRecord, Record, object_field, text_field
+from bylaw.traces.formats.record import MalformedRecord, Record, list_field, object_field, text_field
 
 _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCallExecutionEvent"
 _TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
@@ -37,16 +37,26 @@ def _is_message(value: Any) -> bool:
 
 
 def _conversations(value: dict[str, Any]) -> Iterator[tuple[str | None, list[Any]]]:
-    """The conversations in a result or a state: one for a result, one for each agent of a team."""
+    """The conversations in a result or a state: that of a team, or those of its agents."""
     if isinstance(value.get("messages"), list):
         yield None, value["messages"]
     context = object_field(value, "llm_context") or object_field(value, "model_context")
     if isinstance(context.get("messages"), list):
         yield None, context["messages"]
-    for name, state in object_field(value, "agent_states").items():
-        inner = object_field(state, "agent_state") or state
-        for _, messages in _conversations(inner) if isinstance(inner, dict) and inner is not value else ():
-            yield name.partition("/")[0], messages
+    states = object_field(value, "agent_states")
+    agents = [
+        (name.partition("/")[0], messages)
+        for name, state in states.items()
+        for _, messages in _conversations(object_field(state, "agent_state"))
+    ]
+    threads = [list_field(state, "message_thread") for state in states.values()]
+    whole = next((thread for thread in threads if _calls_in(thread) >= sum(_calls_in(one) for _, one in agents)), None)
+    yield from [(None, whole)] if whole else agents  # older teams keep the calls only in the states of their agents
+
+
+def _calls_in(messages: list[Any]) -> int:
+    calls = (one for one in messages if isinstance(one, dict) and one.get("type") in (_REQUEST, "AssistantMessage"))
+    return sum(len(list_field(one, "content")) for one in calls)
 
 
 class AutoGenReader(GatheringReader):

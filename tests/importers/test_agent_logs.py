@@ -1,0 +1,151 @@
+"""What logs of agents have besides plain turns: subagents, calls without ids, what was taken back, late arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bylaw.model.trace import Trace
+from tests.importers.support import calls, read, results, story
+from tests.importers.test_unread import codes
+
+
+def pairs(trace: Trace) -> list[tuple[str, Any, Any]]:
+    """Each call with what it returned."""
+    found = {id(result.call): result.content for result in results(trace)}
+    return [(call.name, call.arguments, found.get(id(call))) for call in calls(trace)]
+
+
+def test_gemini_results_answer_calls_of_their_name_in_order() -> None:
+    parts = [{"functionCall": {"name": name, "args": {"n": n}}} for name, n in (("a", 1), ("b", 2), ("a", 3))]
+    returned = [{"functionResponse": {"name": name, "response": n}} for name, n in (("b", 20), ("a", 10), ("a", 30))]
+    trace = read({"contents": [{"role": "model", "parts": parts}, {"role": "user", "parts": returned}]})
+    assert pairs(trace) == [("a", {"n": 1}, 10), ("b", {"n": 2}, 20), ("a", {"n": 3}, 30)]
+    assert codes(trace) == []
+
+
+def test_adk_agents_that_work_at_the_same_time() -> None:
+    def event(author: str, **part: Any) -> dict[str, Any]:
+        return {"invocationId": "i", "author": author, "branch": f"both.{author}", "content": {"parts": [part]}}
+
+    def call(author: str) -> dict[str, Any]:
+        return event(author, functionCall={"id": f"c{author}", "name": "look", "args": {"at": author}})
+
+    def answer(author: str) -> dict[str, Any]:
+        return event(author, functionResponse={"id": f"c{author}", "name": "look", "response": author})
+
+    trace = read(call("a"), call("b"), answer("a"), answer("b"), event("b", text="Done."))
+    assert pairs(trace) == [("look", {"at": "a"}, "a"), ("look", {"at": "b"}, "b")]
+    assert [turn.response.origin.agent for turn in trace.turns] == ["a", "b", "b"]
+    assert trace.sessions == ("1",)
+
+
+def test_autogen_a_team_is_one_session_if_its_thread_has_the_calls() -> None:
+    issued = {
+        "type": "ToolCallRequestEvent",
+        "source": "a",
+        "content": [{"id": "c", "name": "look", "arguments": "{}"}],
+    }
+    context = [{"type": "AssistantMessage", "source": "a", "content": issued["content"]}]
+    states: dict[str, Any] = {
+        "a": {"agent_state": {"llm_context": {"messages": context}}},
+        "b": {"agent_state": {"llm_context": {"messages": [{"type": "UserMessage", "source": "a", "content": "x"}]}}},
+        "Manager": {"message_thread": [issued, {"type": "TextMessage", "source": "b", "content": "Done."}]},
+    }
+    trace = read({"type": "TeamState", "agent_states": states})
+    assert (trace.sessions, [turn.response.origin.agent for turn in trace.turns]) == (("1",), ["a", "b"])
+    del states["Manager"]["message_thread"][0]
+    assert [call.name for call in calls(read({"type": "TeamState", "agent_states": states}))] == ["look"]
+
+
+def test_opencode_keeps_calls_that_were_taken_back_and_reads_subagents() -> None:
+    def updated(session: str, message: str, part: dict[str, Any]) -> list[dict[str, Any]]:
+        info = {"id": message, "role": "assistant", "sessionID": session, "agent": "sub"}
+        whole = {"messageID": message, "sessionID": session, **part}
+        return [
+            {"type": "message.updated", "properties": {"info": info}},
+            {"type": "message.part.updated", "properties": {"part": whole}},
+        ]
+
+    state = {"status": "error", "input": {"n": 1}, "error": "no"}
+    delta = {"messageID": "m3", "partID": "p3", "sessionID": "s1", "field": "text", "delta": "Done."}
+    trace = read(
+        {"type": "session.created", "properties": {"info": {"id": "s2", "parentID": "s1"}}},
+        *updated("s1", "m1", {"id": "p1", "type": "tool", "callID": "c1", "tool": "wipe", "state": state}),
+        *updated("s2", "m2", {"id": "p2", "type": "text", "text": "below"}),
+        {"type": "message.removed", "properties": {"messageID": "m1", "sessionID": "s1"}},
+        {"type": "message.part.delta", "properties": delta},
+    )
+    assert pairs(trace) == [("wipe", {"n": 1}, "no")]
+    assert [(turn.response.text, turn.response.origin.run) for turn in trace.turns[1:]] == [
+        ("below", "s2"), ("Done.", None),
+    ]  # fmt: skip
+    assert trace.sessions == ("s1",)
+
+
+def test_openhands_events_without_ids() -> None:
+    old = [
+        {"id": 1, "timestamp": "t", "source": "agent", "action": "run", "args": {"command": "ls", "thought": "Look."}},
+        {
+            "id": 2,
+            "timestamp": "t",
+            "source": "agent",
+            "observation": "error",
+            "cause": 1,
+            "content": "no",
+            "extras": {},
+        },
+    ]
+    new = [
+        {"kind": "ActionEvent", "id": "e1", "tool_name": "run", "action": {"kind": "Run", "command": "ls"}},
+        {"kind": "ObservationEvent", "action_id": "e1", "observation": {"content": "no", "is_error": True}},
+    ]
+    for events in (old, new):
+        trace = read(*events)
+        assert trace.format == "openhands"
+        assert pairs(trace) == [("run", {"command": "ls"}, "no")]
+        assert [result.is_error for result in results(trace)] == [True]
+
+
+def test_copilot_cli_subagents_and_arguments_that_come_late() -> None:
+    def event(type: str, **data: Any) -> dict[str, Any]:
+        return {"type": type, "data": data, "timestamp": "2026-01-02T03:04:05Z"}
+
+    trace = read(
+        event("session.start", sessionId="s1"),
+        event("user.message", content="q"),
+        event("assistant.message", content="", toolRequests=[{"toolCallId": "c1", "name": "task"}]),
+        event("tool.execution_start", toolCallId="c1", toolName="task", arguments={"n": 1}),
+        event("subagent.started", toolCallId="c1", agentName="scout"),
+        event("tool.execution_start", toolCallId="c2", toolName="look", arguments={"n": 2}, parentToolCallId="c1"),
+        event("tool.execution_complete", toolCallId="c2", success=True, result="seen"),
+        event("tool.execution_complete", toolCallId="c1", success=False, error={"message": "late"}),
+        {"type": "result", "sessionId": "s1", "exitCode": 0},
+    )
+    assert pairs(trace) == [("task", {"n": 1}, "late"), ("look", {"n": 2}, "seen")]
+    assert [(call.origin.agent, call.origin.run) for call in calls(trace)] == [(None, None), ("scout", "c1")]
+    assert [result.is_error for result in results(trace)] == [False, True]
+    assert codes(trace) == []
+
+
+def test_tau2_calls_of_the_user_are_input() -> None:
+    call = {"id": "u1", "name": "restart", "arguments": {}, "requestor": "user"}
+    returned = [{"id": f"c{n}", "role": "tool", "content": str(n), "requestor": "assistant"} for n in (1, 2)]
+    issued = [{"id": f"c{n}", "name": "look", "arguments": {"n": n}, "requestor": "assistant"} for n in (1, 2)]
+    messages = [
+        {"role": "user", "content": None, "tool_calls": [call]},
+        {"role": "tool", "id": "u1", "content": "restarted", "requestor": "user"},
+        {"role": "assistant", "content": None, "tool_calls": issued},
+        {"role": "tool", "tool_messages": returned},
+    ]
+    trace = read({"task_id": "a", "trial": 1, "termination_reason": "max_steps", "messages": messages})
+    assert pairs(trace) == [("look", {"n": 1}, "1"), ("look", {"n": 2}, "2")]
+    assert (codes(trace), story(trace)[1]) == ([], "0 request user user")
+
+
+def test_what_newer_versions_add_is_told() -> None:
+    messages = [{"id": "1", "type": "future", "content": "x"}, {"id": "2", "type": "gemini", "content": "Hi."}]
+    trace = read({"sessionId": "s", "projectHash": "h", "messages": messages})
+    assert (codes(trace), [turn.response.text for turn in trace.turns]) == (["unread-content"], ["Hi."])
+    code = {"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "no"}}
+    trace = read({"contents": [{"role": "model", "parts": list(code)}]})
+    assert [(result.name, result.is_error) for result in results(trace)] == [("code_execution", True)]
