@@ -19,7 +19,7 @@ demo: .venv/.base  ## what Bylaw is for, in a minute
 	@$(BIN)/python scripts/demo.py
 
 # One process runs all tests of a file, so that they share what is set up and imported for them.
-test: lint .venv/.frameworks  ## lint, then every test but the long proofs
+test: .venv/.tests lint  ## lint, then every test but the long proofs
 	$(BIN)/pytest -n auto --dist loadfile
 
 lint: .venv/.dev  ## style, types, and the arrows between the folders
@@ -71,6 +71,12 @@ clean:  ## remove everything made here, .venv included
 	@$(PIP) hatchling
 	@$(PIP) --no-build-isolation -e .
 	@touch $@
+
+# Both at once: a second call of pip would resolve everything again.
+.venv/.tests: .venv/.base
+	@echo "installing the dev tools and the frameworks into .venv" >&2
+	@$(PIP) --no-build-isolation -e '.[dev,frameworks]'
+	@touch .venv/.dev .venv/.frameworks $@
 
 .venv/.dev .venv/.docs .venv/.embeddings .venv/.frameworks: .venv/.%: .venv/.base
 	@echo "installing the $* tools into .venv" >&2
