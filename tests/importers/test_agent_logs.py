@@ -149,3 +149,18 @@ def test_what_newer_versions_add_is_told() -> None:
     code = {"executableCode": {"code": "1+1"}}, {"codeExecutionResult": {"outcome": "OUTCOME_FAILED", "output": "no"}}
     trace = read({"contents": [{"role": "model", "parts": list(code)}]})
     assert [(result.name, result.is_error) for result in results(trace)] == [("code_execution", True)]
+
+
+def test_gemini_texts_in_pieces() -> None:
+    def event(type: str, **fields: Any) -> dict[str, Any]:
+        return {"type": type, "timestamp": "2026-01-02T03:04:05Z", **fields}
+
+    trace = read(
+        event("init", session_id="s1", model="g"),
+        *(event("message", role="assistant", content=text, delta=True) for text in ("At ", "once.")),
+        *(event("tool_use", tool_name="look", tool_id=f"c{n}", parameters={"n": n}) for n in (1, 2)),
+        *(event("tool_result", tool_id=f"c{n}", status="success", output=str(n)) for n in (2, 1)),
+    )
+    assert [turn.response.text for turn in trace.turns] == ["At once."]
+    assert pairs(trace) == [("look", {"n": 1}, "1"), ("look", {"n": 2}, "2")]
+    assert (trace.format, trace.sessions, trace.turns[0].response.model) == ("gemini-cli", ("s1",), "g")

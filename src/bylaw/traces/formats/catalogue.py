@@ -86,7 +86,7 @@ CATALOGUE: dict[str, Format] = {
     "copilot": _with_history("Copilot: a chat replay, as Visual Studio Code exports it", "copilot:CopilotReader"),
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
-    "gemini-cli": Format("Gemini CLI: a recorded session", "gemini_cli:GeminiCliReader"),
+    "gemini-cli": Format("Gemini CLI: a recorded session, or what `stream-json` prints", "gemini_cli:reader"),
     "langchain": Format("LangChain messages: a list, one a line, or a LangGraph state", "langchain:LangChainReader"),
     "mlflow": _with_history("MLflow: traces with their spans", "mlflow:MlflowReader"),
     "opencode": Format("opencode: an exported session, or its events", "opencode:OpencodeReader"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
@@ -84,7 +84,13 @@ class GatheringReader(ChatReader):
 def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Two parts of one answer. What is not content is the same in both, or was recorded with one of them."""
     joined = {**first, **{key: value for key, value in second.items() if value is not None}}
-    blocks = [*blocks_of(first.get("content")), *blocks_of(second.get("content"))]
+    blocks = [*blocks_of(first.get("content"))]
+    for block in blocks_of(second.get("content")):
+        last = blocks[-1] if blocks else None
+        if is_text(block) and is_text(last):
+            blocks[-1] = {**last, "text": last["text"] + block["text"]}  # a text in pieces
+        else:
+            blocks.append(block)
     calls = [*(first.get("tool_calls") or ()), *(second.get("tool_calls") or ())]
     return {**joined, "content": blocks, **({"tool_calls": calls} if calls else {})}
 
@@ -93,6 +99,10 @@ def blocks_of(content: Any) -> list[Any]:
     if isinstance(content, list):
         return content
     return [] if content is None or content == "" else [{"type": "text", "text": content}]
+
+
+def is_text(block: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def call_of(id: Any, name: Any, arguments: Any) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from bylaw.model.events import Event
 from bylaw.traces.assembly.conversation import Conversation
 from bylaw.traces.formats.chat import ChatReader
 from bylaw.traces.formats.gathered import blocks_of, call_of
-from bylaw.traces.formats.reader import Opened
+from bylaw.traces.formats.gemini_stream import KINDS, GeminiStreamReader, is_event
+from bylaw.traces.formats.messages import parsed
+from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import Path, Record, list_field, object_field, text_field
 
 _HEAD = frozenset(("sessionId", "projectHash"))
@@ -26,9 +28,17 @@ _METADATA = ("projectHash", "startTime", "summary", "kind", "directories")
 def claims(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
+    if is_event(value):
+        return True
     if value.keys() >= _HEAD and ("messages" in value or "startTime" in value):
         return True
     return value.get("type") == _ANSWER and "tokens" in value and "timestamp" in value
+
+
+def reader(opened: Opened) -> Reader:
+    first = parsed(opened.first_record().decode(errors="replace"))
+    is_printed = isinstance(first, dict) and text_field(first, "type") in KINDS and "sessionId" not in first
+    return GeminiStreamReader(opened) if is_printed and first.get("type") != "error" else GeminiCliReader(opened)
 
 
 class GeminiCliReader(ChatReader):
