@@ -21,7 +21,6 @@ from bylaw.traces.formats.reader import Opened
 from bylaw.traces.formats.record import records_of
 from bylaw.traces.records.files import Input, open_bytes, open_path
 from bylaw.traces.records.layout import Layout, Records, head_of, sample, sniff
-from bylaw.traces.records.objects import elements, encode
 from bylaw.traces.records.problems import Problems, problem_at
 from bylaw.traces.records.repeats import keep_repeats, warn_of_repeats
 
@@ -222,6 +221,8 @@ def _refuse_undecodable(source: Input, layout: Layout) -> None:
 
 def open_object(value: Any, name: str) -> tuple[Input, Layout]:
     """A trace that is a Python object, as if read from a file with one element per line. Raises InputError."""
+    from bylaw.traces.records.objects import elements, encode  # files need none of it
+
     try:
         if (listed := elements(value)) is not None:
             return open_bytes(("[" + ",\n".join(map(encode, listed)) + "]").encode(), name), Layout.LIST
