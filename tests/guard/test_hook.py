@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bylaw.guard.guard import Guard
+from bylaw.guard.integrations.hooks import client as hook_client
 from bylaw.guard.integrations.hooks import settings
 from bylaw.guard.integrations.hooks.answers import Answer
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
 from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
+from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 from bylaw.guard.stores.records import EventRow
 from tests.audit.support import verified
 from tests.support.command import run_bylaw
@@ -335,3 +340,82 @@ def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: P
     command = json.loads(path.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
     shell = ["/bin/sh", "-c", command]
     assert subprocess.run(shell, env={"PATH": "/nowhere"}, capture_output=True, check=False).returncode == 2
+
+
+# -- the service
+
+
+@pytest.fixture
+def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookService]:
+    path = tmp_path_factory.mktemp("run") / "b" / "s"
+    monkeypatch.setenv(hook_client.SOCKET, str(path))
+    serving = HookService(str(path))
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    yield serving
+    serving.close()
+    thread.join()
+
+
+def _asked(payload: dict[str, Any], **options: str) -> Answer | None:
+    found = hook_client.ask_service(json.dumps(payload).encode(), options)
+    return None if found is None else Answer(*found)
+
+
+def test_the_service_answers_as_the_hook_does(
+    service: HookService, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    force = payload("claude-code", project, "Bash", {"command": "git push --force"}, cwd=".")
+    alone = hook(force, folder=str(project))
+    assert _asked({**force, "session_id": "another"}) == alone and alone.code == 2
+    assert _asked({**force, "tool_input": {"command": "ls"}, "tool_use_id": "3"}, policy="bylaw.yaml") == Answer()
+    (project / "bylaw.yaml").write_text(RULES.replace("push.*--force", "ls"))
+    assert _asked({**force, "tool_input": {"command": "ls"}, "tool_use_id": "4"}).code == 2, "the rules of now"  # type: ignore[union-attr]
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", str(project))
+    assert _asked({**force, "tool_input": {"command": "ls"}, "tool_use_id": "5"}).code == 2  # type: ignore[union-attr]
+
+
+def test_a_service_of_another_version_and_a_broken_request_block(
+    service: HookService, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = payload("claude-code", project, "Bash", {"command": "ls"})
+    with monkeypatch.context() as patch:
+        patch.setattr(hook_client, "VERSION", b"bylaw-hook/0")
+        assert _asked(call).code == 2  # type: ignore[union-attr]
+    with monkeypatch.context() as patch:
+        patch.setattr(hook_client, "request", lambda *_: b"nonsense")
+        assert _asked(call).code == 2  # type: ignore[union-attr]
+
+
+def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ServiceProblem, match="another process listens"):
+        HookService(service.path)
+    for reply in (b"", b"0 0", b"0 2 0\n{", b"x y z\n"):
+        with pytest.raises(ValueError):
+            hook_client._read_reply(reply)
+    folder = os.path.dirname(service.path)
+    os.chmod(folder, 0o777)
+    assert _asked({}) is None, "anybody could have put it there"
+    with pytest.raises(ServiceProblem, match="open to others"):
+        HookService(service.path)
+    os.chmod(folder, 0o700)
+    service.close()
+    assert _asked({}) is None
+    (Path(folder) / "s").write_text("no socket")
+    assert _asked({}) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["install", "codex"], ["--help"], ["--client", "nobody"], ["--policy=x"], ["--store", "--help"], ["a", "b"]],
+)
+def test_other_arguments_are_left_to_the_command_line(arguments: list[str]) -> None:
+    assert hook_client._plain_options(arguments) is None
+    assert hook_client._plain_options(["--client", "codex", "-p", "x"]) == {"client": "codex", "policy": "x"}
+
+
+def test_a_hook_without_streams_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    assert hook_client.run({}) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from functools import partial
@@ -32,6 +31,8 @@ class AsyncGuard(BaseGuard):
         decision = await self.adecide(attempt)
         if decision.action is not Action.PAUSE or decision.review is None:
             return decision
+        from asyncio import sleep  # not imported by programs that do without
+
         until = time.monotonic() + timeout
         while True:
             try:
@@ -40,7 +41,7 @@ class AsyncGuard(BaseGuard):
                 return replace(decision, reason=f"{decision.reason} ({problem})")
             if review is None or review.status != "pending" or time.monotonic() >= until:
                 return await self.in_thread(self._after_answer, attempt, decision, review)
-            await asyncio.sleep(min(_POLL, max(0.0, until - time.monotonic())))
+            await sleep(min(_POLL, max(0.0, until - time.monotonic())))
 
     async def arecord(self, decision: Decision | str, content: Any = None, **more: Any) -> tuple[Verdict, ...]:
         return await self.in_thread(partial(self.record, decision, content, **more))
@@ -52,4 +53,8 @@ class AsyncGuard(BaseGuard):
         return await self.in_thread(partial(self.end_session, session, complete=complete))
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
-        return await asyncio.to_thread(function, *args) if self._sessions.durable else function(*args)
+        if not self._sessions.durable:
+            return function(*args)
+        from asyncio import to_thread
+
+        return await to_thread(function, *args)

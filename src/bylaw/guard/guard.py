@@ -3,7 +3,6 @@ what it has recorded."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
@@ -225,7 +224,9 @@ class Guard(AsyncGuard):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.close)
+        from asyncio import to_thread
+
+        await to_thread(self.close)
 
     # -- jobs on the record ---------------------------------------------------------------------------------------
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from bylaw.errors import ExitCode
-from bylaw.guard.integrations.hooks.payloads import CLIENTS, MOST_BYTES
+from bylaw.guard.integrations.hooks.payloads import CLIENTS
 
 if TYPE_CHECKING:
     from bylaw.guard.integrations.hooks.payloads import Client
@@ -40,20 +39,10 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return None
-    from bylaw.guard.integrations.hooks.answers import BLOCK
-    from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
+    from bylaw.guard.integrations.hooks.client import run
 
-    options = HookOptions(client=cast("Client | None", client), event=event, policy=policy, store=store, agent=agent)
-    try:
-        answer = run_hook(sys.stdin.buffer.read(MOST_BYTES + 1), options)
-        if answer.stderr:
-            click.echo(answer.stderr, err=True)
-        if answer.stdout:
-            click.echo(answer.stdout)
-        sys.stdout.flush()
-    except (OSError, ValueError, AttributeError):  # a stream is closed: nobody has read the answer
-        return BLOCK
-    return answer.code
+    given = {"client": client, "event": event, "policy": policy, "store": store, "agent": agent}
+    return run({key: value for key, value in given.items() if value is not None})
 
 
 def _where(function: click.Command) -> click.Command:
@@ -123,3 +112,29 @@ def status(client: str, scope: str) -> ExitCode:
         click.echo(f"{'✓' if event in found else '✗'} {event}")
     click.echo(str(path))
     return ExitCode.OK if set(wanted) <= set(found) else ExitCode.GATE_TRIPPED
+
+
+@command.command(name="serve")
+def serve() -> ExitCode:
+    """Answer hooks from one process, until it is interrupted. Hooks find it by themselves, and are much quicker.
+
+    It listens on a Unix socket in the user's runtime folder (BYLAW_HOOK_SOCKET names another one). Without it, or if it
+    does not answer, a hook decides by itself.
+    """
+    import signal
+
+    from bylaw.guard.integrations.hooks.client import socket_path
+    from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
+
+    try:
+        service = HookService(socket_path())
+    except ServiceProblem as problem:
+        click.echo(f"Error: {problem}", err=True)
+        return ExitCode.OUT_OF_REACH
+    signal.signal(signal.SIGTERM, lambda *_: service.close())
+    click.echo(f"answering hooks on {service.path}")
+    try:
+        service.run()
+    finally:
+        service.close()
+    return ExitCode.OK

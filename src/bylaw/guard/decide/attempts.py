@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from sys import float_info
 from typing import Any
 
-import jsonschema_rs
 from msgspec.structs import replace
 
 from bylaw.engine.predicates import RedactedArguments
@@ -102,6 +101,8 @@ class ToolSchemas:
 
 
 def _validator(tool: str, schema: Any) -> Any:
+    import jsonschema_rs  # few guards have schemas
+
     try:
         return jsonschema_rs.validator_for(schema)
     except (ValueError, TypeError) as problem:

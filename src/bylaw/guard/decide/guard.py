@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
 import threading
@@ -190,7 +189,9 @@ class BaseGuard:
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
         if not self._sessions.durable:
             return self.decide(attempt, review=review)
-        return await asyncio.to_thread(self.decide, attempt, review=review)
+        from asyncio import to_thread  # not imported by programs that do without
+
+        return await to_thread(self.decide, attempt, review=review)
 
     def ask(self, attempt: Attempt, *, timeout: float) -> Decision:
         """Decide, and if the call pauses, wait up to `timeout` seconds for the answer of a person. The person may have

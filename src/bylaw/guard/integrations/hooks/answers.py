@@ -12,9 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.guard.integrations.hooks.client import BLOCK
 from bylaw.guard.integrations.hooks.payloads import Client, HookEvent
-
-BLOCK = 2
 
 
 class Answer(Struct, frozen=True):

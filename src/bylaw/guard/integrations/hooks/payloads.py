@@ -8,12 +8,12 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from bylaw.guard.integrations.hooks.client import MOST_BYTES
+
 Client: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor", "copilot"]
 Moment: TypeAlias = Literal["before", "after", "start", "end"]
 
 CLIENTS: tuple[Client, ...] = ("claude-code", "codex", "gemini", "cursor", "copilot")
-MOST_BYTES = 32 << 20
-"""of a payload: a client may pass on the whole output of a tool"""
 MOMENTS: dict[str, Moment] = {
     "pretooluse": "before",
     "beforetool": "before",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.answers import Answer, allow, allow_instead, ask, block, refuse, tell
+from bylaw.guard.integrations.hooks.client import PROJECT
 from bylaw.guard.integrations.hooks.payloads import Client, HookEvent, Unreadable, read_payload
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 RULES = "bylaw.yaml"
 STORE = ".bylaw/guard.db"
-PROJECT = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
-"""environment variables in which clients name the folder of the project"""
 AT_THE_CLIENT = "the person at the client"
 """who has approved a call that the client itself has asked about"""
 LOOK_BACK = 5_000
@@ -36,6 +35,8 @@ class HookOptions(Struct, frozen=True, kw_only=True):
     policy: str | None = None
     store: str | None = None
     agent: str | None = None
+    folder: str | None = None
+    """where the hook was started, if not here"""
 
 
 class _Unusable(Exception):
@@ -87,7 +88,8 @@ def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str
     from bylaw.guard.stores.ports import StoreUnavailable
 
     rules = find_rules(event, options, environment)
-    store = Path(options.store) if options.store else rules.parent / STORE
+    here = Path(options.folder or os.getcwd())
+    store = here / options.store if options.store else rules.parent / STORE
     try:
         _make_folder(store.parent)
         return Guard(rules, store=store)
@@ -99,10 +101,11 @@ def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str
 
 def find_rules(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Path:
     """The outermost `bylaw.yaml` on the way up: an agent must not replace the rules by a file in a folder below."""
+    here = Path(options.folder or os.getcwd())
     if options.policy:
-        return Path(options.policy).absolute()
-    project = next((environment[name] for name in PROJECT if environment.get(name)), event.folder) or os.getcwd()
-    start = Path(os.path.abspath(project))
+        return here / options.policy
+    project = next((environment[name] for name in PROJECT if environment.get(name)), event.folder) or "."
+    start = Path(os.path.abspath(here / project))
     found = [folder / RULES for folder in (start, *start.parents) if (folder / RULES).is_file()]
     if not found:
         raise _Unusable(f"there is no `{RULES}` in `{project}` or above; pass --policy FILE")

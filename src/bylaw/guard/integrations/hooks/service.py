@@ -1,0 +1,102 @@
+"""A process that answers hooks on a Unix socket, so that a hook does not load the guard for each call.
+
+It decides with the same function as a hook without it, and reads rules and store anew for each event, so nothing is out
+of date. The socket lies in a folder that only its user can enter.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from bylaw.guard.integrations.hooks.answers import Answer, refuse
+from bylaw.guard.integrations.hooks.client import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private
+from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
+
+_AT_ONCE = 8
+_PATIENCE = 20.0
+"""seconds that a client may take to send its event"""
+
+
+class ServiceProblem(Exception):
+    """The service cannot listen; the message says why."""
+
+
+class HookService:
+    def __init__(self, path: str) -> None:
+        """Raises ServiceProblem."""
+        self.path = path
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        if not is_private(path):
+            raise ServiceProblem(f"`{os.path.dirname(path)}` is open to others")
+        if _is_served(path):
+            raise ServiceProblem(f"another process listens on `{path}`")
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.bind(path)
+        except OSError as problem:
+            self._socket.close()
+            raise ServiceProblem(f"cannot listen on `{path}`: {problem}") from None
+        self._socket.listen(64)
+
+    def run(self) -> None:
+        """Answer until `close`."""
+        _load()
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            while True:
+                try:
+                    connection, _ = self._socket.accept()
+                except OSError:  # closed
+                    return
+                threads.submit(_serve, connection)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            os.unlink(self.path)
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def _is_served(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trial, suppress(OSError):
+        trial.connect(path)
+        return True
+    return False
+
+
+def _load() -> None:
+    import bylaw.guard.guard
+    import bylaw.guard.stores.sqlite
+    import bylaw.rules  # noqa: F401
+
+
+def _serve(connection: socket.socket) -> None:
+    with connection, suppress(OSError):  # a client that has gone decides by itself, or its agent has stopped
+        connection.settimeout(_PATIENCE)
+        parts, size = [], 0
+        while (part := connection.recv(1 << 16)) and size <= MOST_BYTES + (1 << 16):
+            parts.append(part)
+            size += len(part)
+        answer = _answer(b"".join(parts))
+        out, errors = answer.stdout.encode(), answer.stderr.encode("utf-8", "replace")
+        connection.sendall(b"%d %d %d\n%b%b" % (answer.code, len(out), len(errors), out, errors))
+
+
+def _answer(request: bytes) -> Answer:
+    try:
+        version, folder, count, rest = request.split(b"\0", 3)
+        *named, payload = rest.split(b"\0", int(count))
+        pairs = dict(os.fsdecode(one).split("=", 1) for one in named)
+    except ValueError:
+        return refuse("bylaw: the call is not allowed, since the service cannot read the request of the hook")
+    if version != VERSION:
+        return refuse("bylaw: the call is not allowed, since the service is of another version: restart it")
+    options: dict[str, Any] = {key: pairs[key] for key in OPTIONS if key in pairs}
+    environment = {name: pairs[name] for name in PROJECT if name in pairs}
+    return run_hook(payload, HookOptions(folder=os.fsdecode(folder), **options), environment)
