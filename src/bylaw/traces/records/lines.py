@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -190,6 +189,8 @@ def _rows(chunks: Iterator[bytes], problems: Problems) -> Iterator[tuple[bytes, 
 
 
 def _fields(text: str) -> list[str] | None:
+    import csv  # few traces are tables
+
     if csv.field_size_limit() < MAX_RECORD:
         csv.field_size_limit(MAX_RECORD)  # applies to the whole process, and is only raised
     try:
