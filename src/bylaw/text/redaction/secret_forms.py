@@ -15,7 +15,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from os import PathLike, fspath
 from typing import Any
 
@@ -81,7 +80,10 @@ class SecretForms:
 
 @cache
 def own_forms() -> SecretForms:
-    return SecretForms(_read(files("bylaw.text.redaction").joinpath("secret_forms.toml").read_text(), "secret_forms"))
+    from bylaw.text import redaction
+
+    text: bytes = __loader__.get_data(f"{redaction.__path__[0]}/secret_forms.toml")  # type: ignore[name-defined]
+    return SecretForms(_read(text.decode(), "secret_forms"))
 
 
 def read_forms(path: str | PathLike[str]) -> SecretForms:
