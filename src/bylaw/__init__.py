@@ -31,7 +31,8 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605  # the stub says the same to type chec
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise _missing(name)
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    home = importlib.import_module(_HOMES[name])
+    value = getattr(home, name, None) or importlib.import_module(f"{_HOMES[name]}.{name}")  # a package
     globals()[name] = value
     return value
 

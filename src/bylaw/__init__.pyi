@@ -21,6 +21,7 @@ from bylaw.errors import BylawError as BylawError
 from bylaw.errors import ExitCode as ExitCode
 from bylaw.errors import FeatureNotEnabledError as FeatureNotEnabledError
 from bylaw.errors import InputError as InputError
+from bylaw.guard import integrations as integrations
 from bylaw.guard.audit.verify import verify_audit as verify_audit
 from bylaw.guard.backtest.backtest import backtest as backtest
 from bylaw.guard.backtest.backtest import promote as promote

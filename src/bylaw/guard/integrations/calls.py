@@ -1,0 +1,273 @@
+"""The calls of an agent as every framework adapter decides them, so that a decision means the same in all of them.
+
+| decision | what happens |
+|---|---|
+| allow | the tool runs with `Decision.call`; its result, or its exception, is recorded |
+| block | the tool does not run; the model reads the reason as the result of its call, and the agent goes on |
+| pause | the framework's own approval stops the agent; after the answer every rule judges the call again |
+| terminate | the tool does not run; `Denied` leaves the agent |
+| the guard fails | the tool does not run: the call is blocked, and whatever is raised around it leaves the agent |
+
+Frameworks run a hook again when they resume, so a call that waits keeps its first decision under its id.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextvars import ContextVar, Token
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.guard.guard import Guard
+from bylaw.guard.json_values import Refused
+from bylaw.guard.model import Attempt, Call, Decision, Denied
+from bylaw.guard.reviews import NotAnswered
+from bylaw.guard.scope import in_current_session
+from bylaw.guard.tools import CannotRun, plain_json, same_json
+from bylaw.model.events import Origin, Response
+from bylaw.model.guard_policy import Action
+from bylaw.model.verdict import Verdict
+
+Session: TypeAlias = str | Callable[[Any], str] | None
+Recorded: TypeAlias = tuple[Any, bool | None]
+"""what a call returned, and whether that is an error"""
+MOST_WAITING = 10_000
+"""decisions that wait to be used; the oldest is dropped, and its call is decided again"""
+_log = logging.getLogger("bylaw")
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What a person says about a paused call, as a framework reports it."""
+
+    approved: bool
+    by: str | None = None
+    """None: the approver that the adapter names"""
+    call: Call | None = None
+    """to run instead"""
+    note: str | None = None
+
+
+class Running(Struct, frozen=True):
+    """A call whose tool is running. Agents that it starts belong to its session and are judged by its rules too."""
+
+    guard: Guard
+    session: str
+    agents: tuple[str, ...]
+    """root first; the last one has made the call"""
+
+
+_running: ContextVar[Running | None] = ContextVar("bylaw running call", default=None)
+
+
+class Calls:
+    """Decides, runs and records the calls of one agent."""
+
+    suspends: tuple[type[BaseException], ...] = ()
+    """exceptions by which a tool stops to be run again later; its call is neither over nor made"""
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        agent: str | None = None,
+        session: Session = None,
+        approver: str = "approver",
+        on_broken: Callable[[tuple[Verdict, ...]], object] | None = None,
+    ) -> None:
+        if not isinstance(guard, Guard):
+            raise TypeError(f"guard={guard!r:.80}: expected a bylaw.Guard")
+        self.guard, self.agent, self.session, self.approver = guard, agent, session, approver
+        self._on_broken = on_broken
+        self._waiting: dict[tuple[str, str | None], tuple[Attempt, Decision]] = {}
+        self._lock = threading.Lock()
+
+    # -- whose call it is -----------------------------------------------------------------------------------------
+
+    def attempt(self, tool: str, arguments: Any, call_id: str | None, context: Any, default: str | None) -> Attempt:
+        """The attempt in its session: the one that the adapter names, that of the call which has started this agent,
+        the one that is entered, or the framework's own."""
+        attempt = Attempt(tool=tool, arguments=plain_json(arguments), agent=self.agent, call_id=call_id)
+        above = _running.get()
+        if self.session is not None:
+            return replace(attempt, session=self.session(context) if callable(self.session) else self.session)
+        if above is not None and above.guard is self.guard:
+            agents = above.agents
+            is_same = self.agent is None or self.agent == (agents or (None,))[-1]
+            agent, ancestors = (agents[-1] if agents else None, agents[:-1]) if is_same else (self.agent, agents)
+            return replace(attempt, session=above.session, agent=agent, ancestors=ancestors)
+        try:
+            attempt = in_current_session(self.guard, attempt)
+        except Refused:  # the session has ended, and the guard says so when it decides
+            return attempt
+        return attempt if attempt.session or not default else replace(attempt, session=default)
+
+    # -- decisions ------------------------------------------------------------------------------------------------
+
+    def decide(self, attempt: Attempt, answer: Answer | None = None, *, hold: bool = False) -> Decision:
+        """The decision on a call: a new one, or the one that waits under its id. `hold` keeps it for `run`."""
+        first, decision = self._take(attempt, answer) or (attempt, None)
+        if decision is None:
+            asked = self._reviews_of(attempt) if answer is not None else ()
+            decision = self.guard.decide(attempt)
+            answer = answer if decision.review in asked else None  # nobody was asked about a call that pauses only now
+        elif answer is not None and answer.approved and not _is_same(first, attempt):
+            answer = replace(answer, call=Call(attempt.tool, attempt.arguments))
+        if decision.action is Action.PAUSE:
+            decision = self._answered(first, decision, answer)
+        if hold or decision.action is Action.PAUSE:
+            self._keep(first, decision)
+        return decision
+
+    async def adecide(self, attempt: Attempt, answer: Answer | None = None, *, hold: bool = False) -> Decision:
+        return await self.guard.in_thread(lambda: self.decide(attempt, answer, hold=hold))
+
+    def _reviews_of(self, attempt: Attempt) -> Collection[str]:
+        return {review.id for review in self.guard.reviews.list(session=self.guard.session_key(attempt.session))}
+
+    def _take(self, attempt: Attempt, answer: Answer | None) -> tuple[Attempt, Decision] | None:
+        key = (attempt.session, attempt.call_id)
+        with self._lock:
+            known = self._waiting.get(key)
+            if known is None or not (answer is not None or _is_same(known[0], attempt)):
+                return None  # a model that uses an id twice gets no decision of another call
+            return self._waiting.pop(key)
+
+    def _keep(self, attempt: Attempt, decision: Decision) -> None:
+        if attempt.call_id is None:  # nothing tells it from the next one
+            return
+        with self._lock:
+            self._waiting[attempt.session, attempt.call_id] = (attempt, decision)
+            if len(self._waiting) > MOST_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+
+    def _answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
+        """The decision after the answer, given here or to the guard's own reviews; `paused` while there is none."""
+        id, reviews = paused.review, self.guard.reviews
+        if id is None:  # nobody can be asked
+            return replace(paused, action=Action.BLOCK)
+        edit = None if answer is None else answer.call
+        try:
+            if answer is not None and answer.approved:
+                edited = None if edit is None else {"tool": edit.tool, "arguments": edit.arguments}
+                reviews.approve(id, by=answer.by or self.approver, edited=edited, note=answer.note)
+            elif answer is not None:
+                reviews.reject(id, by=answer.by or self.approver, note=answer.note)
+        except NotAnswered as why:  # the answer does not count, and whatever the review says by now does
+            paused = replace(paused, notes=(*paused.notes, str(why)))
+        review = reviews.get(id)
+        if review is not None and review.status == "pending":
+            return paused
+        if review is None or review.status != "approved":
+            status = "gone" if review is None else review.status
+            note = f": {review.note}" if review is not None and review.note else ""
+            reason = f"{paused.reason} (the review is {status}{note})"
+            return replace(paused, action=Action.BLOCK, reason=reason, advice=None)
+        if edit is not None:  # with its secrets, which the review does not hold
+            return self.guard.decide(replace(attempt, tool=edit.tool, arguments=edit.arguments), review=id)
+        return self.guard._after_answer(attempt, paused, review)
+
+    def reject(self, call_id: str, note: str | None, context: Any, default: str | None) -> None:
+        """The framework has answered a paused call itself, so that it never comes here."""
+        key = (self.attempt("-", None, None, context, default).session, call_id)
+        with self._lock:
+            known = self._waiting.get(key)
+            if known is None or known[1].action is not Action.PAUSE:
+                return
+            del self._waiting[key]
+        self._answered(*known, Answer(approved=False, note=note))
+
+    async def areject(self, call_id: str, note: str | None, context: Any, default: str | None) -> None:
+        await self.guard.in_thread(self.reject, call_id, note, context, default)
+
+    def refusal(self, decision: Decision, why: str | None = None) -> str:
+        """What the model reads in place of a result. Raises Denied if the session is over."""
+        denied = Denied(decision, why)
+        if decision.action is Action.TERMINATE:
+            raise denied
+        return str(denied)
+
+    # -- calls that may run ---------------------------------------------------------------------------------------
+
+    def run(
+        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
+    ) -> Any:
+        """Run the call that was allowed, and record what `read` finds in its result. Raises CannotRun if it cannot be
+        run as it was approved."""
+        assert decision.call is not None
+        token = self._begin(attempt, decision)
+        try:
+            result = invoke(decision.call)
+        except BaseException as problem:
+            self._failed(attempt, decision, problem)
+            raise
+        finally:
+            _running.reset(token)
+        content, is_error = read(result)
+        self._report(self.guard.record(decision, plain_json(content), is_error=is_error))
+        return result
+
+    async def arun(
+        self, attempt: Attempt, decision: Decision, invoke: Callable[[Call], Any], read: Callable[[Any], Recorded]
+    ) -> Any:
+        assert decision.call is not None
+        token = self._begin(attempt, decision)
+        try:
+            result = invoke(decision.call)
+            if inspect.isawaitable(result):
+                result = await result
+        except BaseException as problem:  # a task that is cancelled has run in part
+            self._failed(attempt, decision, problem)
+            raise
+        finally:
+            _running.reset(token)
+        content, is_error = read(result)
+        self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
+        return result
+
+    def _begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
+        with self._lock:
+            self._waiting.pop((attempt.session, attempt.call_id), None)
+        agent = decision.agent or attempt.agent
+        agents = (*attempt.ancestors, *(() if agent is None else (agent,)))
+        return _running.set(Running(self.guard, decision.session, agents))
+
+    def _failed(self, attempt: Attempt, decision: Decision, problem: BaseException) -> None:
+        if isinstance(problem, CannotRun):
+            self.guard.release(decision)
+        elif self.suspends and isinstance(problem, self.suspends):
+            self._keep(attempt, decision)
+        else:
+            self._report(self.guard.record(decision, f"{type(problem).__name__}: {problem}", is_error=True))
+
+    # -- what the model says --------------------------------------------------------------------------------------
+
+    def observe(self, text: str, *, calls: bool, model: str | None, context: Any, default: str | None) -> None:
+        """Pass on a response of the model, for rules about what it says."""
+        at = self.attempt("-", None, None, context, default)
+        if not at.session:  # its calls will be refused
+            return
+        origin = Origin(at.session, at.run, at.parent_run, at.agent)
+        content = [{"type": "text", "text": text}] if text else []
+        stop = "tool_use" if calls else "end_turn"
+        response = Response(origin=origin, at=time.time(), model=model, text=text, content=content, stop_reason=stop)
+        self._report(self.guard.observe(response))
+
+    async def aobserve(self, text: str, **more: Any) -> None:
+        await self.guard.in_thread(lambda: self.observe(text, **more))
+
+    def _report(self, broken: tuple[Verdict, ...]) -> None:
+        """Rules that a result or a response has broken, which no longer can be prevented."""
+        if broken and self._on_broken is not None:
+            self._on_broken(broken)
+        elif broken:
+            _log.warning("broken: %s", "; ".join(f"{verdict.rule.id}: {verdict.message}" for verdict in broken))
+
+
+def _is_same(one: Attempt, other: Attempt) -> bool:
+    return one.tool == other.tool and same_json(one.arguments, other.arguments)

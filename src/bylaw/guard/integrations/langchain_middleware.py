@@ -1,0 +1,157 @@
+"""LangChain and LangGraph: a middleware for `create_agent`, or `wrap_tool_call` and `awrap_tool_call` of a `ToolNode`.
+
+A pause is an `interrupt`, whose value names the review; it needs a checkpointer. The graph goes on with
+`Command(resume={"review": …, "type": "approve" | "edit" | "reject", …})`, or with any other value after the review was
+answered elsewhere. The answer names its review, because a `ToolNode` runs several calls in one task, and LangGraph
+hands out answers by their order.
+
+LangGraph runs a task from its beginning when it resumes it. Calls of the task that were made before are not made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import interrupt
+
+from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded
+from bylaw.guard.model import Attempt, Call, Decision
+from bylaw.guard.tools import CannotRun, plain_json
+from bylaw.model.guard_policy import Action
+
+try:
+    from langchain.agents.middleware import AgentMiddleware
+except ImportError:  # LangGraph alone
+
+    class AgentMiddleware:  # type: ignore[no-redef]
+        pass
+
+
+class LangChainCalls(Calls):
+    suspends = (GraphBubbleUp,)
+
+
+class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
+    """`create_agent(model, tools, middleware=[bylaw.integrations.langchain(guard)])`."""
+
+    def __init__(self, calls: LangChainCalls) -> None:
+        super().__init__()
+        self.calls = calls
+        self.tools: list[Any] = []
+        self._made: dict[tuple[Any, ...], Any] = {}
+        """results of calls, for a task that runs again"""
+        self._busy: dict[tuple[Any, ...], asyncio.Event] = {}
+        """calls that asyncio runs, and whether they wait for a person"""
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        attempt, place = self._attempt(request)
+        if place in self._made:
+            return self._made[place]
+        decision = self.calls.decide(attempt)
+        while decision.action is Action.PAUSE:
+            decision = self.calls.decide(attempt, self._ask(attempt, decision))
+        if not decision:
+            return _refused(request, self.calls.refusal(decision))
+        invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
+        try:
+            return self.calls.run(attempt, decision, invoke, lambda result: self._read(place, result))
+        except CannotRun as why:
+            return _refused(request, self.calls.refusal(decision, str(why)))
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        attempt, place = self._attempt(request)
+        if place in self._made:
+            return self._made[place]
+        self._busy[place] = asyncio.Event()
+        try:
+            decision = await self.calls.adecide(attempt, hold=True)
+            while decision.action is Action.PAUSE:
+                await self._let_others_finish(place)
+                decision = await self.calls.adecide(attempt, self._ask(attempt, decision), hold=True)
+            if not decision:
+                return _refused(request, self.calls.refusal(decision))
+            invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
+            return await self.calls.arun(attempt, decision, invoke, lambda result: self._read(place, result))
+        except CannotRun as why:
+            return _refused(request, self.calls.refusal(decision, str(why)))
+        finally:
+            self._busy.pop(place).set()
+
+    async def _let_others_finish(self, place: tuple[Any, ...]) -> None:
+        """An interrupt cancels the other calls of the task wherever they are, and then nobody knows what has run."""
+        self._busy[place].set()
+        await asyncio.sleep(0)  # now all of them have begun
+        for other, is_idle in list(self._busy.items()):
+            if other[:-1] == place[:-1]:
+                await is_idle.wait()
+
+    def after_model(self, state: Any, runtime: Any) -> None:
+        """Passes on what the model has said; in a graph of your own, call it after the model with the new state."""
+        said = _messages(state)[-1]
+        if isinstance(said, AIMessage):
+            self.calls.observe(
+                str(said.text),
+                calls=bool(said.tool_calls),
+                model=said.response_metadata.get("model_name"),
+                context=runtime,
+                default=_thread(runtime),
+            )
+
+    def _attempt(self, request: Any) -> tuple[Attempt, tuple[Any, ...]]:
+        call, runtime = request.tool_call, request.runtime
+        attempt = self.calls.attempt(call["name"], call["args"], call["id"], runtime, _thread(runtime))
+        info = runtime.execution_info
+        return attempt, (
+            attempt.session,
+            getattr(info, "task_id", None),
+            getattr(info, "checkpoint_id", None),
+            call["id"],
+        )
+
+    def _ask(self, attempt: Attempt, decision: Decision) -> Answer | None:
+        """The answer to this call; an answer to another one is passed on to its own review."""
+        arguments = plain_json(attempt.arguments)
+        about = {"review": decision.review, "tool": attempt.tool, "arguments": arguments, "reason": decision.reason}
+        given = interrupt({**about, "notes": list(decision.notes)})
+        if not isinstance(given, dict) or given.get("review") != decision.review:
+            return None
+        kind, by, note = given.get("type"), given.get("by"), given.get("note")
+        if kind == "edit" and isinstance(given.get("arguments"), dict):
+            call = Call(given.get("tool", attempt.tool), given["arguments"])
+            return Answer(approved=True, by=by, note=note, call=call)
+        return Answer(approved=kind == "approve", by=by, note=note) if kind in ("approve", "reject") else None
+
+    def _read(self, place: tuple[Any, ...], result: Any) -> Recorded:
+        """Keeps the result, and returns what is recorded of it. A tool may return a `Command` instead of a message."""
+        if place[1] is not None:  # without a task, nothing tells one call from the next with its id
+            self._made[place] = result
+            if len(self._made) > MOST_WAITING:
+                self._made.pop(next(iter(self._made)), None)
+        return (result.content, result.status == "error") if isinstance(result, ToolMessage) else (str(result), None)
+
+
+def _replaced(request: Any, attempt: Attempt, call: Call) -> Any:
+    """The request with the call that may run."""
+    tool = request.tool
+    if call.tool != attempt.tool:
+        tool = next((one for one in request.runtime.tools if one.name == call.tool), None)
+        if tool is None:
+            raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+    return request.override(tool_call={**request.tool_call, "name": call.tool, "args": call.arguments}, tool=tool)
+
+
+def _refused(request: Any, text: str) -> ToolMessage:
+    call = request.tool_call
+    return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def _messages(state: Any) -> Any:
+    return state["messages"] if isinstance(state, dict) else state.messages
+
+
+def _thread(runtime: Any) -> str | None:
+    return getattr(getattr(runtime, "execution_info", None), "thread_id", None)

@@ -1,0 +1,102 @@
+"""Pydantic AI: a capability that wraps the agent's toolset, so that the guard sees the arguments that really run.
+
+A pause raises `ApprovalRequired`: the run ends with `DeferredToolRequests`, whose metadata names the review. It goes on
+with `ToolApproved`, whose `override_args` are an edit, or with `ToolDenied`. A block is `ToolFailed`, which costs the
+tool no retry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
+from pydantic_ai.messages import ModelRequest, ToolReturnPart
+from pydantic_ai.toolsets import WrapperToolset
+
+from bylaw.guard.integrations.calls import Answer, Calls, Recorded
+from bylaw.guard.model import Call
+from bylaw.guard.tools import CannotRun, same_json
+from bylaw.model.guard_policy import Action
+
+
+class PydanticAICalls(Calls):
+    suspends = (ApprovalRequired, CallDeferred)
+
+
+@dataclass
+class GuardedToolset(WrapperToolset[Any]):  # type: ignore[misc]
+    calls: PydanticAICalls
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        calls = self.calls
+        attempt = calls.attempt(name, tool_args, ctx.tool_call_id, ctx, ctx.conversation_id)
+        decision = await calls.adecide(attempt, _answer(ctx))
+        if decision.action is Action.PAUSE:
+            raise ApprovalRequired({"review": decision.review, "reason": decision.reason, "notes": [*decision.notes]})
+        if not decision:
+            raise ToolFailed(calls.refusal(decision))
+
+        async def invoke(call: Call) -> Any:
+            if call.tool == name and same_json(call.arguments, attempt.arguments):
+                return await self.wrapped.call_tool(name, tool_args, ctx, tool)
+            other = ctx.tool_manager.tools.get(call.tool)
+            if other is None:
+                raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
+            try:
+                arguments = other.args_validator.validate_python(call.arguments)
+            except ValidationError as why:
+                raise CannotRun(f"the call that was approved does not fit `{call.tool}`: {why}") from None
+            return await self.wrapped.call_tool(call.tool, arguments, replace(ctx, tool_name=call.tool), other)
+
+        try:
+            return await calls.arun(attempt, decision, invoke, _read)
+        except CannotRun as why:
+            raise ToolFailed(calls.refusal(decision, str(why))) from None
+
+
+@dataclass(init=False)
+class GuardCapability(AbstractCapability[Any]):  # type: ignore[misc]
+    """`Agent(model, capabilities=[bylaw.integrations.pydantic_ai(guard)])`."""
+
+    def __init__(self, calls: PydanticAICalls) -> None:
+        self.calls = calls
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Next to the tools: nothing may change the arguments after they were judged."""
+        return CapabilityOrdering(position="innermost")
+
+    def get_wrapper_toolset(self, toolset: Any) -> GuardedToolset:
+        return GuardedToolset(toolset, self.calls)
+
+    async def before_model_request(self, ctx: Any, request_context: Any) -> Any:
+        """Pydantic AI answers a denied call itself, so the review learns of it here."""
+        last = request_context.messages[-1] if request_context.messages else None
+        for part in last.parts if isinstance(last, ModelRequest) else ():
+            if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+                await self.calls.areject(part.tool_call_id, str(part.content), ctx, ctx.conversation_id)
+        return request_context
+
+    async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:
+        await self.calls.aobserve(
+            response.text or "",
+            calls=bool(response.tool_calls),
+            model=response.model_name,
+            context=ctx,
+            default=ctx.conversation_id,
+        )
+        return response
+
+
+def _answer(ctx: Any) -> Answer | None:
+    """The approval with which the run was resumed; `metadata` of `DeferredToolResults` may say who has given it."""
+    if not ctx.tool_call_approved:
+        return None
+    about = ctx.tool_call_metadata if isinstance(ctx.tool_call_metadata, dict) else {}
+    return Answer(approved=True, by=about.get("by"), note=about.get("note"))
+
+
+def _read(result: Any) -> Recorded:
+    return getattr(result, "return_value", result), None

@@ -1,0 +1,88 @@
+"""Pydantic AI: real runs of an agent with a `FunctionModel` that follows a script."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+pydantic_ai = pytest.importorskip("pydantic_ai", reason="the frameworks extra is not installed")
+
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart  # noqa: E402
+from pydantic_ai.models.function import FunctionModel  # noqa: E402
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied  # noqa: E402
+
+import bylaw  # noqa: E402
+from tests.guard.integrations.situations import Driver, Outcome, Shop, Situations  # noqa: E402
+
+_ids = itertools.count()
+
+
+class PydanticAIDriver(Driver):
+    async def astart(self) -> Outcome:
+        turns = iter(self.turns)
+
+        def script(messages: Any, info: Any) -> ModelResponse:
+            calls = [ToolCallPart(tool, arguments, f"c{next(_ids)}") for tool, arguments in next(turns, [])]
+            return ModelResponse(parts=calls or [TextPart("done")])
+
+        guarding = bylaw.integrations.pydantic_ai(self.guard, **self.options)
+        self.agent = pydantic_ai.Agent(
+            FunctionModel(script), output_type=[str, DeferredToolRequests], capabilities=[guarding]
+        )
+        for tool in tools_of(self.shop):
+            self.agent.tool_plain(tool)
+        return self._outcome(await self.agent.run("go"))
+
+    def approve(self, review: str) -> Outcome:
+        return self._resume(review, ToolApproved())
+
+    def edit(self, review: str, arguments: dict[str, Any]) -> Outcome:
+        return self._resume(review, ToolApproved(override_args=arguments))
+
+    def reject(self, review: str) -> Outcome:
+        return self._resume(review, ToolDenied("no"))
+
+    def _resume(self, review: str, answer: Any) -> Outcome:
+        requests = self.last.output
+        (call_id,) = [id for id, about in requests.metadata.items() if about["review"] == review]
+        results = DeferredToolResults(approvals={call_id: answer}, metadata={call_id: {"by": "ann"}})
+        history = self.last.all_messages()
+        run = self.agent.run(message_history=history, deferred_tool_results=results)
+        return self._outcome(asyncio.run(run))
+
+    def _outcome(self, run: Any) -> Outcome:
+        self.last = run
+        parts = [part for message in run.all_messages() for part in message.parts]
+        results = [str(part.content) for part in parts if isinstance(part, ToolReturnPart)]
+        if isinstance(run.output, str):
+            return Outcome(results, [], run.output)
+        return Outcome(results, [about["review"] for about in run.output.metadata.values()])
+
+
+def tools_of(shop: Shop) -> list[Any]:
+    def look() -> str:
+        return shop.run("look")
+
+    def drop() -> str:
+        return shop.run("drop")
+
+    def wipe() -> str:
+        return shop.run("wipe")
+
+    async def delegate() -> str:
+        return await shop.delegate()
+
+    def pay(amount: int) -> str:
+        return shop.run("pay", amount=amount)
+
+    def book(seat: int) -> str:
+        return shop.run("book", seat=seat)
+
+    return [look, drop, wipe, delegate, pay, book]
+
+
+class TestPydanticAI(Situations):
+    driver = PydanticAIDriver
