@@ -164,3 +164,36 @@ def test_gemini_texts_in_pieces() -> None:
     assert [turn.response.text for turn in trace.turns] == ["At once."]
     assert pairs(trace) == [("look", {"n": 1}, "1"), ("look", {"n": 2}, "2")]
     assert (trace.format, trace.sessions, trace.turns[0].response.model) == ("gemini-cli", ("s1",), "g")
+
+
+def test_other_wrappers_of_the_same_steps() -> None:
+    """ADK's API, older evaluations of OpenHands, several attempts of SWE-agent, MLflow's spans without their trace."""
+    use = {"id": None, "name": "look", "args": {"n": 1}}
+    said = {"role": "user", "parts": [{"text": "q"}]}
+    invocation = {"userContent": said, "intermediateData": {"toolUses": [use], "toolResponses": []}}
+    case = {"evalId": "a", "evalMetricResultPerInvocation": [{"actualInvocation": invocation}]}
+    action = {"id": 1, "timestamp": "t", "source": "agent", "action": "look", "args": {"n": 1}}
+    seen = {
+        "id": 2,
+        "timestamp": "t",
+        "source": "agent",
+        "observation": "look",
+        "cause": 1,
+        "content": "1",
+        "extras": {},
+    }
+    call = {"id": "c", "function": {"name": "look", "arguments": '{"n": 1}'}}
+    step = {"action": "look 1", "observation": "1", "response": "", "tool_calls": [call]}
+    attributes = {"mlflow.spanType": '"TOOL"', "mlflow.spanInputs": '{"n": 1}', "mlflow.spanOutputs": '"1"'}
+    span = {"name": "look", "context": {"span_id": "s", "trace_id": "t"}, "attributes": attributes}
+    for format, count, value in (
+        ("adk", 1, {"evalCases": [{"evalId": "a", "conversation": [invocation]}]}),
+        ("adk", 1, {"evalCaseResults": [case]}),
+        ("openhands", 1, {"instance_id": "a", "history": [[action, seen]]}),
+        ("swe-agent", 2, {"attempts": [{"trajectory": [step]}] * 2, "trajectory": [step]}),
+        ("mlflow", 1, {"spans": [span], "request": "q", "response": "1"}),
+    ):
+        trace = read(value)
+        assert (trace.format, [(call.name, call.arguments) for call in calls(trace)]) == (
+            format, [("look", {"n": 1})] * count,
+        )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,13 +16,14 @@ from bylaw.traces.formats.record import Path, Record, list_field, object_field, 
 
 _INVOCATIONS = ("invocationId", "invocation_id")
 _METADATA = ("app_name", "appName", "user_id", "userId", "state")
-_RESULTS = "eval_case_results"
+_CASES, _RESULTS = "eval_cases", "eval_case_results"
+_INNER_CAPITAL = re.compile(r"(?<=[a-z])[A-Z]")
 
 
 def claims(value: Any) -> bool:
     if not isinstance(value, dict):
         return bool(value) and isinstance(value, list) and _is_event(value[0])
-    if _is_event(value) or isinstance(value.get("eval_cases"), list) or isinstance(value.get(_RESULTS), list):
+    if _is_event(value) or any(isinstance(_snaked(value).get(key), list) for key in (_CASES, _RESULTS)):
         return True
     return any(map(_is_event, list_field(value, "events")[:1]))
 
@@ -39,17 +41,18 @@ class AdkReader(ChatReader):
 
     def read_record(self, record: Record) -> None:
         value = record.value
+        evaluated = _snaked(value)
         if isinstance(value, list):
             self._session(record, value, (), {})
         elif isinstance(value, dict) and isinstance(value.get("events"), list):
             self._session(record, value["events"], ("events",), value)
-        elif isinstance(value, dict) and isinstance(value.get("eval_cases"), list):
-            for index, case in enumerate(value["eval_cases"]):
-                path = ("eval_cases", index, "conversation")
-                self._session(record, _events_of(list_field(case, "conversation")), path, _named(case))
-        elif isinstance(value, dict) and isinstance(value.get(_RESULTS), list):
-            for index, case in enumerate(value[_RESULTS]):
-                self._session(record, _recorded(case), (_RESULTS, index), _named(case))
+        elif isinstance(evaluated.get(_CASES), list):
+            for index, case in enumerate(evaluated[_CASES]):
+                path = (_CASES, index, "conversation")
+                self._session(record, _events_of(list_field(case, "conversation")), path, _named(_snaked(case)))
+        elif isinstance(evaluated.get(_RESULTS), list):
+            for index, case in enumerate(evaluated[_RESULTS]):
+                self._session(record, _recorded(_snaked(case)), (_RESULTS, index), _named(_snaked(case)))
         else:
             self.read_open(record)
 
@@ -98,27 +101,33 @@ def _outer(event: dict[str, Any]) -> dict[str, Any]:
 # Evaluations
 
 
-def _named(case: Any) -> dict[str, Any]:
-    details = object_field(case, "session_details") if isinstance(case, dict) else {}
-    name = text_field(details, "id") or (text_field(case, "eval_id", "evalId") if isinstance(case, dict) else None)
-    return {**details, "id": name}
+def _snaked(value: Any) -> dict[str, Any]:
+    """An object of an evaluation with the names of its files: its API says `evalCases` for `eval_cases`."""
+    if not isinstance(value, dict):
+        return {}
+    return {_INNER_CAPITAL.sub(lambda found: f"_{found[0].lower()}", key): one for key, one in value.items()}
 
 
-def _recorded(case: Any) -> list[Any]:
+def _named(case: dict[str, Any]) -> dict[str, Any]:
+    details = object_field(case, "session_details")
+    return {**details, "id": text_field(details, "id") or text_field(case, "eval_id")}
+
+
+def _recorded(case: dict[str, Any]) -> list[Any]:
     """What the agent did in an evaluation: its session, or each invocation beside what was expected."""
     events = list_field(object_field(case, "session_details"), "events")
-    per = list_field(case, "eval_metric_result_per_invocation") if isinstance(case, dict) else []
-    return events or _events_of([one.get("actual_invocation") for one in per if isinstance(one, dict)])
+    per = list_field(case, "eval_metric_result_per_invocation")
+    return events or _events_of([_snaked(one).get("actual_invocation") for one in per])
 
 
 def _events_of(invocations: list[Any]) -> list[Any]:
-    return [event for one in invocations for event in (_events(one) if isinstance(one, dict) else [one])]
+    return [event for one in invocations for event in (_events(_snaked(one)) if isinstance(one, dict) else [one])]
 
 
 def _events(invocation: dict[str, Any]) -> Iterator[dict[str, Any]]:
     at = invocation.get("creation_timestamp")
     yield {"author": "user", "content": invocation.get("user_content"), "timestamp": at}
-    data = object_field(invocation, "intermediate_data")
+    data = _snaked(invocation.get("intermediate_data"))
     uses, responses = list_field(data, "tool_uses"), list_field(data, "tool_responses")
     events = list_field(data, "invocation_events")
     yield from (event for event in events if isinstance(event, dict))

@@ -27,7 +27,8 @@ _REJECTED = ("UserRejectObservation", "AgentErrorEvent")
 def claims(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_is_event, value[:5]))
-    return _is_event(value) or any(map(_is_event, list_field(value, "history")[:5]))
+    head = list_field(value, "history")[:5]
+    return _is_event(value) or any(_is_event(one[0] if isinstance(one, list) and one else one) for one in head)
 
 
 def _is_event(value: Any) -> bool:
@@ -55,7 +56,8 @@ class OpenHandsReader(GatheringReader):
         if isinstance(value, dict) and isinstance(value.get("history"), list):
             metadata = {key: value[key] for key in ("instance_id", "error", "metrics") if value.get(key) is not None}
             self._answered, self._calls = {}, {}
-            self.read_list(record, value["history"], ("history",), text_field(value, "instance_id"), metadata=metadata)
+            events = [one for item in value["history"] for one in (item if isinstance(item, list) else [item])]
+            self.read_list(record, events, ("history",), text_field(value, "instance_id"), metadata=metadata)
         else:
             super().read_record(record)
 

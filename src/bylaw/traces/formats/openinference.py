@@ -24,6 +24,7 @@ _ATTRIBUTES = ("attributes", "span_attributes")
 _CONTEXTS = ("context", "spanContext")
 _LISTS = ("spans", "rows", "data")
 """where spans are listed: nested exports, answers of Logfire's query API by its client and as they are, Phoenix' API"""
+_MLFLOW = "mlflow.spanType"
 _MOST_SAMPLED = 50
 
 
@@ -42,8 +43,8 @@ def _is_span(value: Any) -> bool:
         return True  # a row of Phoenix' table of spans
     if not isinstance(value, dict) or not any(isinstance(value.get(key), dict) for key in _ATTRIBUTES):
         return False
-    if "root_span_id" in value:
-        return False  # Braintrust's
+    if "root_span_id" in value or any(_MLFLOW in value[key] for key in _ATTRIBUTES if isinstance(value.get(key), dict)):
+        return False  # Braintrust's, MLflow's
     if any(isinstance(value.get(key), dict) for key in _CONTEXTS) or isinstance(value.get("span_id"), str):
         return True
     return {"traceId", "id", "timestamp", "duration"} <= value.keys()  # JavaScript's console exporter

@@ -37,6 +37,11 @@ class SweAgentReader(ChatReader):
         value = record.value
         if not record.expect_object("a trajectory"):
             return
+        attempts = [one for one in list_field(value, "attempts") if isinstance(one, dict)]
+        for attempt in attempts or [value]:  # the file repeats the best of its attempts
+            self._trajectory(record, attempt)
+
+    def _trajectory(self, record: Record, value: dict[str, Any]) -> None:
         info = object_field(value, "info")
         about = {key: info[key] for key in _METADATA if key in info}
         name = text_field(value, "instance_id") or text_field(info, "instance_id")
