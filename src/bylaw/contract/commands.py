@@ -140,7 +140,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
     """
     from bylaw.contract.agents import open_agent
     from bylaw.contract.api import load_runnable
-    from bylaw.contract.job import check_reach
+    from bylaw.contract.job import check_conversations, check_reach
     from bylaw.contract.live_agent import AgentUnreachable
     from bylaw.contract.matrix import count_parts
     from bylaw.contract.reach import why_out_of_reach
@@ -158,6 +158,7 @@ def validate(config: str, targets: list[Target]) -> ExitCode:
                 unchecked = f"the agent cannot be loaded, so not every fault is known to reach it: {problem}"
             else:
                 check_reach(contract, agent.refusal, source_line)
+                check_conversations(contract, agent, source_line)
     except InputError as problem:
         return report_bad_input("contract", problem.diagnostics, targets)
     print_diagnostics(file.diagnostics)

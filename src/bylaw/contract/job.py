@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.contract.cells import make_cell, make_unjudged_cell
+from bylaw.contract.conversation import is_conversation
 from bylaw.contract.faults.model import AnyFault
 from bylaw.contract.judge import Judge
 from bylaw.contract.live_agent import AgentUnreachable, LiveAgent
@@ -177,6 +178,7 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
     try:
         await agent.start()
         check_reach(matrix.contract, agent.refusal, source_line)
+        check_conversations(matrix.contract, agent, source_line)
         keys = matrix.runs()
         looks_for_state = bool(keys) and not agent.has_reset and not matrix.contract.agent.stateless
         if looks_for_state:
@@ -266,6 +268,25 @@ def check_reach(
         for scenario in contract.scenarios
         for fault in scenario.faults
         if (why := refusal(fault)) is not None
+    ]
+    if refused:
+        raise InputError(refused)
+
+
+def check_conversations(contract: Contract, agent: object, source_line: SourceLine | None = None) -> None:
+    """Raise InputError for prompts of several messages where the agent cannot be told the earlier ones."""
+    why = getattr(agent, "why_no_conversation", lambda: None)()
+    refused = [
+        Diagnostic(
+            code="no-conversation",
+            message="this agent cannot be asked several messages in one conversation",
+            file=prompt.span.file if prompt.span else "<contract>",
+            span=prompt.span,
+            excerpt=source_line(prompt.span) if prompt.span and source_line else None,
+            help=why,
+        )
+        for prompt in contract.prompts
+        if why is not None and is_conversation(prompt.text)
     ]
     if refused:
         raise InputError(refused)

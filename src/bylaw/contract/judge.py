@@ -57,10 +57,20 @@ class Judge:
         elif isinstance(check, model.Unchanged) and check.baseline is None:
             result = self._compare_with_calm(check, clean(run.answer), calm)
         else:
-            result = self._check_answer(check, run, clean(run.answer))
+            result = self._check_answers(invariant, run, clean(run.answer))
         if isinstance(result, Judgement):
             return result
         return Judgement(CellOutcome.VIOLATED if result.holds is invariant.negate else CellOutcome.OK, result.found)
+
+    def _check_answers(self, invariant: Invariant, run: AgentRun, last: str) -> CheckResult:
+        """The last answer of a conversation counts, and every one where the invariant says what must not be in it."""
+        check = invariant.check
+        forbids = isinstance(check, _FORBIDDING) is not invariant.negate and isinstance(check, _ABOUT_WORDS)
+        for number, answer in enumerate(run.answers if forbids else (), 1):
+            result = self._check_answer(check, run, answer)
+            if result.holds is invariant.negate:
+                return CheckResult(result.holds, f"answer {number} of {len(run.answers) + 1}: {result.found}")
+        return self._check_answer(check, run, last)
 
     def _check_answer(self, check: Check, run: AgentRun, answer: str) -> CheckResult:
         match check:
@@ -164,6 +174,9 @@ def _describe_attempt(broken: str, verdict: Verdict, run: AgentRun) -> str:
     said = broken.replace("{call}", shown)
     return f"{said}; {run.failure.kind}: {run.failure.reason}" if run.failure else said
 
+
+_FORBIDDING = (model.Excludes, model.NoPii, model.NoLeak)
+_ABOUT_WORDS = (*_FORBIDDING, model.Contains, model.Matches)
 
 _RULE_OUTCOMES = {
     Outcome.OK: CellOutcome.OK,

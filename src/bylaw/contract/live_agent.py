@@ -45,6 +45,8 @@ class AgentRun(Struct, frozen=True, kw_only=True):
     """the attacks on the context that went into the prompt, because no request to a model was seen"""
     models: frozenset[str] = frozenset()
     """where its requests to models went"""
+    answers: tuple[str, ...] = ()
+    """of a conversation: the answers before the last one"""
     attempts: tuple[Attempt, ...] = ()
     """what it attempted, and what of that failed or took effect"""
     trace: Trace
@@ -81,5 +83,8 @@ class LiveAgent(Protocol):
         ...
 
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
-        """Never raises for anything that the agent does. Cancelling it ends the run."""
+        """Never raises for anything that the agent does. Cancelling it ends the run.
+
+        A `Conversation` is asked message by message.
+        """
         ...

@@ -177,6 +177,7 @@ def asked_faults(when: When, scenario: Scenario) -> tuple[AnyFault, ...]:
 
 class Prompt(Struct, frozen=True):
     text: str
+    """a `Conversation` where it is several messages"""
     dangerous: bool = False
     """`refusal_check` asks it; other invariants are judged on it as well"""
     span: Span | None = None

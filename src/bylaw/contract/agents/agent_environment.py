@@ -9,7 +9,7 @@ import secrets
 import shlex
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
@@ -17,11 +17,14 @@ from urllib.parse import urlsplit
 
 from bylaw.contract.agents import mcp_bridge
 from bylaw.contract.agents.answers import agent_run
+from bylaw.contract.agents.dialogue import Dialogue, why_no_conversation
 from bylaw.contract.agents.mcp_servers import list_tools
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.proxy import ChaosProxy, ProxiedRun, is_script
 from bylaw.contract.agents.reset import has_reset, reset_agent
+from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.model import AnyFault, Injection, ToolFault
+from bylaw.contract.faults.recorder import Recorder
 from bylaw.contract.live_agent import AgentRun, AgentUnreachable, Failure
 from bylaw.contract.model import AgentSpec
 from bylaw.contract.reach import is_proxied, why_out_of_reach
@@ -81,22 +84,45 @@ class ExternalAgent:
     async def reset(self) -> None:
         await reset_agent(self._spec, self._base)
 
+    def why_no_conversation(self) -> str | None:
+        return why_no_conversation(self._spec)
+
+    async def _converse(
+        self, messages: Sequence[str], recorder: Recorder, ask: Callable[[str, Dialogue], Awaitable[Outcome]]
+    ) -> tuple[str | Failure, float, list[str]]:
+        """Ask one message after the other: the last answer or the failure, the longest latency, earlier answers."""
+        dialogue, answers, longest = Dialogue(), list[str](), 0.0
+        for message in messages:
+            if answers:
+                recorder.said("assistant", answers[-1])
+                recorder.said("user", message)
+            outcome, latency = await ask(message, dialogue)
+            longest = max(longest, latency)
+            if isinstance(outcome, Failure):
+                return outcome, longest, answers
+            dialogue.add(message, outcome)
+            answers.append(outcome)
+        return answers[-1], longest, answers[:-1]
+
     async def _run_proxied(
-        self, prompt: str, injection: Injection, ask: Callable[[ProxiedRun], Awaitable[Outcome]]
+        self, prompt: str, injection: Injection, ask: Callable[[str, Dialogue, ProxiedRun], Awaitable[Outcome]]
     ) -> AgentRun:
         assert self._environment.proxy is not None
         runs = self._environment.proxy.runs
-        run = ProxiedRun(injection, prompt)
+        messages = messages_of(prompt)
+        run = ProxiedRun(injection, messages[0])
         runs.open(run)
         try:
-            outcome, latency = await ask(run)
+            outcome, latency, earlier = await self._converse(
+                messages, run.recorder, lambda message, dialogue: ask(message, dialogue, run)
+            )
         finally:
             await runs.close(run)
         if run.unreached:
             # Whatever the agent made of it: this is our side of the proxy, and says nothing about the agent.
             where, why = next(iter(run.unreached.items()))
             outcome = Failure("upstream", f"the model at `{where}` cannot be asked: {why}")
-        return agent_run(outcome, latency, run.plan, run.recorder, self.notes)
+        return agent_run(outcome, latency, run.plan, run.recorder, self.notes, earlier)
 
 
 class AgentEnvironment:

@@ -8,7 +8,7 @@ object that is no data (a coroutine that nobody awaited, `object()`), are no ans
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -159,8 +159,14 @@ def as_text(value: Any) -> str:
 
 
 def agent_run(
-    outcome: str | Failure, latency_ms: float, plan: Plan, recorder: Recorder, notes: tuple[str, ...] = ()
+    outcome: str | Failure,
+    latency_ms: float,
+    plan: Plan,
+    recorder: Recorder,
+    notes: tuple[str, ...] = (),
+    earlier: Sequence[str] = (),
 ) -> AgentRun:
+    """`earlier`: of a conversation the answers before this one."""
     answer = clean(outcome) if isinstance(outcome, str) else None
     if isinstance(outcome, Failure):
         outcome = Failure(outcome.kind, clean(outcome.reason))
@@ -173,6 +179,7 @@ def agent_run(
         fired_on_way_to_model=plan.fired_on_way_to_model,
         fired_in_prompt=plan.fired_in_prompt,
         models=frozenset(plan.models),
+        answers=tuple(clean(one) for one in earlier),
         attempts=plan.attempts.all(),
         trace=replace(trace, notes=(*trace.notes, *notes)),
     )

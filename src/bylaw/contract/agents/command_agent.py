@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
+from bylaw.contract.agents.dialogue import Dialogue
 from bylaw.contract.agents.processes import (
     Tail,
     TooLarge,
@@ -19,6 +20,7 @@ from bylaw.contract.agents.processes import (
     start_process,
     termination,
 )
+from bylaw.contract.agents.prompts import filled
 from bylaw.contract.agents.proxy import ProxiedRun
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun, Failure
@@ -38,11 +40,12 @@ class CommandAgent(ExternalAgent):
         self.concurrency = max(1, spec.concurrency)
 
     async def run(self, prompt: str, injection: Injection) -> AgentRun:
-        return await self._run_proxied(prompt, injection, lambda run: self._ask(prompt, run))
+        return await self._run_proxied(prompt, injection, self._ask)
 
-    async def _ask(self, prompt: str, run: ProxiedRun) -> Outcome:
+    async def _ask(self, prompt: str, dialogue: Dialogue, run: ProxiedRun) -> Outcome:
         variables = self._environment.variables(run)
-        command = tuple(part.replace(_PROMPT, prompt) for part in self._spec.command)
+        values = {**dialogue.values(prompt), "prompt": prompt}
+        command = tuple(filled(part, values, as_text=True) for part in self._spec.command)
         began = time.perf_counter()
         try:
             process = await start_process(command, cwd=self._environment.folder, env=variables)
@@ -52,7 +55,9 @@ class CommandAgent(ExternalAgent):
         errors = Tail(process.stderr)
         try:
             async with asyncio.timeout(self._spec.timeout_ms / 1000):
-                output = await self._communicate(process, "" if command != self._spec.command else prompt)
+                output = await self._communicate(
+                    process, "" if any(_PROMPT in part for part in self._spec.command) else prompt
+                )
                 latency = (time.perf_counter() - began) * 1000
                 await errors.close()
                 if process.returncode != 0:

@@ -13,10 +13,12 @@ import httpx2
 
 from bylaw.contract.agents.agent_environment import MOST_ANSWER, TOO_LARGE, ExternalAgent, Outcome
 from bylaw.contract.agents.answers import agent_run
+from bylaw.contract.agents.dialogue import Dialogue
 from bylaw.contract.agents.processes import ServerProcess
 from bylaw.contract.agents.prompts import prompt_request
 from bylaw.contract.agents.proxy import ProxiedRun
 from bylaw.contract.agents.replies import read_reply
+from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.faults.plan import PromptPlan
 from bylaw.contract.faults.recorder import Recorder
@@ -82,18 +84,19 @@ class HttpAgent(ExternalAgent):
         except AgentUnreachable as error:
             run = ProxiedRun(injection, prompt)
             return agent_run(Failure("down", str(error)), 0.0, run.plan, run.recorder, self.notes)
-        return await self._run_proxied(prompt, injection, lambda _run: self._ask(prompt))
+        return await self._run_proxied(prompt, injection, lambda message, dialogue, _run: self._ask(message, dialogue))
 
     async def _run_unseen(self, prompt: str, injection: Injection) -> AgentRun:
         """Only the answer of the agent is seen, so attacks on its context go into the prompt."""
         plan = PromptPlan(injection)
-        attacked = plan.attack_prompt(prompt)
-        outcome, latency = await self._ask(attacked)
-        return agent_run(outcome, latency, plan, Recorder(injection.run, attacked), self.notes)
+        messages = [plan.attack_prompt(message) for message in messages_of(prompt)]
+        recorder = Recorder(injection.run, messages[0])
+        outcome, latency, earlier = await self._converse(messages, recorder, self._ask)
+        return agent_run(outcome, latency, plan, recorder, self.notes, earlier)
 
-    async def _ask(self, prompt: str) -> Outcome:
+    async def _ask(self, prompt: str, dialogue: Dialogue) -> Outcome:
         assert self._client is not None
-        asked = prompt_request(self._spec, prompt)
+        asked = prompt_request(self._spec, prompt, dialogue.values(prompt))
         url = httpx2.URL(self._url)
         url = url.copy_merge_params(asked.params) if asked.params else url
         request = self._client.build_request(self._spec.method, url, headers=asked.headers, content=asked.body)

@@ -8,6 +8,7 @@ inside a prompt is left as it is.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -29,9 +30,10 @@ class PromptRequest(Struct, frozen=True):
     body: bytes | None
 
 
-def prompt_request(spec: AgentSpec, prompt: str) -> PromptRequest:
-    values = {**(fields_in(prompt) if spec.parse_structured_input else {}), "prompt": prompt}
-    params = {name: filled(value, values) for name, value in spec.query_params.items()}
+def prompt_request(spec: AgentSpec, prompt: str, others: Mapping[str, Any] | None = None) -> PromptRequest:
+    """`others`: placeholders beside the prompt, as those of a conversation."""
+    values = {**(fields_in(prompt) if spec.parse_structured_input else {}), **(others or {}), "prompt": prompt}
+    params = {name: filled(value, values, as_text=True) for name, value in spec.query_params.items()}
     headers = {name.lower(): value for name, value in spec.headers.items()}
     template = _read(spec.request_template)
     if spec.method in _BODYLESS:
@@ -55,15 +57,25 @@ def fields_in(prompt: str) -> dict[str, str]:
     return {field[1].strip().lower().replace(" ", "_"): field[2] for field in found if field is not None}
 
 
-def filled(template: Any, values: dict[str, str]) -> Any:
-    """The template with the placeholders in its texts replaced; a placeholder without a value stays."""
+def filled(template: Any, values: Mapping[str, Any], *, as_text: bool = False) -> Any:
+    """The template with the placeholders in its texts replaced; a placeholder without a value stays.
+
+    A text that is one placeholder becomes its value, which may be a list of messages, unless `as_text`.
+    """
     if isinstance(template, str):
-        return _PLACE.sub(lambda place: values.get(place[1], values.get(place[1].lower(), place[0])), template)
+        whole = _PLACE.fullmatch(template)
+        if whole and not as_text and isinstance(values.get(whole[1]), list):
+            return values[whole[1]]
+        return _PLACE.sub(lambda place: _text(values.get(place[1], values.get(place[1].lower(), place[0]))), template)
     if isinstance(template, list):
         return [filled(item, values) for item in template]
     if isinstance(template, dict):
         return {key: filled(item, values) for key, item in template.items()}
     return template
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _read(template: str | None) -> Any:
@@ -75,7 +87,7 @@ def _read(template: str | None) -> Any:
         return template
 
 
-def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: dict[str, str]) -> dict[str, str]:
+def _in_query(template: Any, spec: AgentSpec, params: dict[str, str], values: Mapping[str, Any]) -> dict[str, str]:
     """The parameters of a request without a body: the fields of the template, unless parameters hold the prompt."""
     has_prompt = any(_PLACE.search(value) for value in spec.query_params.values())
     if has_prompt and spec.request_template is None:

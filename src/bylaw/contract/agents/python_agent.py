@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from msgspec.structs import replace
 
 from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text, at_path, plain_value
+from bylaw.contract.agents.dialogue import NOT_TOLD
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.prompts import fill_template
 from bylaw.contract.agents.python_target import (
@@ -34,6 +35,7 @@ from bylaw.contract.agents.python_target import (
 from bylaw.contract.agents.python_workers import Outcome, Workers
 from bylaw.contract.agents.reset import RESET_SECONDS, has_reset, reset_by_function, reset_by_request
 from bylaw.contract.agents.streams import Chunks, join_chunks
+from bylaw.contract.conversation import messages_of
 from bylaw.contract.faults.live_run import LiveRun, current_run
 from bylaw.contract.faults.model import AnyFault, ContextAttack, Injection, ToolFault
 from bylaw.contract.faults.plan import Plan, PromptPlan
@@ -63,6 +65,9 @@ class PythonAgent:
         self._spec = spec
         self._folder = Path(base or ".") / (spec.cwd or "")
         self._agent: Any = None
+        self._found: Any = None
+        """the object at the endpoint: the agent, its class or its factory"""
+        self._setup = Setup()
         self._target: Target | None = None
         self._names: set[str] = set()
         self._asks_model: bool | None = None
@@ -145,6 +150,7 @@ class PythonAgent:
             deps=None if self._spec.deps is None else make_deps(self._spec.deps, self._folder),
             state=None if self._spec.request_template is None else functools.partial(fill_template, self._spec),
         )
+        self._found, self._setup = found, setup
         self._agent = made_by(found, address) if self._spec.factory else instance_of(found, address)
         target = target_of(self._agent, address, setup)
         if self._spec.factory:  # for each run a new agent
@@ -211,26 +217,54 @@ class PythonAgent:
         return run
 
     async def _run_once(self, prompt: str, injection: Injection, *, in_prompt: bool) -> tuple[Plan, AgentRun]:
-        plan = Plan(injection)
+        plan, messages = Plan(injection), messages_of(prompt)
         if in_prompt:
             plan = prompt_plan = PromptPlan(injection)
-            prompt = prompt_plan.attack_prompt(prompt)
-        recorder = Recorder(injection.run, prompt)
+            messages = tuple(prompt_plan.attack_prompt(message) for message in messages)
+        recorder = Recorder(injection.run, messages[0])
         run = LiveRun(plan, recorder)
-        began = asyncio.get_running_loop().time()
+        answers: list[str] = []
+        latency = 0.0
+        ask = self._conversation() if len(messages) > 1 else None
         with register_run(run):
-            outcome = await self._ask(run, prompt)
-        elapsed = (asyncio.get_running_loop().time() - began) * 1000
-        latency = elapsed if outcome is None else outcome.latency_ms
+            for message in messages:
+                if answers:
+                    run.resume()
+                    recorder.said("assistant", answers[-1])
+                    recorder.said("user", message)
+                began = asyncio.get_running_loop().time()
+                outcome = await self._ask(run, message, ask)
+                elapsed = (asyncio.get_running_loop().time() - began) * 1000
+                latency = max(latency, elapsed if outcome is None else outcome.latency_ms)
+                answer = self._answer(outcome) if run.exit_status is None else _exited(run.exit_status)
+                if isinstance(answer, Failure):
+                    break
+                answers.append(answer)
+                if (dialogue := getattr(ask, "dialogue", None)) is not None:
+                    dialogue.add(message, answer)
         notes = (_STRAYS,) if run.has_strays else ()
-        answer = self._answer(outcome) if run.exit_status is None else _exited(run.exit_status)
-        return plan, agent_run(answer, latency, plan, recorder, notes)
+        earlier = answers if isinstance(answer, Failure) else answers[:-1]
+        return plan, agent_run(answer, latency, plan, recorder, notes, earlier)
 
-    async def _ask(self, run: LiveRun, prompt: str) -> Outcome | None:
+    def why_no_conversation(self) -> str | None:
+        """Why it cannot be asked more than one message; None if it can."""
+        can = self._spec.factory or self.has_reset or (self._target is not None and self._target.talk is not None)
+        return None if can else NOT_TOLD
+
+    def _conversation(self) -> Callable[[str], Any] | None:
+        """What answers the messages of one conversation; None: the agent stores the conversation itself."""
+        assert self._target is not None, "start comes first"
+        if self._spec.factory:
+            made = target_of(made_by(self._found, self.name), self.name, self._setup)
+            return made.ask if made.talk is None else made.talk()
+        return None if self._target.talk is None else self._target.talk()
+
+    async def _ask(self, run: LiveRun, prompt: str, ask: Callable[[str], Any] | None = None) -> Outcome | None:
+        """`ask`: of a conversation that has begun."""
         target = self._target
         assert target is not None, "start comes first"
         work = self._workers.coroutine if target.is_async else self._workers.function
-        return await work(run, lambda: target.ask(prompt), self._spec.timeout_ms / 1000)
+        return await work(run, lambda: (ask or target.ask)(prompt), self._spec.timeout_ms / 1000)
 
     def _answer(self, outcome: Outcome | None) -> str | Failure:
         if outcome is None:

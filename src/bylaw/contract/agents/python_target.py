@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from bylaw.contract.agents.dialogue import talk_to_function, talk_to_graph, talk_to_openai_agent, talk_to_pydantic_ai
 from bylaw.contract.live_agent import AgentUnreachable
 from bylaw.contract.tools import marked_names
 from bylaw.wire.values import one_line
@@ -105,6 +107,8 @@ class Target(Struct, frozen=True):
     """whether `ask` returns an awaitable"""
     framework: str | None = None
     """the framework, whose model calls can be seen; None: a plain function or object"""
+    talk: Callable[[], Callable[[str], Any]] | None = None
+    """starts a conversation: what it returns is asked one message after the other; None: there is no such way"""
 
 
 class Setup(Struct, frozen=True):
@@ -129,14 +133,18 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
     pydantic_ai = sys.modules.get("pydantic_ai.agent")
     if pydantic_ai is not None and isinstance(agent, pydantic_ai.AbstractAgent):
         kind = getattr(agent, "deps_type", None)
-        return Target(lambda prompt: agent.run(prompt, **setup.arguments("deps", kind)), True, "pydantic_ai")
+        talk = talk_to_pydantic_ai(agent, lambda: setup.arguments("deps", kind))
+        return Target(lambda prompt: agent.run(prompt, **setup.arguments("deps", kind)), True, "pydantic_ai", talk)
     openai_agents: Any = sys.modules.get("agents")
     if hasattr(openai_agents, "Runner") and isinstance(agent, getattr(openai_agents, "Agent", ())):
         run = openai_agents.Runner.run
-        return Target(lambda prompt: run(agent, prompt, **setup.arguments("context")), True, "openai_agents")
+        talk = talk_to_openai_agent(agent, run, lambda: setup.arguments("context"))
+        return Target(lambda prompt: run(agent, prompt, **setup.arguments("context")), True, "openai_agents", talk)
     langchain = sys.modules.get("langchain_core.runnables")
     if langchain is not None and isinstance(agent, langchain.Runnable):
-        return Target(lambda prompt: _ask_runnable(agent, prompt, setup), True, "langchain")
+        return Target(
+            lambda prompt: _ask_runnable(agent, prompt, setup), True, "langchain", _talk_to_runnable(agent, setup)
+        )
     given = {**({"config": setup.config} if setup.config else {}), **({"deps": setup.deps} if setup.deps else {})}
     invoke, ainvoke = getattr(agent, "invoke", None), getattr(agent, "ainvoke", None)
     asked = next((one for one in (invoke, ainvoke, agent) if callable(one)), None)
@@ -151,7 +159,8 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
             own = {**given, **({"deps": setup.deps(None)} if setup.deps else {})}
             return asked(prompt if setup.state is None else setup.state(prompt), **own)
 
-        return Target(ask, is_async or asked is ainvoke)
+        talk = talk_to_function(functools.partial(asked, **given)) if setup.state is None and not setup.deps else None
+        return Target(ask, is_async or asked is ainvoke, None, talk)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
 
@@ -175,6 +184,15 @@ def _ask_runnable(agent: Any, prompt: str, setup: Setup) -> Any:
     given = {} if setup.deps is None else {"context": setup.deps(getattr(agent, "context_schema", None))}
     state = _langchain_input(agent, prompt) if setup.state is None else setup.state(prompt)
     return agent.ainvoke(state, config=config or None, **given)
+
+
+def _talk_to_runnable(agent: Any, setup: Setup) -> Callable[[], Callable[[str], Any]] | None:
+    def invoke(state: Any, config: dict[str, Any]) -> Any:
+        given = {} if setup.deps is None else {"context": setup.deps(getattr(agent, "context_schema", None))}
+        return agent.ainvoke(state, config=config or None, **given)
+
+    first = functools.partial(_langchain_input, agent) if setup.state is None else setup.state
+    return talk_to_graph(agent, invoke, first, setup.config)
 
 
 def make_deps(given: dict[str, Any] | str, folder: Path) -> Callable[[Any], Any]:

@@ -72,6 +72,10 @@ class LiveRun:
     def end(self) -> None:
         self._over.set()
 
+    def resume(self) -> None:
+        """Go on with the next message of a conversation."""
+        self._over.clear()
+
     def call_tool(
         self, name: str, arguments: Any, function: Callable[[], Any], *, call_id: str | None = None, lens: Lens = WHOLE
     ) -> Any:

@@ -61,6 +61,10 @@ class Recorder:
     def tool_returned(self, number: int, content: Any, is_error: bool = False, latency_ms: float | None = None) -> None:
         self._add(_Assembly.tool_returned, number, content, is_error, latency_ms)
 
+    def said(self, role: str, text: str) -> None:
+        """An answer or a message of the user in the middle of a conversation."""
+        self._add(_Assembly.said, role, text)
+
     def note(self, label: str, data: dict[str, Any]) -> None:
         """Anything else, such as an HTTP request of a tool."""
         self._add(_Assembly.note, label, data)
@@ -134,6 +138,10 @@ class _Assembly:
             latency_ms=latency_ms,
         )
         self._assembler.result(self._buffer, result)
+
+    def said(self, at: float, role: str, text: str) -> None:
+        if role == "user" or text != self._latest_text:
+            self._assembler.add(Message(origin=self._buffer.origin, at=at, role=role, content=text))
 
     def note(self, at: float, label: str, data: dict[str, Any]) -> None:
         self._assembler.add(Annotation(origin=self._buffer.origin, at=at, label=label, data=plain(data)))

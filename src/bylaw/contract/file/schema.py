@@ -11,12 +11,12 @@ from bylaw.contract.file.loader import MATRIX_SCHEMA, SECTION
 from bylaw.contract.file.scenarios import PROFILES, SCENARIO
 from bylaw.contract.file.sections import PROMPT, SCORING
 from bylaw.contract.file.types import Table, Variants
-from bylaw.rules.params import TEXT_SCHEMA, Param, params_schema
+from bylaw.rules.params import TEXTS_SCHEMA, Param, params_schema
 
 
 def contract_sections() -> dict[str, Any]:
     """The sections of a file that make up a contract."""
-    prompt = {"anyOf": [TEXT_SCHEMA, _table(PROMPT)]}
+    prompt = {"anyOf": [TEXTS_SCHEMA, _table(PROMPT)]}
     return {
         "contract": {**_table(SECTION), "description": "what must hold of the live agent"},
         "chaos_matrix": MATRIX_SCHEMA,

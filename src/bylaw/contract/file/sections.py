@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bylaw.contract.file.types import TEXT, WEIGHT, Table, list_items, subtree
+from bylaw.contract.conversation import Conversation
+from bylaw.contract.file.types import WEIGHT, Table, list_items, subtree
 from bylaw.contract.model import Prompt, Scoring
-from bylaw.rules.located import MapNode, Node
-from bylaw.rules.params import FLAG, Context, Param, params_schema
+from bylaw.rules.located import ListNode, MapNode, Node
+from bylaw.rules.params import FLAG, NAMES, TEXTS_SCHEMA, Context, Param, ParamType, params_schema
 from bylaw.rules.readers import read_text
+
+
+def _read_messages(node: Node, name: str, context: Context) -> str | None:
+    """A prompt, or the conversation of a list of messages."""
+    if not isinstance(node, ListNode):
+        return read_text(node, name, context.problems)
+    messages: tuple[str, ...] | None = NAMES.read(node, name, context)
+    return None if not messages else messages[0] if len(messages) == 1 else Conversation(messages)
+
 
 PROMPT = Table(
     what="a prompt",
     params=(
-        Param("prompt", TEXT, "the text; write `{prompt: …, dangerous: true}`, or the text alone", required=True),
+        Param(
+            "prompt",
+            ParamType(_read_messages, TEXTS_SCHEMA),
+            "the text, or a list of messages of one conversation; either may stand alone as well",
+            required=True,
+            aliases=("messages",),
+        ),
         Param("dangerous", FLAG, "whether the agent must refuse it", default=False),
     ),
     also={"prompt": "input question text", "dangerous": "unsafe"},
@@ -47,7 +63,7 @@ def read_prompts(node: Node, context: Context) -> list[Prompt]:
 
 def _read_prompt(node: Node, context: Context) -> Prompt | None:
     if not isinstance(node, MapNode):
-        text = read_text(node, "golden_prompts", context.problems)
+        text = _read_messages(node, "golden_prompts", context)
         return None if text is None else Prompt(text, span=node.head)
     values = PROMPT.read(node, context)
     return None if values is None else Prompt(values["prompt"], values["dangerous"], node.head)
