@@ -160,6 +160,9 @@ def test_cursor_asks_where_it_really_does(project: Path) -> None:
     shape = payload("cursor", project, "", {})
     shell = {**shape, "hook_event_name": "beforeShellExecution", "command": "deploy"}
     assert json.loads(hook(shell).stdout)["permission"] == "ask"
+    ran = {**shape, "hook_event_name": "afterShellExecution", "command": "deploy", "output": "done", "tool_use_id": ""}
+    assert hook(ran) == Answer()
+    assert [row.kind for row in events(project)][-1] == "result"
     assert hook(payload("cursor", project, "Shell", {"command": "deploy"}, tool_use_id="9")).code == 2
 
 
@@ -257,6 +260,13 @@ def test_without_rules_or_store_nothing_runs(client: Client, project: Path, tmp_
     answer = hook(call)
     assert answer.code == 2 and "the rules cannot be used" in answer.stderr
     assert DENIALS[client](json.loads(answer.stdout)) == "deny"
+
+
+@pytest.mark.parametrize("rules", ["guard: {rules: []}", "rules: [{id: a, kind: max_turns, params: {n: 5}}]"])
+def test_rules_that_decide_nothing_allow_nothing(rules: str, project: Path) -> None:
+    (project / "bylaw.yaml").write_text(rules)
+    answer = hook(payload("claude-code", project, "Bash", {"command": "ls"}))
+    assert answer.code == 2 and "decides calls" in answer.stderr
 
 
 def test_a_locked_store_and_a_failing_guard_block(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,7 +133,7 @@ def _call(payload: Mapping[str, Any], event: str) -> dict[str, Any]:
 
 def _arguments(payload: Mapping[str, Any], event: str) -> Any:
     if event in _CURSOR_TOOLS:
-        return {key: payload[key] for key in ("command", "cwd", "file_path") if key in payload}
+        return {key: payload[key] for key in ("command", "file_path") if key in payload}
     given = payload.get("tool_input", payload.get("toolArgs"))
     if isinstance(given, str):  # Copilot, and Cursor for MCP tools
         try:

@@ -92,11 +92,15 @@ def _open_guard(event: HookEvent, options: HookOptions, environment: Mapping[str
     store = here / options.store if options.store else rules.parent / STORE
     try:
         _make_folder(store.parent)
-        return Guard(rules, store=store)
+        guard = Guard(rules, store=store)
     except (InputError, ValueError) as problem:
         raise _Unusable(f"the rules cannot be used: {problem}") from None
     except (StoreUnavailable, OSError) as problem:
         raise _Unusable(str(problem)) from None
+    if guard.policies.decide_nothing:  # nothing checked is not a pass
+        guard.close()
+        raise _Unusable(f"no rule in `{rules}` decides calls: give one a `then`")
+    return guard
 
 
 def find_rules(event: HookEvent, options: HookOptions, environment: Mapping[str, str]) -> Path:

@@ -29,6 +29,8 @@ class HookService:
     def __init__(self, path: str) -> None:
         """Raises ServiceProblem."""
         self.path = path
+        if not hasattr(socket, "AF_UNIX"):
+            raise ServiceProblem("this system has no Unix sockets")
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         if not is_private(path):
             raise ServiceProblem(f"`{os.path.dirname(path)}` is open to others")
