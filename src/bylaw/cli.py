@@ -37,6 +37,9 @@ COMMANDS = {
     "inspect": LazyCommand("bylaw.inspect.command:command", "show a trace as a timeline, or two side by side"),
     "lint": LazyCommand("bylaw.lint.commands:lint", "check rule files without running them"),
     "record": LazyCommand("bylaw.record.command:command", "run a command and record what it asks its models"),
+    "pull": LazyCommand(
+        "bylaw.pull.command:command", "copy traces from Langfuse, LangSmith, MLflow or Phoenix to a file"
+    ),
     "receive": LazyCommand(
         "bylaw.record.receive_command:command", "write what instrumented agents send by OpenTelemetry"
     ),

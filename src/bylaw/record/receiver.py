@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from bylaw.record.file import ExportFile
+from bylaw.text.redaction.fields import redact_fields
 from bylaw.traces.formats.otlp import Export, decode_export
 from bylaw.traces.records.protobuf import Broken, to_json
 from bylaw.wire.exchange import Incoming, json_reply
@@ -29,7 +30,6 @@ _INVALID_ARGUMENT, _UNAVAILABLE = 3, 14
 """codes of gRPC, which OTLP uses over HTTP too"""
 _TEXTS = ("attributes", "body", "name", "status")
 """what a span, an event or a log record says; the rest is ids and times, which must stay as they are"""
-_LISTS = ("resourceSpans", "resourceLogs", "scopeSpans", "scopeLogs", "spans", "logRecords", "events", "links")
 
 
 class Receiver:
@@ -124,21 +124,9 @@ class Receiver:
         )
         logs = sum(len(scope.logRecords) for one in export.resourceLogs for scope in one.scopeLogs)
         if spans or logs:
-            self._file.append([value if self._redact is None else redact_export(value, self._redact)])
+            self._file.append([value if self._redact is None else redact_fields(value, _TEXTS, self._redact)])
         self.spans += spans
         self.logs += logs
-
-
-def redact_export(value: Any, redact: Callable[[Any], Any]) -> Any:
-    """An export whose texts are redacted; ids and times stay, though they may look like a card number."""
-    if isinstance(value, list):
-        return [redact_export(one, redact) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: redact(one) if key in _TEXTS else redact_export(one, redact) if key in _LISTS or key == "resource" else one
-        for key, one in value.items()
-    }
 
 
 def _unpacked(request: Request) -> bytes:

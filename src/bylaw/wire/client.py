@@ -1,4 +1,4 @@
-"""One HTTP POST with a hard deadline.
+"""One HTTP request with a hard deadline.
 
 A socket timeout starts again with every byte, so a server that sends single bytes can keep a client waiting forever.
 Here the exchange runs in a thread. At the deadline the caller shuts the socket down, which ends the thread, and returns
@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 MOST_BYTES = 4 * 1024**2
 """the longest reply that is read"""
@@ -30,27 +32,52 @@ class BadHttpReply(Exception):
     """The reply is not HTTP, is cut short, or is too long."""
 
 
+class Reply(Struct, frozen=True):
+    status: int
+    headers: dict[str, str]
+    """names in lower case"""
+    body: bytes
+
+
 def post(
     url: str, body: bytes, headers: Mapping[str, str], *, seconds: float, name: str = "the server"
 ) -> tuple[int, bytes]:
-    """Status and body of the reply; redirects are not followed. `name` is what messages call the server.
+    """Status and body of the reply to a POST; as `fetch`."""
+    reply = fetch("POST", url, headers, body=body, seconds=seconds, name=name)
+    return reply.status, reply.body
+
+
+def fetch(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    seconds: float,
+    body: bytes | None = None,
+    name: str = "the server",
+    most: int = MOST_BYTES,
+) -> Reply:
+    """The reply; redirects are not followed. `name` is what messages call the server, `most` the longest body.
 
     Raises TimeoutError, HttpUnreachable, BadHttpReply.
     """
     if seconds <= 0:
         raise TimeoutError(f"no time was left to ask {name}")
-    post = _Post(url, body, headers, seconds)
-    post.start()
-    post.join(seconds)
-    if post.is_alive():
-        post.hang_up()
+    exchange = _Exchange(method, url, body, headers, seconds, most)
+    exchange.start()
+    exchange.join(seconds)
+    if exchange.is_alive():
+        exchange.hang_up()
         raise TimeoutError(f"{name} did not answer within {seconds:.3g} s")
-    return post.reply(name)
+    return exchange.reply(name)
 
 
-class _Post(threading.Thread):
-    def __init__(self, url: str, body: bytes, headers: Mapping[str, str], seconds: float) -> None:
-        super().__init__(name="bylaw-http-post", daemon=True)
+class _Exchange(threading.Thread):
+    def __init__(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], seconds: float, most: int
+    ) -> None:
+        super().__init__(name="bylaw-http", daemon=True)
+        self._method, self._most = method, most
         self._parts = urlsplit(url)
         self._body = body
         self._headers = dict(headers)
@@ -60,7 +87,7 @@ class _Post(threading.Thread):
         self._socket: socket.socket | None = None
         """stored because the connection drops its own reference while a reply is still being read"""
         self._gave_up = False
-        self._reply: tuple[int, bytes] | None = None
+        self._reply: Reply | None = None
         self._problem: Exception | None = None
 
     def run(self) -> None:
@@ -70,9 +97,10 @@ class _Post(threading.Thread):
             if self._gave_up:
                 return
             path = self._parts.path + (f"?{self._parts.query}" if self._parts.query else "")
-            self._connection.request("POST", path, self._body, self._headers)
+            self._connection.request(self._method, path, self._body, self._headers)
             with self._connection.getresponse() as response:
-                self._reply = response.status, response.read(MOST_BYTES + 1)
+                found = {key.lower(): value for key, value in response.getheaders()}
+                self._reply = Reply(response.status, found, response.read(self._most + 1))
         except (OSError, http.client.HTTPException, ValueError) as problem:
             self._problem = problem
         finally:
@@ -87,16 +115,16 @@ class _Post(threading.Thread):
             except OSError:
                 open_socket.close()
 
-    def reply(self, name: str) -> tuple[int, bytes]:
+    def reply(self, name: str) -> Reply:
         if self._problem is not None:
             raise self._failure(self._problem, name) from self._problem
         assert self._reply is not None
-        if len(self._reply[1]) > MOST_BYTES:
-            raise BadHttpReply(f"{name}'s reply is longer than {MOST_BYTES // 1024**2} MiB")
+        if len(self._reply.body) > self._most:
+            raise BadHttpReply(f"{name}'s reply is longer than {self._most // 1024**2} MiB")
         return self._reply
 
     def _failure(self, problem: Exception, name: str) -> Exception:
-        server = f"{name} at `{self._parts.scheme}://{self._parts.netloc}`"
+        server = f"{name} at `{self._parts.scheme}://{self._parts.netloc.rpartition('@')[2]}`"
         if isinstance(problem, TimeoutError) or time.monotonic() >= self._deadline:
             return TimeoutError(f"{server} did not answer in time")
         if isinstance(problem, http.client.IncompleteRead):

@@ -27,11 +27,13 @@ def open_compressed(path: str) -> IO[bytes]:
 
 
 @contextmanager
-def open_destination(path: str, *, overwrite: bool, like: str | None = None) -> Iterator[IO[bytes]]:
+def open_destination(
+    path: str, *, overwrite: bool, like: str | None = None, private: bool = False
+) -> Iterator[IO[bytes]]:
     """The file appears at `path` if no exception is raised, and not at all otherwise. Raises FileExistsError, OSError.
 
     Only a plain file is replaced: a device or a pipe is written to, and the target of a link is replaced, not the link.
-    `like`: the source file; the new file gets at most its read permissions.
+    `like`: the source file; the new file gets at most its read permissions. `private`: only the owner may read it.
     """
     if path == STDOUT:
         yield sys.stdout.buffer
@@ -45,7 +47,7 @@ def open_destination(path: str, *, overwrite: bool, like: str | None = None) -> 
         return
     draft = os.path.join(os.path.dirname(final), f".{secrets.token_hex(8)}.part")
     try:
-        with _created(draft, path, _mode(like)) as file, _compressed(file, path) as out:
+        with _created(draft, path, _OWNERS if private else _mode(like)) as file, _compressed(file, path) as out:
             yield out
         refuse_existing(path, overwrite=overwrite)
         os.replace(draft, final)

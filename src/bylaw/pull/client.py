@@ -1,0 +1,162 @@
+"""Asks the API of a service: JSON over HTTP, with retries, and errors that name the variable to look at."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from bylaw.errors import BylawError, ExitCode
+from bylaw.wire.client import BadHttpReply, HttpUnreachable, Reply, fetch
+
+SECONDS = 120.0
+"""for one request"""
+MOST_BYTES = 256 * 1024**2
+BACK_OFF = (1.0, 2.0, 4.0, 8.0)
+"""seconds before each retry, if the service does not name them"""
+LONGEST_WAIT = 60.0
+_PASSING = frozenset((429, 502, 503, 504))
+_QUOTED = 200
+
+
+class PullError(BylawError):
+    """The environment or the service does not let us read."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.BAD_INPUT) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Source(Protocol):
+    texts: frozenset[str]
+    """the fields of a row that hold what was said, which are redacted"""
+
+    def traces(self, since: datetime | None) -> Iterator[str]:
+        """The ids of traces, the newest first, each once. Raises PullError."""
+
+    def rows(self, traces: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The lines of the file for these traces, each trace whole. Raises PullError."""
+
+
+def variable(environment: Mapping[str, str], *names: str, default: str | None = None) -> str:
+    """The first variable that is set. Raises PullError if none is and there is no default."""
+    for name in names:
+        if value := environment.get(name, "").strip():
+            if not value.isascii() or not value.isprintable():
+                raise PullError(f"the variable {name} holds characters that no address and no header can carry")
+            return value
+    if default is None:
+        raise PullError(f"the variable {names[0]} is not set")
+    return default
+
+
+def basic(user: str, password: str) -> str:
+    """The value of the header `authorization`."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+class Client:
+    def __init__(
+        self, service: str, address: str, headers: Mapping[str, str], *, address_in: str, keys_in: str
+    ) -> None:
+        """`address_in`, `keys_in`: the variables that hold the address and the keys, for messages."""
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise PullError(f"the variable {address_in} does not hold the address of a server, such as https://host")
+        self.service = service
+        self._address_in, self._keys_in = address_in, keys_in
+        self._base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        self._headers = {"accept": "application/json", "user-agent": "bylaw", **headers}
+        if parts.username:
+            self._headers.setdefault("authorization", basic(parts.username, parts.password or ""))
+        self.sleep: Callable[[float], None] = time.sleep
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Parameters that are None are left out; a list is repeated."""
+        given = {key: value for key, value in (params or {}).items() if value is not None}
+        return self._object(self._ask("GET", f"{path}?{urlencode(given, doseq=True)}" if given else path))
+
+    def get_list(self, path: str, params: Mapping[str, Any]) -> list[Any]:
+        found = self._decoded(self._ask("GET", f"{path}?{urlencode(params)}"))
+        return found if isinstance(found, list) else []
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """For APIs whose queries are POSTs. Fields that are None are left out."""
+        given = msgspec.json.encode({key: value for key, value in body.items() if value is not None})
+        return self._object(self._ask("POST", path, given))
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> Reply:
+        headers = {**self._headers, **({"content-type": "application/json"} if body is not None else {})}
+        for wait in (*BACK_OFF, None):
+            try:
+                reply = fetch(
+                    method, self._base + path, headers, body=body, seconds=SECONDS, name=self.service, most=MOST_BYTES
+                )
+            except TimeoutError as problem:
+                if wait is None:
+                    raise PullError(str(problem), ExitCode.OUT_OF_REACH) from None
+                self.sleep(wait)
+                continue
+            except (HttpUnreachable, BadHttpReply) as problem:
+                raise PullError(f"{problem} ({self._address_in})", ExitCode.OUT_OF_REACH) from None
+            if reply.status == 200:
+                return reply
+            wait = _named_wait(reply, wait) if wait is not None else None
+            if reply.status not in _PASSING or wait is None:
+                break
+            self.sleep(wait)
+        raise self._refusal(reply, path.partition("?")[0])
+
+    def _refusal(self, reply: Reply, path: str) -> PullError:
+        status, service = reply.status, self.service
+        if status in (401, 403):
+            return PullError(f"{service} refuses the credentials in {self._keys_in} (status {status})")
+        if status == 404:
+            return NotThere(f"{service} has nothing at `{self._base}{path}` (status 404); is {self._address_in} right?")
+        if 300 <= status < 400:
+            return PullError(f"{service} redirects to another address; set {self._address_in} to that one")
+        if status == 429:
+            return PullError(f"{service} limits how often it may be asked; try again later", ExitCode.OUT_OF_REACH)
+        text = " ".join(reply.body[: _QUOTED * 4].decode("utf-8", "replace").split())[:_QUOTED]
+        code = ExitCode.OUT_OF_REACH if status >= 500 else ExitCode.BAD_INPUT
+        return PullError(f"{service} answered with status {status}{f': {text}' if text else ''}", code)
+
+    def _decoded(self, reply: Reply) -> Any:
+        try:
+            return msgspec.json.decode(reply.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise PullError(f"{self.service}'s reply is not JSON; is {self._address_in} right?") from None
+
+    def _object(self, reply: Reply) -> dict[str, Any]:
+        found = self._decoded(reply)
+        if not isinstance(found, dict):
+            raise PullError(f"{self.service}'s reply is not an object; is {self._address_in} right?")
+        return found
+
+
+class NotThere(PullError):
+    """Status 404."""
+
+
+def _named_wait(reply: Reply, default: float) -> float | None:
+    """The seconds that the service asks to wait; None if they are too many."""
+    named = reply.headers.get("retry-after", "").strip()
+    wait = float(named) if named.isdecimal() else default
+    return wait if wait <= LONGEST_WAIT else None
+
+
+def listed(reply: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects of a page."""
+    found = reply.get(key)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def ids_of(rows: Sequence[Mapping[str, Any]], *keys: str) -> list[str]:
+    """The first of these fields that each row has."""
+    found = (next((row[key] for key in keys if isinstance(row.get(key), str) and row[key]), None) for row in rows)
+    return [one for one in found if one is not None]

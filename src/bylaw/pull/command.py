@@ -1,0 +1,139 @@
+"""`bylaw pull`"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from bylaw.errors import ExitCode
+from bylaw.report.text import count, printable
+
+if TYPE_CHECKING:
+    from bylaw.pull.client import Source
+
+SOURCES = {
+    "langfuse": "bylaw.pull.langfuse:Langfuse",
+    "langsmith": "bylaw.pull.langsmith:LangSmith",
+    "mlflow": "bylaw.pull.mlflow:Mlflow",
+    "phoenix": "bylaw.pull.phoenix:Phoenix",
+}
+_AGO = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_BATCH = 20
+"""traces that are asked for together, where the service can do that"""
+
+
+class Since(click.ParamType[datetime]):
+    """A time, or how long ago it was."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        text = str(value)
+        try:
+            if found := _AGO.fullmatch(text):
+                return datetime.now(UTC) - timedelta(**{_UNITS[found[2]]: int(found[1])})
+            time = datetime.fromisoformat(text)
+        except (ValueError, OverflowError):
+            self.fail(f"`{text}` is no time: write 2026-11-01, 2026-11-01T12:00Z, or 30m, 24h, 7d, 2w ago", param, ctx)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+@click.command(name="pull")
+@click.argument("service", type=click.Choice(sorted(SOURCES)))
+@click.option("--since", type=Since(), metavar="TIME", help="Only traces since then: 2026-11-01, or 7d, 24h, 30m ago.")
+@click.option(
+    "--limit", default=100, show_default=True, type=click.IntRange(1), help="At most this many traces, the newest."
+)
+@click.option("--project", metavar="NAME", help="Project, or experiment of MLflow (default: as in the environment).")
+@click.option("--out", "-o", metavar="FILE", help="File to write (default: SERVICE.jsonl).")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--redact/--no-redact", default=True, help="Redact secrets and personal data (default).")
+def command(
+    service: str,
+    since: datetime | None,
+    limit: int,
+    project: str | None,
+    out: str | None,
+    force: bool,
+    redact: bool,
+) -> ExitCode:
+    """Copy traces from Langfuse, LangSmith, MLflow or Phoenix to a file that `bylaw check` reads.
+
+    Nothing is changed there. The address and the keys are read from the variables that the service's own client uses:
+    LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY, LANGFUSE_BASE_URL; LANGSMITH_API_KEY, LANGSMITH_ENDPOINT,
+    LANGSMITH_PROJECT; MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, MLFLOW_EXPERIMENT_NAME; PHOENIX_ENDPOINT,
+    PHOENIX_API_KEY, PHOENIX_PROJECT.
+
+    Exit 0: pulled. 2: bad input, such as keys that are refused. 3: there is no trace. 4: the service does not answer.
+    """
+    from bylaw.pull.client import PullError
+
+    target = out or f"{service}.jsonl"
+    try:
+        module, _, name = SOURCES[service].partition(":")
+        source: Source = getattr(import_module(module), name)(os.environ, project)
+        traces, rows, has_more = _pull(source, target, since, limit, force=force, redact=redact)
+    except PullError as problem:
+        _print(f"error: {problem}")
+        return problem.exit_code
+    except FileExistsError as problem:
+        raise click.UsageError(f"{problem}; --force replaces it") from None
+    except OSError as problem:
+        _print(f"error: cannot write `{target}`: {problem.strerror or problem}")
+        return ExitCode.OUT_OF_REACH
+    if not traces:
+        _print("bylaw: NOTHING PULLED: there is no such trace")
+        return ExitCode.NOTHING_CHECKED
+    more = "; there are older ones, which a higher --limit pulls" if has_more else ""
+    _print(f"bylaw: pulled {count(traces, 'trace')} ({count(rows, 'record')}) to {target}{more}")
+    return ExitCode.OK
+
+
+class _Empty(Exception):
+    """Keeps an empty file from appearing."""
+
+
+def _pull(
+    source: Source, target: str, since: datetime | None, limit: int, *, force: bool, redact: bool
+) -> tuple[int, int, bool]:
+    """How many traces and rows were written, and whether there are more traces. Raises PullError, OSError."""
+    import msgspec
+
+    from bylaw.text.redaction.fields import redact_fields
+    from bylaw.text.redaction.redactor import recording_redactor
+    from bylaw.traces.export.destination import open_destination
+
+    redactor = recording_redactor() if redact else None
+    found = source.traces(since)
+    chosen = islice(found, limit)
+    traces = rows = 0
+    try:
+        with open_destination(target, overwrite=force, private=True) as file:
+            for batch in _batches(chosen):
+                traces += len(batch)
+                for row in source.rows(batch):
+                    rows += 1
+                    row = row if redactor is None else redact_fields(row, source.texts, redactor)
+                    file.write(msgspec.json.encode(row) + b"\n")
+            if not rows:
+                raise _Empty
+    except _Empty:
+        return 0, 0, False
+    return traces, rows, traces == limit and next(found, None) is not None
+
+
+def _batches(traces: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(traces, _BATCH)):
+        yield batch
+
+
+def _print(line: str) -> None:
+    click.echo(printable(line), err=True)

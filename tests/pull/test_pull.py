@@ -1,0 +1,234 @@
+"""`bylaw pull`: whole traces, page by page, and clear words where a service refuses."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import bylaw
+from bylaw.cli import cli
+from bylaw.pull.client import Client
+from tests.pull.server import (
+    CARD,
+    IDS,
+    Fake,
+    serving,
+    speak_langfuse,
+    speak_langfuse_v2,
+    speak_langsmith,
+    speak_mlflow,
+    speak_phoenix,
+)
+
+KEY = "sk-lf-0123456789abcdef"
+SPEAKERS: dict[str, tuple[str, Callable[[Fake], None]]] = {
+    "langfuse": ("langfuse", speak_langfuse),
+    "langfuse v2": ("langfuse", speak_langfuse_v2),
+    "langsmith": ("langsmith", speak_langsmith),
+    "mlflow": ("mlflow", speak_mlflow),
+    "phoenix": ("phoenix", speak_phoenix),
+    "phoenix before 13.9": ("phoenix", lambda fake: speak_phoenix(fake, filters=False)),
+}
+SIZES = {"langfuse": ("_PAGE", "_V2_PAGE"), "langsmith": ("_PAGE",), "mlflow": ("_PAGE",), "phoenix": ("_PAGE",)}
+
+
+@pytest.fixture
+def fake() -> Iterator[Fake]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The seconds that were waited; no time passes."""
+    waited: list[float] = []
+    init = Client.__init__
+
+    def patched(self: Client, *args: Any, **more: Any) -> None:
+        init(self, *args, **more)
+        self.sleep = waited.append
+
+    monkeypatch.setattr(Client, "__init__", patched)
+    return waited
+
+
+Pull = Callable[..., Result]
+
+
+@pytest.fixture
+def pull(fake: Fake, waits: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pull:
+    monkeypatch.chdir(tmp_path)
+    environment = {
+        "LANGFUSE_BASE_URL": fake.url, "LANGFUSE_PUBLIC_KEY": "pk", "LANGFUSE_SECRET_KEY": KEY,
+        "LANGSMITH_ENDPOINT": f"{fake.url}/", "LANGSMITH_API_KEY": KEY, "LANGSMITH_PROJECT": "shop",
+        "MLFLOW_TRACKING_URI": fake.url, "MLFLOW_TRACKING_TOKEN": KEY, "MLFLOW_EXPERIMENT_NAME": "shop",
+        "PHOENIX_ENDPOINT": fake.url, "PHOENIX_API_KEY": KEY, "PHOENIX_PROJECT": "shop",
+    }  # fmt: skip
+
+    def run(*arguments: str, **variables: str | None) -> Result:
+        env = {**environment, **variables}
+        done = CliRunner().invoke(cli, ["pull", *arguments], env=env, standalone_mode=False)
+        if done.exception is not None:
+            raise done.exception
+        assert KEY not in done.output and base64.b64encode(f"pk:{KEY}".encode()).decode() not in done.output
+        return done
+
+    return run
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+@pytest.mark.parametrize("speaker", SPEAKERS)
+def test_whole_traces_are_pulled(
+    fake: Fake, pull: Pull, speaker: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, speak = SPEAKERS[speaker]
+    speak(fake)
+    __import__(f"bylaw.pull.{service}")
+    for name in SIZES[service]:
+        monkeypatch.setattr(sys.modules[f"bylaw.pull.{service}"], name, size)
+    done = pull(service, "--limit", "2")
+    path = tmp_path / f"{service}.jsonl"
+    assert done.return_value == 0
+    assert "pulled 2 traces" in done.stderr and "there are older ones" in done.stderr
+    trace = bylaw.load_trace(path)
+    assert trace.complete and not trace.problems and trace.notes == ()
+    assert trace.format == ("openinference" if service == "phoenix" else service)
+    results = [event for event in trace.events if event.kind == "tool_result"]
+    assert [(one.call.name, one.call.arguments, one.content) for one in results if one.call] == [
+        ("refund", {"order": 7}, "paid")
+    ] * 2
+    assert len(trace.sessions) == 2 and IDS[2] not in path.read_text()
+    assert CARD not in path.read_text() and "[redacted: card]" in path.read_text()
+    assert "@example.com" not in path.read_text(), "and sessions named by an address stay apart"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("speaker", SPEAKERS)
+def test_credentials_and_times_are_sent_as_the_service_wants_them(fake: Fake, pull: Pull, speaker: str) -> None:
+    service, speak = SPEAKERS[speaker]
+    speak(fake)
+    assert pull(service, "--since", "2026-11-01", "--no-redact").return_value == 0
+    sent = {
+        "langfuse": ("authorization", "Basic " + base64.b64encode(f"pk:{KEY}".encode()).decode()),
+        "langsmith": ("x-api-key", KEY),
+    }
+    header, value = sent.get(service, ("authorization", f"Bearer {KEY}"))
+    assert all(headers[header] == value for _, _, headers in fake.asked)
+    since = "1793491200000" if service == "mlflow" else "2026-11-01T00:00:00+00:00"
+    assert any(since in str(query) for _, query, _ in fake.asked)
+
+
+@pytest.mark.proof
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_the_client_of_langsmith_reads_the_same_server(fake: Fake) -> None:
+    langsmith = pytest.importorskip("langsmith")
+    speak_langsmith(fake)
+    client = langsmith.Client(api_url=fake.url, api_key=KEY, auto_batch_tracing=False)
+    runs = list(client.list_runs(project_name="shop", trace_id=IDS[1]))
+    assert [run.run_type for run in runs] == ["chain", "llm", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "code", "said"),
+    [
+        (401, {}, 2, "refuses the credentials in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY (status 401)"),
+        (403, {}, 2, "refuses the credentials"),
+        (302, {"location": "http://elsewhere.invalid/"}, 2, "redirects to another address; set LANGFUSE_BASE_URL"),
+        (400, {}, 2, "answered with status 400: <html>no</html>"),
+        (500, {}, 4, "answered with status 500"),
+        (429, {"retry-after": "3600"}, 4, "limits how often it may be asked"),
+    ],
+)
+def test_refusals(
+    fake: Fake,
+    pull: Pull,
+    waits: list[float],
+    status: int,
+    headers: dict[str, str],
+    code: int,
+    said: str,
+    tmp_path: Path,
+) -> None:
+    speak_langfuse(fake)
+    fake.refusals = [(status, headers)]
+    done = pull("langfuse")
+    assert (done.return_value, waits, list(tmp_path.iterdir())) == (code, [], [])
+    assert said in done.stderr
+
+
+def test_a_service_that_is_not_there(pull: Pull) -> None:
+    done = pull("langfuse")
+    assert (done.return_value, "has nothing at" in done.stderr, "LANGFUSE_BASE_URL" in done.stderr) == (2, True, True)
+    done = pull("langfuse", LANGFUSE_BASE_URL="http://user:hunter2@127.0.0.1:1")
+    assert (done.return_value, "cannot be reached" in done.stderr, "hunter2" in done.stderr) == (4, True, False)
+
+
+def test_a_service_that_is_busy_is_asked_again(fake: Fake, pull: Pull, waits: list[float]) -> None:
+    speak_langfuse(fake)
+    fake.refusals = [(429, {"retry-after": "7"}), (503, {}), (429, {})]
+    assert pull("langfuse").return_value == 0
+    assert waits == [7.0, 2.0, 4.0]
+
+
+def test_a_service_that_stays_busy_leaves_no_file(fake: Fake, pull: Pull, waits: list[float], tmp_path: Path) -> None:
+    speak_langfuse(fake)
+    fake.answers[f"/api/public/traces/{IDS[1]}"] = lambda query: fake.refusals.extend([(429, {})] * 5) or {}
+    fake.answers[f"/api/public/traces/{IDS[2]}"] = lambda query: {}
+    done = pull("langfuse")
+    assert (done.return_value, len(waits), list(tmp_path.iterdir())) == (4, 4, [])
+
+
+def test_what_the_environment_lacks(pull: Pull) -> None:
+    for service, name in (
+        ("langfuse", "LANGFUSE_SECRET_KEY"),
+        ("langsmith", "LANGSMITH_API_KEY"),
+        ("mlflow", "MLFLOW_TRACKING_URI"),
+    ):
+        done = pull(service, **{name: None})
+        assert (done.return_value, f"the variable {name} is not set" in done.stderr) == (2, True)
+    done = pull("langfuse", LANGFUSE_SECRET_KEY="hunter2\nx")
+    assert (done.return_value, "hunter2" in done.output) == (2, False)
+    assert pull("mlflow", MLFLOW_TRACKING_URI="sqlite:///mlflow.db").return_value == 2
+
+
+def test_projects_that_do_not_exist(fake: Fake, pull: Pull) -> None:
+    speak_langsmith(fake)
+    for service in ("langsmith", "mlflow", "phoenix"):
+        done = pull(service, "--project", "nowhere")
+        assert (done.return_value, "`nowhere`" in done.stderr) == (2, True)
+
+
+def test_nothing_to_pull_is_not_a_success(fake: Fake, pull: Pull, tmp_path: Path) -> None:
+    fake.answers["/v1/projects/shop/spans"] = lambda query: {"data": [], "next_cursor": None}
+    done = pull("phoenix")
+    assert (done.return_value, "NOTHING PULLED" in done.stderr, list(tmp_path.iterdir())) == (3, True, [])
+
+
+def test_replies_of_another_shape(fake: Fake, pull: Pull) -> None:
+    for reply in ([], "x", 7):
+        fake.answers["/v1/projects/shop/spans"] = lambda query, reply=reply: reply
+        assert pull("phoenix").return_value == 2
+    fake.answers["/v1/projects/shop/spans"] = lambda query: {"data": [7, {"context": 7}], "next_cursor": None}
+    assert pull("phoenix").return_value == 3
+
+
+def test_a_file_that_exists_is_kept(fake: Fake, pull: Pull, tmp_path: Path) -> None:
+    speak_phoenix(fake)
+    (tmp_path / "mine.jsonl").write_text("mine")
+    with pytest.raises(click.UsageError, match="--force replaces it"):
+        pull("phoenix", "--out", "mine.jsonl")
+    assert (tmp_path / "mine.jsonl").read_text() == "mine"
+    assert pull("phoenix", "--out", "mine.jsonl", "--force").return_value == 0
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "7y", "999999w"])
+def test_a_time_that_is_none(pull: Pull, text: str) -> None:
+    with pytest.raises(click.UsageError, match="is no time"):
+        pull("phoenix", "--since", text)
