@@ -21,7 +21,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
 import bylaw
-from tests.guard.integrations.situations import Driver, Outcome, Shop, Situations
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
 
 _ids = itertools.count()
 
@@ -145,3 +145,47 @@ class TestLangGraphWithAsyncio(Situations):
 @pytest.mark.skipif(importlib.util.find_spec("langchain") is None, reason="langchain is not installed")
 class TestLangChain(Situations):
     driver = LangChainDriver
+
+
+@pytest.mark.parametrize("order", [(500, 900), (900, 500)])
+def test_answers_to_two_calls_of_one_task_find_their_reviews(order: Any) -> None:
+    """LangGraph hands out answers by their order, whichever call asks first."""
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        running = AsyncLangGraphDriver(guard, shop, [[("pay", {"amount": 500}), ("pay", {"amount": 900})]])
+        running.start()
+        first, second = (next(one.id for one in guard.reviews.list() if one.arguments["amount"] == n) for n in order)
+        assert running.reject(first).answer is None
+        assert running.approve(second).answer == "done"
+    assert shop.runs == [("pay", {"amount": order[1]})]
+
+
+def test_two_calls_of_one_task_are_answered_one_by_one() -> None:
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        running = LangGraphDriver(guard, shop, [[("pay", {"amount": 500}), ("pay", {"amount": 900})]])
+        outcome = running.start()
+        while outcome.reviews:
+            review = guard.reviews.get(outcome.reviews[0])
+            assert review is not None
+            answer = running.approve if review.arguments["amount"] == 900 else running.reject
+            outcome = answer(review.id)
+    assert outcome.answer == "done" and shop.runs == [("pay", {"amount": 900})]
+
+
+@pytest.mark.parametrize(
+    "given", [True, "approve", {"type": "approve"}, {"review": "review-0", "type": "approve"}, {"type": "edit"}]
+)
+def test_an_answer_that_names_no_review_leaves_the_call_waiting(given: Any) -> None:
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        running = LangGraphDriver(guard, shop, [[("pay", {"amount": 500})]])
+        (review,) = running.start().reviews
+        assert running.run(Command(resume=given)).reviews == [review] and shop.runs == []
+        assert running.approve(review).answer == "done"
+
+
+def test_the_thread_is_the_session_if_none_is_entered() -> None:
+    with bylaw.Guard({"guard": RULES}) as guard:
+        LangGraphDriver(guard, Shop(), [[("book", {"seat": 1})]]).start()
+        assert not guard.decide(bylaw.Attempt(tool="book", session="t"))

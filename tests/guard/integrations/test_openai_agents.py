@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-agents = pytest.importorskip("agents", reason="the frameworks extra is not installed")
+pytest.importorskip("agents", reason="the frameworks extra is not installed")
 
+import agents
 from agents.testing import ScriptedModel
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import bylaw
-from tests.guard.integrations.situations import Driver, Outcome, Shop, Situations
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
 
 _ids = itertools.count()
 agents.set_tracing_disabled(True)
@@ -89,3 +91,82 @@ def tools_of(shop: Shop) -> list[Any]:
 
 class TestOpenAIAgents(Situations):
     driver = OpenAIAgentsDriver
+
+
+@pytest.fixture
+def guard() -> Iterator[bylaw.Guard]:
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        yield guard
+
+
+def run(agent: Any, given: Any = "go") -> Any:
+    return asyncio.run(agents.Runner.run(agent, given))
+
+
+def test_a_tool_that_runs_elsewhere_is_refused_unless_it_is_named(guard: bylaw.Guard) -> None:
+    plain = agents.Agent(name="desk", tools=[agents.WebSearchTool()])
+    with pytest.raises(TypeError, match="no guard can decide calls of `web_search`"):
+        bylaw.integrations.openai_agents(guard, plain)
+    assert bylaw.integrations.openai_agents(guard, plain, unguarded=["web_search"]).tools == plain.tools
+
+
+def test_agents_that_hand_over_to_each_other_are_guarded(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    model = ScriptedModel([calls([("transfer_to_back", {})]), calls([("drop", {})]), saying("done")])
+    back = agents.Agent(name="back", model=model, tools=tools_of(shop))
+    front = agents.Agent(name="front", model=model, handoffs=[agents.handoff(back)])
+    back.handoffs = [front]
+    assert run(bylaw.integrations.openai_agents(guard, front)).final_output == "done"
+    assert shop.runs == []
+
+
+def test_a_tool_that_is_added_later_is_guarded(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    guarded = bylaw.integrations.openai_agents(
+        guard, agents.Agent(name="desk", model=ScriptedModel([calls([("drop", {})]), saying("done")]))
+    )
+    guarded.tools.extend(tools_of(shop))
+    assert run(guarded).final_output == "done" and shop.runs == []
+
+
+def test_a_sub_agent_as_a_tool_may_pause(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    inner = agents.Agent(
+        name="inner", model=ScriptedModel([calls([("pay", {"amount": 500})]), saying("paid")]), tools=tools_of(shop)
+    )
+    guarded = bylaw.integrations.openai_agents(guard, inner)
+    outer = agents.Agent(
+        name="outer",
+        model=ScriptedModel([calls([("ask_inner", {"input": "pay"})]), saying("done")]),
+        tools=[guarded.as_tool("ask_inner", "asks")],
+    )
+    agent = bylaw.integrations.openai_agents(guard, outer)
+    first = run(agent)
+    (item,) = first.interruptions
+    state = first.to_state()
+    state.approve(item)
+    assert run(agent, state).final_output == "done"
+    assert shop.runs == [("pay", {"amount": 500})]
+
+
+def test_an_approval_of_all_calls_of_a_tool_is_none_of_a_call_that_nobody_has_seen(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    driver = OpenAIAgentsDriver(guard, shop, [[("pay", {"amount": 500})], [("pay", {"amount": 900})]])
+    driver.start()
+    state = driver.last.to_state()
+    state.approve(driver.last.interruptions[0], always_approve=True)
+    outcome = driver.outcome(run(driver.agent, state))
+    assert shop.runs == [("pay", {"amount": 500})]
+    assert outcome.results[1].startswith("more than 100; wait for the review")
+
+
+def test_an_approval_that_the_tool_itself_demands_is_still_asked_for(guard: bylaw.Guard) -> None:
+    shop = Shop()
+    asking = agents.function_tool(lambda: shop.run("look"), name_override="look", needs_approval=True)
+    model = ScriptedModel([calls([("look", {})]), saying("done")])
+    agent = bylaw.integrations.openai_agents(guard, agents.Agent(name="desk", model=model, tools=[asking]))
+    first = run(agent)
+    assert len(first.interruptions) == 1 and shop.runs == []
+    state = first.to_state()
+    state.approve(first.interruptions[0])
+    assert run(agent, state).final_output == "done" and len(shop.runs) == 1

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-pydantic_ai = pytest.importorskip("pydantic_ai", reason="the frameworks extra is not installed")
+pytest.importorskip("pydantic_ai", reason="the frameworks extra is not installed")
 
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart  # noqa: E402
-from pydantic_ai.models.function import FunctionModel  # noqa: E402
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied  # noqa: E402
+import pydantic_ai
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
-import bylaw  # noqa: E402
-from tests.guard.integrations.situations import Driver, Outcome, Shop, Situations  # noqa: E402
+import bylaw
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
 
 _ids = itertools.count()
 
@@ -86,3 +88,31 @@ def tools_of(shop: Shop) -> list[Any]:
 
 class TestPydanticAI(Situations):
     driver = PydanticAIDriver
+
+
+def test_arguments_that_another_capability_changes_are_judged_as_they_run() -> None:
+    class Raise(AbstractCapability[Any]):
+        async def before_tool_execute(self, ctx: Any, *, call: Any, tool_def: Any, args: Any) -> Any:
+            return {"amount": args["amount"] * 100}
+
+    shop, turns = Shop(), iter([[ToolCallPart("pay", {"amount": 5}, "c1")]])
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        agent = pydantic_ai.Agent(
+            FunctionModel(lambda *_: ModelResponse(parts=next(turns, [TextPart("done")]))),
+            output_type=[str, DeferredToolRequests],
+            capabilities=[bylaw.integrations.pydantic_ai(guard), Raise()],
+        )
+        for tool in tools_of(shop):
+            agent.tool_plain(tool)
+        output = asyncio.run(agent.run("go")).output
+        assert isinstance(output, DeferredToolRequests) and shop.runs == []
+        assert guard.reviews.list()[0].arguments == {"amount": 500}
+
+
+def test_who_approves_is_in_the_review() -> None:
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        driver = PydanticAIDriver(guard, Shop(), [[("pay", {"amount": 500})]])
+        (review,) = driver.start().reviews
+        driver.approve(review)
+        found = guard.reviews.get(review)
+        assert found is not None and found.decided_by == "ann"

@@ -113,7 +113,7 @@ class Calls:
         """The decision on a call: a new one, or the one that waits under its id. `hold` keeps it for `run`."""
         first, decision = self._take(attempt, answer) or (attempt, None)
         if decision is None:
-            asked = self._reviews_of(attempt) if answer is not None else ()
+            asked = self.reviews_of(attempt) if answer is not None else ()
             decision = self.guard.decide(attempt)
             answer = answer if decision.review in asked else None  # nobody was asked about a call that pauses only now
         elif answer is not None and answer.approved and not _is_same(first, attempt):
@@ -127,7 +127,7 @@ class Calls:
     async def adecide(self, attempt: Attempt, answer: Answer | None = None, *, hold: bool = False) -> Decision:
         return await self.guard.in_thread(lambda: self.decide(attempt, answer, hold=hold))
 
-    def _reviews_of(self, attempt: Attempt) -> Collection[str]:
+    def reviews_of(self, attempt: Attempt) -> Collection[str]:
         return {review.id for review in self.guard.reviews.list(session=self.guard.session_key(attempt.session))}
 
     def _take(self, attempt: Attempt, answer: Answer | None) -> tuple[Attempt, Decision] | None:
@@ -148,19 +148,13 @@ class Calls:
 
     def _answered(self, attempt: Attempt, paused: Decision, answer: Answer | None) -> Decision:
         """The decision after the answer, given here or to the guard's own reviews; `paused` while there is none."""
-        id, reviews = paused.review, self.guard.reviews
+        id, edit = paused.review, None if answer is None else answer.call
         if id is None:  # nobody can be asked
             return replace(paused, action=Action.BLOCK)
-        edit = None if answer is None else answer.call
-        try:
-            if answer is not None and answer.approved:
-                edited = None if edit is None else {"tool": edit.tool, "arguments": edit.arguments}
-                reviews.approve(id, by=answer.by or self.approver, edited=edited, note=answer.note)
-            elif answer is not None:
-                reviews.reject(id, by=answer.by or self.approver, note=answer.note)
-        except NotAnswered as why:  # the answer does not count, and whatever the review says by now does
-            paused = replace(paused, notes=(*paused.notes, str(why)))
-        review = reviews.get(id)
+        problem = None if answer is None else self.answer(id, answer)
+        if problem is not None:
+            paused = replace(paused, notes=(*paused.notes, problem))
+        review = self.guard.reviews.get(id)
         if review is not None and review.status == "pending":
             return paused
         if review is None or review.status != "approved":
@@ -171,6 +165,19 @@ class Calls:
         if edit is not None:  # with its secrets, which the review does not hold
             return self.guard.decide(replace(attempt, tool=edit.tool, arguments=edit.arguments), review=id)
         return self.guard._after_answer(attempt, paused, review)
+
+    def answer(self, review: str, answer: Answer) -> str | None:
+        """Write the answer into the review. Returns why it does not count; then whatever the review says does."""
+        by, edit = answer.by or self.approver, answer.call
+        try:
+            if answer.approved:
+                edited = None if edit is None else {"tool": edit.tool, "arguments": edit.arguments}
+                self.guard.reviews.approve(review, by=by, edited=edited, note=answer.note)
+            else:
+                self.guard.reviews.reject(review, by=by, note=answer.note)
+        except NotAnswered as why:
+            return str(why)
+        return None
 
     def reject(self, call_id: str, note: str | None, context: Any, default: str | None) -> None:
         """The framework has answered a paused call itself, so that it never comes here."""

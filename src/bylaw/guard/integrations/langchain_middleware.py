@@ -20,7 +20,7 @@ from langgraph.types import interrupt
 
 from bylaw.guard.integrations.calls import MOST_WAITING, Answer, Calls, Recorded
 from bylaw.guard.model import Attempt, Call, Decision
-from bylaw.guard.tools import CannotRun, plain_json
+from bylaw.guard.tools import CannotRun
 from bylaw.model.guard_policy import Action
 
 try:
@@ -91,7 +91,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
 
     def after_model(self, state: Any, runtime: Any) -> None:
         """Passes on what the model has said; in a graph of your own, call it after the model with the new state."""
-        said = _messages(state)[-1]
+        said = state["messages"][-1]
         if isinstance(said, AIMessage):
             self.calls.observe(
                 str(said.text),
@@ -113,17 +113,22 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         )
 
     def _ask(self, attempt: Attempt, decision: Decision) -> Answer | None:
-        """The answer to this call; an answer to another one is passed on to its own review."""
-        arguments = plain_json(attempt.arguments)
-        about = {"review": decision.review, "tool": attempt.tool, "arguments": arguments, "reason": decision.reason}
-        given = interrupt({**about, "notes": list(decision.notes)})
-        if not isinstance(given, dict) or given.get("review") != decision.review:
+        """The answer to this call; the answer to another one is written into its review."""
+        about = {"review": decision.review, "tool": attempt.tool, "arguments": attempt.arguments}
+        given = interrupt({**about, "reason": decision.reason, "notes": list(decision.notes)})
+        if not isinstance(given, dict) or not isinstance(given.get("review"), str):
             return None
-        kind, by, note = given.get("type"), given.get("by"), given.get("note")
-        if kind == "edit" and isinstance(given.get("arguments"), dict):
-            call = Call(given.get("tool", attempt.tool), given["arguments"])
-            return Answer(approved=True, by=by, note=note, call=call)
-        return Answer(approved=kind == "approve", by=by, note=note) if kind in ("approve", "reject") else None
+        kind, arguments, call = given.get("type"), given.get("arguments"), None
+        if kind == "edit" and isinstance(arguments, dict):
+            call = Call(given.get("tool", attempt.tool), arguments)
+        elif kind not in ("approve", "reject"):
+            return None
+        answer = Answer(approved=kind != "reject", by=given.get("by"), note=given.get("note"), call=call)
+        if given["review"] == decision.review:
+            return answer
+        if given["review"] in self.calls.reviews_of(attempt):
+            self.calls.answer(given["review"], answer)
+        return None
 
     def _read(self, place: tuple[Any, ...], result: Any) -> Recorded:
         """Keeps the result, and returns what is recorded of it. A tool may return a `Command` instead of a message."""
@@ -147,10 +152,6 @@ def _replaced(request: Any, attempt: Attempt, call: Call) -> Any:
 def _refused(request: Any, text: str) -> ToolMessage:
     call = request.tool_call
     return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"], status="error")
-
-
-def _messages(state: Any) -> Any:
-    return state["messages"] if isinstance(state, dict) else state.messages
 
 
 def _thread(runtime: Any) -> str | None:

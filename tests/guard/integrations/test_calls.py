@@ -1,0 +1,125 @@
+"""What all adapters share, without any framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import bylaw
+from bylaw.guard.integrations import calls as module
+from bylaw.guard.integrations.calls import Answer, Calls
+from tests.guard.integrations.situations import RULES
+
+PAY = {"amount": 500}
+
+
+@pytest.fixture
+def guard() -> Iterator[bylaw.Guard]:
+    with bylaw.Guard({"guard": RULES}) as guard:
+        yield guard
+
+
+def attempt(calls: Calls, tool: str = "pay", arguments: Any = PAY, call_id: str = "c1") -> bylaw.Attempt:
+    return calls.attempt(tool, arguments, call_id, None, "own")
+
+
+def test_an_approval_counts_after_a_restart(guard: bylaw.Guard) -> None:
+    before, after = Calls(guard), Calls(guard)
+    assert before.decide(attempt(before)).action == "pause"
+    assert after.decide(attempt(after), Answer(approved=True)).allowed
+
+
+def test_an_approval_of_a_call_about_which_nobody_was_asked_does_not_count(guard: bylaw.Guard) -> None:
+    """As from a framework that approves all calls of a tool."""
+    calls = Calls(guard)
+    paused = calls.decide(attempt(calls), Answer(approved=True))
+    assert paused.action == "pause"
+    assert calls.decide(attempt(calls), Answer(approved=True)).allowed
+
+
+def test_a_call_with_the_id_of_another_gets_no_decision_of_it(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    assert calls.decide(attempt(calls, "look", {}), hold=True).allowed
+    assert not calls.decide(attempt(calls, "drop", {}))
+    assert calls.decide(attempt(calls, "look", {})).allowed, "the one that was held"
+    assert calls.decide(attempt(calls, "look", {})).decided_by == "call-id"
+
+
+def test_an_answer_of_somebody_who_may_not_answer_leaves_the_call_waiting(guard: bylaw.Guard) -> None:
+    calls = Calls(guard, agent="desk", approver="desk")
+    calls.decide(attempt(calls))
+    still = calls.decide(attempt(calls), Answer(approved=True))
+    assert still.action == "pause" and "cannot answer its own review" in still.notes[-1]
+    assert calls.decide(attempt(calls), Answer(approved=True, by="ann")).allowed
+
+
+def test_an_edit_that_another_rule_forbids_does_not_run(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    calls.decide(attempt(calls))
+    edited = calls.decide(attempt(calls), Answer(approved=True, call=bylaw.Call("drop", {})))
+    assert (edited.action, edited.reason) == ("block", "tables stay")
+
+
+def test_an_edit_with_a_secret_runs_with_it(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    calls.decide(attempt(calls))
+    edit = bylaw.Call("pay", {"amount": 5, "password": "hunter2-hunter2"})
+    decision = calls.decide(attempt(calls), Answer(approved=True, call=edit))
+    assert decision.call == edit
+
+
+def test_a_rejection_says_why(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    calls.decide(attempt(calls))
+    rejected = calls.decide(attempt(calls), Answer(approved=False, note="too much"))
+    assert (rejected.action, rejected.reason) == ("block", "more than 100 (the review is rejected: too much)")
+
+
+def test_a_call_that_is_suspended_keeps_its_decision(guard: bylaw.Guard) -> None:
+    class Suspending(Calls):
+        suspends = (InterruptedError,)
+
+    def stop(_: bylaw.Call) -> Any:
+        raise InterruptedError
+
+    calls = Suspending(guard)
+    book = attempt(calls, "book", {})
+    decision = calls.decide(book)
+    with pytest.raises(InterruptedError):
+        calls.run(book, decision, stop, lambda result: (result, None))
+    assert calls.decide(book) is decision, "a limit of one is not used up by its own first half"
+    assert calls.run(book, decision, lambda call: call.tool, lambda result: (result, None)) == "book"
+    assert not calls.decide(attempt(calls, "book", {}, "c2"))
+
+
+def test_an_exception_of_the_tool_is_recorded_and_passed_on(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    book = attempt(calls, "book", {})
+    with pytest.raises(ZeroDivisionError):
+        calls.run(book, calls.decide(book), lambda call: 1 / 0, lambda result: (result, None))
+    assert not calls.decide(attempt(calls, "book", {}, "c2")), "it counts as made"
+
+
+def test_the_memory_of_waiting_calls_is_bounded(guard: bylaw.Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 3)
+    calls = Calls(guard)
+    for i in range(9):
+        calls.decide(attempt(calls, "look", {}, f"c{i}"), hold=True)
+    assert len(calls._waiting) == 3
+    assert calls.decide(attempt(calls, "look", {}, "c0")).decided_by == "call-id", "a call that was dropped never runs"
+
+
+def test_sessions(guard: bylaw.Guard) -> None:
+    calls = Calls(guard)
+    assert attempt(calls).session == "own"
+    with guard.session("entered"):
+        assert attempt(calls).session == "entered"
+        assert attempt(Calls(guard, session="named")).session == "named"
+        assert Calls(guard, session=lambda ticket: f"t-{ticket}").attempt("a", {}, "c", 7, None).session == "t-7"
+
+
+def test_only_a_guard_guards() -> None:
+    with pytest.raises(TypeError, match="expected a bylaw"):
+        Calls("guard.yaml")  # type: ignore[arg-type]
