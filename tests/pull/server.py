@@ -93,8 +93,9 @@ def _observation(trace: str, number: int, **more: Any) -> dict[str, Any]:
     return {
         "id": f"{trace[-1]}{number}", "traceId": trace, "projectId": "p", "environment": "default",
         "parentObservationId": None, "startTime": NOW.format(number), "endTime": NOW.format(number + 1),
-        "level": "DEFAULT", "statusMessage": None, "metadata": {}, "usage": None, "usageDetails": {}, "costDetails": {},
-        "modelParameters": None, "completionStartTime": None, "version": None, "model": None, **more,
+        "level": "DEFAULT", "statusMessage": None, "metadata": {}, "usageDetails": {},
+        "usage": {"unit": "TOKENS", "input": 2, "output": 1, "total": 3}, "costDetails": {}, "modelParameters": None,
+        "completionStartTime": None, "version": None, "model": None, **more,
     }  # fmt: skip
 
 
