@@ -5,7 +5,7 @@ A pause is an `interrupt`, whose value names the review; it needs a checkpointer
 answered elsewhere. The answer names its review, because a `ToolNode` runs several calls in one task, and LangGraph
 hands out answers by their order.
 
-LangGraph runs a task from its beginning when it resumes it. Calls of the task that were made before are not made again.
+LangGraph runs a task from its beginning when it resumes it. Its calls are decided and made once nevertheless.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         self.calls = calls
         self.tools: list[Any] = []
         self._made: dict[tuple[Any, ...], Any] = {}
-        """results of calls, for a task that runs again"""
+        """what the model was told about calls, for a task that runs again"""
         self._busy: dict[tuple[Any, ...], asyncio.Event] = {}
         """calls that asyncio runs, and whether they wait for a person"""
 
@@ -55,12 +55,12 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         while decision.action is Action.PAUSE:
             decision = self.calls.decide(attempt, self._ask(attempt, decision))
         if not decision:
-            return _refused(request, self.calls.refusal(decision))
+            return self._refuse(place, request, self.calls.refusal(decision))
         invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
         try:
             return self.calls.run(attempt, decision, invoke, lambda result: self._read(place, result))
         except CannotRun as why:
-            return _refused(request, self.calls.refusal(decision, str(why)))
+            return self._refuse(place, request, self.calls.refusal(decision, str(why)))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         attempt, place = self._attempt(request)
@@ -73,11 +73,11 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
                 await self._let_others_finish(place)
                 decision = await self.calls.adecide(attempt, self._ask(attempt, decision), hold=True)
             if not decision:
-                return _refused(request, self.calls.refusal(decision))
+                return self._refuse(place, request, self.calls.refusal(decision))
             invoke = lambda call: handler(_replaced(request, attempt, call))  # noqa: E731
             return await self.calls.arun(attempt, decision, invoke, lambda result: self._read(place, result))
         except CannotRun as why:
-            return _refused(request, self.calls.refusal(decision, str(why)))
+            return self._refuse(place, request, self.calls.refusal(decision, str(why)))
         finally:
             self._busy.pop(place).set()
 
@@ -130,13 +130,21 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
             self.calls.answer(given["review"], answer)
         return None
 
+    def _refuse(self, place: tuple[Any, ...], request: Any, text: str) -> Any:
+        call = request.tool_call
+        return self._keep(place, ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error"))
+
     def _read(self, place: tuple[Any, ...], result: Any) -> Recorded:
-        """Keeps the result, and returns what is recorded of it. A tool may return a `Command` instead of a message."""
+        """What is recorded of a result. A tool may return a `Command` instead of a message."""
+        self._keep(place, result)
+        return (result.content, result.status == "error") if isinstance(result, ToolMessage) else (str(result), None)
+
+    def _keep(self, place: tuple[Any, ...], result: Any) -> Any:
         if place[1] is not None:  # without a task, nothing tells one call from the next with its id
             self._made[place] = result
             if len(self._made) > MOST_WAITING:
                 self._made.pop(next(iter(self._made)), None)
-        return (result.content, result.status == "error") if isinstance(result, ToolMessage) else (str(result), None)
+        return result
 
 
 def _replaced(request: Any, attempt: Attempt, call: Call) -> Any:
@@ -147,11 +155,6 @@ def _replaced(request: Any, attempt: Attempt, call: Call) -> Any:
         if tool is None:
             raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
     return request.override(tool_call={**request.tool_call, "name": call.tool, "args": call.arguments}, tool=tool)
-
-
-def _refused(request: Any, text: str) -> ToolMessage:
-    call = request.tool_call
-    return ToolMessage(content=text, name=call["name"], tool_call_id=call["id"], status="error")
 
 
 def _thread(runtime: Any) -> str | None:
