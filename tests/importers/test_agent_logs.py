@@ -53,6 +53,8 @@ def test_autogen_a_team_is_one_session_if_its_thread_has_the_calls() -> None:
     }
     trace = read({"type": "TeamState", "agent_states": states})
     assert (trace.sessions, [turn.response.origin.agent for turn in trace.turns]) == (("1",), ["a", "b"])
+    nested = {"team": {"agent_state": {"inner_team_state": {"agent_states": {**states}}}}}
+    assert [call.name for call in calls(read({"type": "TeamState", "agent_states": nested}))] == ["look"]
     del states["Manager"]["message_thread"][0]
     assert [call.name for call in calls(read({"type": "TeamState", "agent_states": states}))] == ["look"]
 

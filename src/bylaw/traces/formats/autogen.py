@@ -14,6 +14,8 @@ _THOUGHT, _REQUEST, _EXECUTION = "ThoughtEvent", "ToolCallRequestEvent", "ToolCa
 _TEXTS = frozenset(("TextMessage", "MultiModalMessage", "StructuredMessage", "StopMessage"))
 _OWN = frozenset((_THOUGHT, _REQUEST, _EXECUTION, "ToolCallSummaryMessage", "FunctionExecutionResultMessage"))
 """types that no other framework has"""
+_MOST_LEVELS = 9
+"""teams inside agents of teams"""
 
 
 def claims(value: Any) -> bool:
@@ -36,22 +38,24 @@ def _is_message(value: Any) -> bool:
     return kind in _OWN or (isinstance(value.get("source"), str) and kind.endswith(("Message", "Event")))
 
 
-def _conversations(value: dict[str, Any]) -> Iterator[tuple[str | None, list[Any]]]:
+def _conversations(value: dict[str, Any], level: int = 0) -> Iterator[tuple[str | None, list[Any]]]:
     """The conversations in a result or a state: that of a team, or those of its agents."""
     if isinstance(value.get("messages"), list):
         yield None, value["messages"]
     context = object_field(value, "llm_context") or object_field(value, "model_context")
     if isinstance(context.get("messages"), list):
         yield None, context["messages"]
-    states = object_field(value, "agent_states")
+    team = object_field(value, "inner_team_state") or value
+    states = object_field(team, "agent_states") if level < _MOST_LEVELS else {}
     agents = [
         (name.partition("/")[0], messages)
         for name, state in states.items()
-        for _, messages in _conversations(object_field(state, "agent_state"))
+        for _, messages in _conversations(object_field(state, "agent_state"), level + 1)
     ]
-    threads = [list_field(state, "message_thread") for state in states.values()]
-    whole = next((thread for thread in threads if _calls_in(thread) >= sum(_calls_in(one) for _, one in agents)), None)
-    yield from [(None, whole)] if whole else agents  # older teams keep the calls only in the states of their agents
+    calls = sum(_calls_in(messages) for _, messages in agents)
+    threads = (list_field(state, "message_thread") for state in states.values())
+    whole = next((thread for thread in threads if thread and _calls_in(thread) >= calls), None)
+    yield from agents if whole is None else [(None, whole)]  # older teams keep calls only in the states of their agents
 
 
 def _calls_in(messages: list[Any]) -> int:
