@@ -72,6 +72,10 @@ def test_langchain() -> None:
     shapes += [core.messages_to_dict(messages), [load.dumpd(message) for message in messages]]
     for shape in shapes:
         assert told(shape) == ("langchain", STORY)
+    types = pytest.importorskip("langgraph.types")
+    config = {"configurable": {"thread_id": "s1"}}
+    state = types.StateSnapshot({"messages": messages}, (), config, None, None, None, (), ())
+    assert (told(state), load_trace(state).sessions) == (("langchain", STORY), ("s1",))
     found = load_trace(messages).turns[0].response.usage
     assert found is not None and (found.input_tokens, found.cached_input_tokens) == (9, 4)
     broken = [{"id": "c2", "name": "refund", "args": "{", "error": None, "type": "invalid_tool_call"}]

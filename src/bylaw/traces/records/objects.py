@@ -21,7 +21,8 @@ _TEXTS = (date, time)
 
 def encode(value: Any) -> str:
     """JSON of an object and of all that it holds. Raises TypeError, ValueError, RecursionError."""
-    return json.dumps(value, allow_nan=False, default=plain)
+    named = isinstance(value, tuple) and _dump_of(value) is not None  # `json` would write a list
+    return json.dumps(plain(value) if named else value, allow_nan=False, default=plain)
 
 
 def elements(value: Any) -> list[Any] | None:
