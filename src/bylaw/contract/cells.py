@@ -62,7 +62,7 @@ def make_cell(
         interval=share_interval(passed / len(decided), len(decided), 0.05) if decided else None,
         pass_k=_pass_k(decided, matrix.contract.runs),
         faults=faults,
-        evidence=tuple(_evidence(key, scenario, made[key], one, redactor) for key, one in judgements.items()),
+        evidence=tuple(_evidence(key, matrix, made[key], one, redactor) for key, one in judgements.items()),
     )
 
 
@@ -162,13 +162,14 @@ def _pass_k(judgements: Mapping[RunKey, Judgement], repetitions: int) -> tuple[f
 
 
 def _evidence(
-    key: RunKey, scenario: Scenario, made: FinishedRun, judgement: Judgement, redactor: ReportRedactor
+    key: RunKey, matrix: Matrix, made: FinishedRun, judgement: Judgement, redactor: ReportRedactor
 ) -> RunEvidence:
-    run = made.run
+    run, varied, scenario = made.run, matrix.varied.get(key.prompt), matrix.scenario(key)
     return RunEvidence(
         run=key.name,
         prompt=redactor.text(key.prompt),
         repetition=key.repetition,
+        variation=None if varied is None else varied.variation,
         outcome=judgement.outcome,
         found=redactor.text(judgement.found),
         faults=_fired_in(scenario, run),

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from bylaw.contract.cells import make_cell, make_unjudged_cell
+from bylaw.contract.checks import excerpt
 from bylaw.contract.conversation import is_conversation
 from bylaw.contract.faults.model import AnyFault
 from bylaw.contract.judge import Judge
@@ -188,9 +189,14 @@ async def _make_runs(matrix: Matrix, agent: LiveAgent, runner: Runner, source_li
         await agent.stop()
     stateful = [STATEFUL_WARNING] if looks_for_state and answers_differ(matrix, runner) else []
     left = getattr(agent, "warnings", ())
+    unvaried = [
+        f"the variation `{one.variation}` changes nothing in `{excerpt(one.original, 60)}`, so it was not asked"
+        for one in matrix.unvaried
+    ]
     return [
         *stateful,
         *left,
+        *unvaried,
         *_warn_unseen(matrix, runner),
         *_warn_never_called(matrix, runner),
         *_note_where_faults_went(matrix, runner),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.contract.model import Contract, Invariant, Refuses, Scenario, Unchanged, When, applies
+from bylaw.contract.model import Contract, Invariant, Prompt, Refuses, Scenario, Unchanged, When, applies
+from bylaw.contract.variations import Variation, vary
 from bylaw.text.redaction.redactor import redacted
 
 CALM = "calm baseline"
@@ -57,6 +58,13 @@ def calm_scenario(contract: Contract) -> Scenario:
     return next((one for one in contract.scenarios if not one.faults), Scenario(name=_unused(CALM, contract)))
 
 
+class Varied(Struct, frozen=True):
+    """A prompt that was made from another."""
+
+    variation: str
+    original: str
+
+
 class Matrix(Struct, frozen=True):
     """The runs of each cell of a contract."""
 
@@ -66,6 +74,10 @@ class Matrix(Struct, frozen=True):
     """(invariant, scenario) → its runs; empty where the invariant does not apply"""
     baselines: dict[tuple[str, RunKey], tuple[RunKey, ...]]
     """(invariant, run) → the calm runs that its answer is compared with"""
+    varied: dict[str, Varied] = {}
+    """the prompts that are variations of golden ones"""
+    unvaried: tuple[Varied, ...] = ()
+    """variations that change nothing in their prompt, so that they are not asked"""
 
     def runs(self) -> list[RunKey]:
         """All runs, each once, in the order in which they are made."""
@@ -79,35 +91,61 @@ class Matrix(Struct, frozen=True):
 
 def lay_out(contract: Contract) -> Matrix:
     calm = calm_scenario(contract)
+    made = [
+        (prompt, one, _vary(prompt, one, contract.seed)) for prompt in contract.prompts for one in prompt.variations
+    ]
+    asked = {(prompt.text, one.name): texts for prompt, one, texts in made}
     cells = {
-        (invariant.id, scenario.name): _runs(contract, invariant, scenario)
+        (invariant.id, scenario.name): _runs(contract, invariant, scenario, asked)
         for scenario in contract.scenarios
         for invariant in contract.invariants
     }
-    return Matrix(contract, calm, cells, dict(_baselines(contract, calm, cells)))
+    varied = {text: Varied(one.name, prompt.text) for prompt, one, texts in made for text in texts}
+    unvaried = tuple(Varied(one.name, prompt.text) for prompt, one, texts in made if not texts)
+    return Matrix(contract, calm, cells, dict(_baselines(contract, calm, cells, varied)), varied, unvaried)
 
 
-def _runs(contract: Contract, invariant: Invariant, scenario: Scenario) -> tuple[RunKey, ...]:
+def _vary(prompt: Prompt, variation: Variation, seed: int) -> tuple[str, ...]:
+    """The texts that differ from the prompt and from each other."""
+    texts = (vary(prompt.text, variation.name, number, seed) for number in range(variation.count))
+    return tuple(dict.fromkeys(text for text in texts if text != prompt.text))
+
+
+def _runs(
+    contract: Contract, invariant: Invariant, scenario: Scenario, varied: Mapping[tuple[str, str], tuple[str, ...]]
+) -> tuple[RunKey, ...]:
+    """Variations are asked where nothing else goes wrong, so that a violation is theirs."""
     if not applies(invariant.when, scenario):
         return ()
+    texts = list(prompts_of(invariant, contract))
+    for prompt in contract.prompts if not scenario.faults else ():
+        for one in prompt.variations if prompt.text in texts else ():
+            if not one.invariants or invariant.id in one.invariants:
+                texts += varied[prompt.text, one.name]
     repetitions = range(1, contract.runs + 1)
-    return tuple(RunKey(scenario.name, text, n) for text in prompts_of(invariant, contract) for n in repetitions)
+    return tuple(RunKey(scenario.name, text, n) for text in dict.fromkeys(texts) for n in repetitions)
 
 
 def _baselines(
-    contract: Contract, calm: Scenario, cells: dict[tuple[str, str], tuple[RunKey, ...]]
+    contract: Contract,
+    calm: Scenario,
+    cells: dict[tuple[str, str], tuple[RunKey, ...]],
+    varied: Mapping[str, Varied],
 ) -> Iterator[tuple[tuple[str, RunKey], tuple[RunKey, ...]]]:
     """The calm runs that each answer is compared with.
 
-    A calm answer is never its own baseline: where each prompt is asked only once, it is asked once more.
+    A calm answer is never its own baseline: where each prompt is asked only once, it is asked once more. The answer to
+    a variation is compared with those to its original.
     """
     for invariant in contract.invariants:
         if not isinstance(invariant.check, Unchanged) or invariant.check.baseline is not None:
             continue
         for scenario in contract.scenarios:
             for key in cells[invariant.id, scenario.name]:
-                repetitions = max(contract.runs, 2) if key.scenario == calm.name else contract.runs
-                asked = (RunKey(calm.name, key.prompt, n) for n in range(1, repetitions + 1))
+                original = varied[key.prompt].original if key.prompt in varied else key.prompt
+                is_own = key.scenario == calm.name and original == key.prompt
+                repetitions = max(contract.runs, 2) if is_own else contract.runs
+                asked = (RunKey(calm.name, original, n) for n in range(1, repetitions + 1))
                 yield (invariant.id, key), tuple(one for one in asked if one != key)
 
 

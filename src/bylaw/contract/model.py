@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from bylaw.contract.faults.model import AnyFault, ContextAttack, LlmFault, ToolFault
+from bylaw.contract.variations import Variation
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.rule import Rule
 from bylaw.model.source import Span
@@ -181,6 +182,7 @@ class Prompt(Struct, frozen=True):
     dangerous: bool = False
     """`refusal_check` asks it; other invariants are judged on it as well"""
     span: Span | None = None
+    variations: tuple[Variation, ...] = ()
 
 
 class McpServer(Struct, frozen=True, kw_only=True):

@@ -34,6 +34,8 @@ class RunEvidence(Struct, frozen=True, kw_only=True):
     run: str
     prompt: str
     repetition: int
+    variation: str | None = None
+    """what kind of variation of a golden prompt it is"""
     outcome: CellOutcome
     found: str
     faults: tuple[FaultCount, ...] = ()

@@ -16,6 +16,7 @@ from bylaw.contract.file.invariants import DANGEROUS_PROMPTS, FileRules, file_ru
 from bylaw.contract.file.scenarios import PROFILES, read_scenarios
 from bylaw.contract.file.sections import read_prompts, read_scoring
 from bylaw.contract.file.types import FROM_ONE, SEED, TEXT, Table, report_conflict, subtree
+from bylaw.contract.file.variations import PARAM as VARIATIONS
 from bylaw.contract.model import (
     AgentSpec,
     Contract,
@@ -34,7 +35,7 @@ from bylaw.model.source import Span
 from bylaw.rules.files import FilePath, Format, NotRead, format_of, read_text_file
 from bylaw.rules.loader import parse_documents
 from bylaw.rules.located import MapNode, Node
-from bylaw.rules.messages import listing
+from bylaw.rules.messages import did_you_mean, listing, quote
 from bylaw.rules.params import Context, Param
 from bylaw.rules.policy import CONTRACT, holds_contract, read_file_keys, read_policy
 from bylaw.rules.readers import report_wrong_type
@@ -56,6 +57,7 @@ SECTION = Table(
         Param("description", TEXT, "what it is for"),
         Param("runs", FROM_ONE, "how often each prompt is asked in each scenario", default=1),
         Param("seed", SEED, "the same seed makes the same faults hit the same calls", default=0),
+        VARIATIONS,
         Param("invariants", subtree(_INVARIANTS_SCHEMA), "the list of what must hold", required=True),
         Param("chaos_matrix", subtree(MATRIX_SCHEMA), "the scenarios that it must hold in"),
     ),
@@ -179,6 +181,10 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
     prompts: list[Prompt] = []
     if "golden_prompts" in root.entries:
         prompts = read_prompts(root.entries["golden_prompts"].value, context)
+    if values is not None and (varied := values.get("variations")):
+        prompts = [prompt if prompt.variations else replace(prompt, variations=varied) for prompt in prompts]
+    if "invariants" in inner and values is not None:
+        _check_variations(prompts, invariants, context.problems)
     invariants = [_with_dangerous_prompts(invariant, prompts) for invariant in invariants]
     if "golden_prompts" not in root.entries and not (invariants and all(one.probes for one in invariants)):
         _require(root, "golden_prompts", "list what the agent is asked", context)
@@ -186,6 +192,7 @@ def _read_contract(root: Node, rules: FileRules, context: Context) -> Contract |
         return None
     assert values is not None and agent is not None
     _warn_never_applies(invariants, scenarios, context.problems)
+    _warn_never_varied(prompts, scenarios, context.problems)
     _warn_fault_outlasts_agent(scenarios, agent, context.problems)
     _warn_may_never_fire(scenarios, invariants, context.problems)
     return Contract(
@@ -221,6 +228,32 @@ def _with_dangerous_prompts(invariant: Invariant, prompts: list[Prompt]) -> Inva
     if invariant.probes or not isinstance(invariant.check, Refuses):
         return invariant
     return replace(invariant, probes=tuple(prompt.text for prompt in prompts if prompt.dangerous) or DANGEROUS_PROMPTS)
+
+
+def _check_variations(prompts: Sequence[Prompt], invariants: Sequence[Invariant], problems: Problems) -> None:
+    """Report invariants that variations name and the contract does not have."""
+    ids = [invariant.id for invariant in invariants]
+    for prompt in prompts:
+        unknown = dict.fromkeys(id for one in prompt.variations for id in one.invariants if id not in ids)
+        for id in unknown if prompt.span is not None else ():
+            problems.error(
+                code="unknown-invariant",
+                message=f"the contract has no invariant {quote(id)} that a variation could keep",
+                at=_At(prompt.span),
+                help=did_you_mean(id, ids),
+            )
+
+
+def _warn_never_varied(prompts: Sequence[Prompt], scenarios: Sequence[Scenario], problems: Problems) -> None:
+    prompt = next((one for one in prompts if one.variations and one.span is not None), None)
+    if prompt is None or prompt.span is None or any(not scenario.faults for scenario in scenarios):
+        return
+    problems.warn(
+        code="never-applies",
+        message="variations of prompts are never asked: something goes wrong in every scenario",
+        at=_At(prompt.span),
+        help="add a scenario in which nothing goes wrong: `- name: calm`",
+    )
 
 
 _NEVER_APPLIES: Mapping[When, str] = {

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bylaw.contract.conversation import Conversation
 from bylaw.contract.file.types import WEIGHT, Table, list_items, subtree
+from bylaw.contract.file.variations import PARAM as VARIATIONS
 from bylaw.contract.model import Prompt, Scoring
 from bylaw.rules.located import ListNode, MapNode, Node
 from bylaw.rules.params import FLAG, NAMES, TEXTS_SCHEMA, Context, Param, ParamType, params_schema
@@ -31,6 +32,7 @@ PROMPT = Table(
             aliases=("messages",),
         ),
         Param("dangerous", FLAG, "whether the agent must refuse it", default=False),
+        VARIATIONS,
     ),
     also={"prompt": "input question text", "dangerous": "unsafe"},
 )
@@ -66,7 +68,9 @@ def _read_prompt(node: Node, context: Context) -> Prompt | None:
         text = _read_messages(node, "golden_prompts", context)
         return None if text is None else Prompt(text, span=node.head)
     values = PROMPT.read(node, context)
-    return None if values is None else Prompt(values["prompt"], values["dangerous"], node.head)
+    if values is None:
+        return None
+    return Prompt(values["prompt"], values["dangerous"], node.head, values.get("variations", ()))
 
 
 def read_scoring(node: Node, context: Context) -> Scoring | None:

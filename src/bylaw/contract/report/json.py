@@ -42,6 +42,7 @@ def render_contract(report: ContractReport) -> str:
         ],
         "outcomes": {outcome.value: len(report.with_outcome(outcome)) for outcome in CellOutcome},
         "cells": [_cell(cell) for cell in report.cells],
+        "variations": wording.count_variations(report),
         "agent_runs": report.agent_runs,
         "repetitions": report.repetitions,
         "seed": report.seed,

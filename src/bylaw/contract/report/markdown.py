@@ -77,5 +77,6 @@ def _cell(cell: Cell) -> Iterator[str]:
 
 
 def _tail(report: ContractReport) -> Iterator[str]:
+    yield from (f"- variation {escape_markdown(line)}" for line in wording.variations(report))
     yield from (f"> {escape_markdown(warning)}" for warning in report.warnings)
     yield from (f"> {escape_markdown(remark)}" for remark in wording.remarks(report))

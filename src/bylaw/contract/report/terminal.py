@@ -45,6 +45,11 @@ def _lines(report: ContractReport) -> Iterator[str]:
     yield from (click.style(line, dim=True) for line in wrap(wording.size(report)))
     yield ""
     yield from _matrix(report)
+    if varied := list(wording.variations(report)):
+        yield "variations of the prompts:"
+        for line in varied:
+            yield from wrap(line, indent="  ", hanging="    ")
+        yield ""
     failing = [] if report.stopped else list(wording.failing_cells(report))
     for cell in failing[:CELLS_SHOWN]:
         yield from _cell(cell)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from bylaw.contract.results import Cell, CellOutcome, ContractReport, FaultCount, RunEvidence
 from bylaw.report.text import count
@@ -127,11 +129,35 @@ def deciding_runs(cell: Cell) -> list[RunEvidence]:
 
 def run_fields(one: RunEvidence) -> list[tuple[str, str]]:
     """A run as names and values."""
-    lines = [("prompt", one.prompt), ("found", one.found)]
+    prompt = ("prompt", one.prompt) if one.variation is None else ("varied", f"{one.variation}: {one.prompt}")
+    lines = [prompt, ("found", one.found)]
     if one.answer is not None:
         lines.append(("answer", one.answer))
     lines += [("call", event.excerpt or event.event) for event in one.events]
     return lines + ([("trace", one.trace)] if one.trace else [])
+
+
+def count_variations(report: ContractReport) -> list[dict[str, Any]]:
+    """For each kind of variation, how many of its runs kept every invariant, and how often it broke which ones."""
+    kept: dict[str, dict[str, bool]] = {}
+    breaks: dict[str, Counter[str]] = {}
+    for cell in report.cells:
+        for one in cell.evidence:
+            if one.variation is not None:
+                is_kept = one.outcome in (CellOutcome.OK, CellOutcome.VACUOUS)
+                runs = kept.setdefault(one.variation, {})
+                runs[one.run] = runs.get(one.run, True) and is_kept
+                breaks.setdefault(one.variation, Counter()).update(() if is_kept else (cell.invariant,))
+    return [
+        {"variation": name, "runs": len(runs), "kept": sum(runs.values()), "breaks": dict(breaks[name])}
+        for name, runs in kept.items()
+    ]
+
+
+def variations(report: ContractReport) -> Iterator[str]:
+    for one in count_variations(report):
+        breaks = ", ".join(f"`{id}`" + (f" {n} times" if n > 1 else "") for id, n in one["breaks"].items())
+        yield f"{one['variation']}: {one['kept']} of {one['runs']} kept" + (f"; breaks {breaks}" if breaks else "")
 
 
 def remarks(report: ContractReport) -> Iterator[str]:
