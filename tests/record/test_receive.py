@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -109,6 +110,24 @@ def test_ids_and_times_are_not_redacted(receiver: Receiver, path: Path) -> None:
     send(receiver, as_json(), JSON)
     assert path.read_text().count("\n") == 1
     assert "5" * 32 in path.read_text() and "4111111111111111001" in path.read_text()
+
+
+def test_sessions_that_are_named_by_an_address_stay_apart(receiver: Receiver, path: Path) -> None:
+    for name in ("anna@example.com", "ben@example.com"):
+        attributes = {**CHAT, "gen_ai.conversation.id": name}
+        span = {"traceId": name[0] * 32, "spanId": name[0] * 16, "name": "s", "startTimeUnixNano": "1"}
+        span["attributes"] = [{"key": key, "value": {"stringValue": value}} for key, value in attributes.items()]
+        send(receiver, json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode(), JSON)
+    assert len(bylaw.load_trace(path).sessions) == 2
+    assert "@example.com" not in path.read_text()
+
+
+def test_values_that_are_nested_deeply(receiver: Receiver, path: Path) -> None:
+    deep = '{"a":' * 900 + f'"{CARD}"' + "}" * 900
+    assert send(
+        receiver, f'{{"resourceSpans": [{{"x": {deep}, "scopeSpans": [{{"spans": [{{}}]}}]}}]}}'.encode(), JSON
+    )[0] in (200, 400)
+    assert CARD not in path.read_text()
 
 
 def test_log_records_are_written_and_metrics_are_not(receiver: Receiver, path: Path) -> None:
@@ -243,6 +262,13 @@ def test_a_request_that_has_begun_ends_before_the_receiver_does(path: Path, monk
 def test_nothing_received_is_not_a_success(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(path, lambda port: None, monkeypatch)
     assert (done.return_value, "NOTHING RECEIVED" in done.stderr) == (3, True)
+
+
+def test_a_port_that_is_taken(path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = CliRunner().invoke(cli, ["receive", "--otlp", address, "--out", str(path)], standalone_mode=False)
+    assert (done.return_value, f"cannot listen on `{address}`" in done.stderr) == (4, True)
 
 
 def test_the_sdk_of_opentelemetry(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

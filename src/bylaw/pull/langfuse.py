@@ -36,18 +36,20 @@ class Langfuse:
         self._has_traces = True
 
     def traces(self, since: datetime | None) -> Iterator[str]:
+        seen: set[str] = set()
         try:
-            yield from self._traces(since)
+            yield from self._traces(since, seen)
         except NotThere:
+            if seen:
+                raise
             self._has_traces = False
-            seen: set[str] = set()
             for page in self._observations({"isRootObservation": "true", "fields": "core", **_from(since)}):
                 new = [one for one in dict.fromkeys(ids_of(page, "traceId")) if one not in seen]
                 seen.update(new)
                 yield from new
 
-    def _traces(self, since: datetime | None) -> Iterator[str]:
-        seen: set[str] = set()  # traces that arrive meanwhile move others to the next page
+    def _traces(self, since: datetime | None, seen: set[str]) -> Iterator[str]:
+        """`seen`: traces that arrive meanwhile move others to the next page."""
         page = last = 1
         while page <= last:
             query = {"page": page, "limit": _PAGE, "orderBy": "timestamp.desc", "fields": "core"}
