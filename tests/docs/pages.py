@@ -71,5 +71,9 @@ def _is_run(block: Block) -> bool:
 
 
 ALL_PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")))
-PAGES = tuple(page for page in ALL_PAGES if any(_is_run(block) for block in blocks(page)))
+FRAMEWORKS = "docs/frameworks/"
+"""pages that are run where their framework is imported anyway: tests/guard/integrations"""
+PAGES = tuple(
+    page for page in ALL_PAGES if not page.startswith(FRAMEWORKS) and any(_is_run(block) for block in blocks(page))
+)
 """pages whose commands and scripts are run, each from top to bottom in a folder of its own"""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 import bylaw
 from bylaw.guard.stores.records import ReviewStatus
+from tests.docs.pages import FRAMEWORKS, blocks, lay_out
+from tests.docs.python_examples import Interpreter
 
 RULES: dict[str, Any] = {
     "mode": "hitl",
@@ -79,6 +82,16 @@ class Driver:
 
     def reject(self, review: str) -> Outcome:
         raise NotImplementedError
+
+
+def run_page(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the how-to page of a framework, as `tests/docs` runs the other pages."""
+    lay_out(folder)
+    monkeypatch.chdir(folder)
+    python, found = Interpreter(folder), blocks(f"{FRAMEWORKS}{name}.md", "python")
+    assert found
+    for block in found:
+        python.run(block)
 
 
 class Situations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
 
 _ids = itertools.count()
 
@@ -189,3 +190,7 @@ def test_the_thread_is_the_session_if_none_is_entered() -> None:
     with bylaw.Guard({"guard": RULES}) as guard:
         LangGraphDriver(guard, Shop(), [[("book", {"seat": 1})]]).start()
         assert not guard.decide(bylaw.Attempt(tool="book", session="t"))
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page("langchain", tmp_path, monkeypatch)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from agents.testing import ScriptedModel
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
 
 _ids = itertools.count()
 agents.set_tracing_disabled(True)
@@ -170,3 +171,7 @@ def test_an_approval_that_the_tool_itself_demands_is_still_asked_for(guard: byla
     state = first.to_state()
     state.approve(first.interruptions[0])
     assert run(agent, state).final_output == "done" and len(shop.runs) == 1
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page("openai-agents", tmp_path, monkeypatch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 
 import bylaw
-from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations
+from tests.guard.integrations.situations import RULES, Driver, Outcome, Shop, Situations, run_page
 
 _ids = itertools.count()
 
@@ -116,3 +117,7 @@ def test_who_approves_is_in_the_review() -> None:
         driver.approve(review)
         found = guard.reviews.get(review)
         assert found is not None and found.decided_by == "ann"
+
+
+def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_page("pydantic-ai", tmp_path, monkeypatch)
