@@ -83,7 +83,7 @@ CATALOGUE: dict[str, Format] = {
     "adk": Format("Google ADK: sessions, their events, eval sets", "adk:AdkReader"),
     "autogen": Format("AutoGen: results of tasks, messages, saved states", "autogen:AutoGenReader"),
     "braintrust": _with_history("Braintrust: rows of logs and experiments", "braintrust:BraintrustReader"),
-    "copilot": _with_history("Copilot: a chat replay, as Visual Studio Code exports it", "copilot:CopilotReader"),
+    "copilot": _with_history("Copilot: a chat or its replay, as Visual Studio Code writes them", "copilot:reader"),
     "copilot-cli": Format("Copilot CLI: a session's events", "copilot_cli:CopilotCliReader"),
     "gemini": Format("Gemini `contents`: a request, a list of messages, or one a line", "gemini:GeminiReader"),
     "gemini-cli": Format("Gemini CLI: a recorded session, or what `stream-json` prints", "gemini_cli:reader"),

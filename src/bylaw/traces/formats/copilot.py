@@ -11,8 +11,11 @@ from typing import Any
 from bylaw.traces.assembly.conversation import Conversation, Settings
 from bylaw.traces.formats.bodies import read_request
 from bylaw.traces.formats.chat_message import item_of
+from bylaw.traces.formats.copilot_chat import CopilotChatReader, is_chat
 from bylaw.traces.formats.gathered import call_of
+from bylaw.traces.formats.messages import parsed
 from bylaw.traces.formats.pairs import Pair, PairsReader
+from bylaw.traces.formats.reader import Opened, Reader
 from bylaw.traces.formats.record import MalformedRecord, Path, Record, list_field, object_field, text_field
 
 _ROLES = ("system", "user", "assistant", "tool")
@@ -24,12 +27,18 @@ _OWN_SUFFIX = re.compile(r"__vscode-\d+$")
 
 
 def claims(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
+    if not isinstance(value, dict) or is_chat(value):
+        return isinstance(value, dict)
     if isinstance(value.get("prompts"), list):
         return any(isinstance(one, dict) and isinstance(one.get("logs"), list) for one in value["prompts"][:5])
     logs = list_field(value, "logs")
     return "prompt" in value and any(isinstance(one, dict) and text_field(one, "kind") in _KINDS for one in logs[:5])
+
+
+def reader(opened: Opened) -> Reader:
+    first = parsed(opened.first_record().decode(errors="replace"))
+    is_stored = isinstance(first, dict) and "logs" not in first and "prompts" not in first
+    return CopilotChatReader(opened) if is_stored else CopilotReader(opened)
 
 
 class CopilotReader(PairsReader):
