@@ -207,6 +207,32 @@ def speak_langsmith(fake: Fake) -> None:
     fake.answers["/runs/query"] = query
 
 
+def speak_langsmith_v2(fake: Fake) -> None:
+    """As a server answers that has no `/runs/query`, at an address that ends in `/api/v1`."""
+    project = {"id": IDS[0], "name": "shop", "tenant_id": IDS[1], "start_time": NOW.format(0)}
+
+    def query(body: dict[str, Any]) -> Any:
+        assert body["project_ids"] == [IDS[0]] and body["min_start_time"]
+        rows = [one for trace in IDS for one in _runs(trace)]
+        if body.get("is_root"):
+            rows = [one for one in rows if one["parent_run_id"] is None]
+        if "trace_id" in body:
+            rows = [one for one in rows if one["trace_id"] == body["trace_id"]]
+        shown, cursor = _page(
+            [_as_v2(one, body["selects"]) for one in rows], int(body.get("cursor", 0)), body["page_size"]
+        )
+        return {"items": shown, "next_cursor": cursor}
+
+    fake.answers["/api/v1/sessions"] = lambda query: [project]
+    fake.answers["/api/v2/runs/query"] = query
+
+
+def _as_v2(run: dict[str, Any], selects: list[str]) -> dict[str, Any]:
+    parents = [run["parent_run_id"]] if run["parent_run_id"] else []
+    named = {**run, "parent_run_ids": parents, "project_id": run["session_id"], "run_type": run["run_type"].upper()}
+    return {name.lower(): named[name.lower()] for name in selects if name.lower() in named}
+
+
 # MLflow
 
 

@@ -23,6 +23,7 @@ from tests.pull.server import (
     speak_langfuse,
     speak_langfuse_v2,
     speak_langsmith,
+    speak_langsmith_v2,
     speak_mlflow,
     speak_phoenix,
 )
@@ -32,10 +33,12 @@ SPEAKERS: dict[str, tuple[str, Callable[[Fake], None]]] = {
     "langfuse": ("langfuse", speak_langfuse),
     "langfuse v2": ("langfuse", speak_langfuse_v2),
     "langsmith": ("langsmith", speak_langsmith),
+    "langsmith v2": ("langsmith", speak_langsmith_v2),
     "mlflow": ("mlflow", speak_mlflow),
     "phoenix": ("phoenix", speak_phoenix),
     "phoenix before 13.9": ("phoenix", lambda fake: speak_phoenix(fake, filters=False)),
 }
+VARIABLES = {"langsmith v2": {"LANGSMITH_ENDPOINT": "FAKE/api/v1"}}
 SIZES = {"langfuse": ("_PAGE", "_V2_PAGE"), "langsmith": ("_PAGE",), "mlflow": ("_PAGE",), "phoenix": ("_PAGE",)}
 
 
@@ -73,7 +76,7 @@ def pull(fake: Fake, waits: list[float], tmp_path: Path, monkeypatch: pytest.Mon
     }  # fmt: skip
 
     def run(*arguments: str, **variables: str | None) -> Result:
-        env = {**environment, **variables}
+        env = {**environment, **{key: value and value.replace("FAKE", fake.url) for key, value in variables.items()}}
         done = CliRunner().invoke(cli, ["pull", *arguments], env=env, standalone_mode=False)
         if done.exception is not None:
             raise done.exception
@@ -93,7 +96,7 @@ def test_whole_traces_are_pulled(
     __import__(f"bylaw.pull.{service}")
     for name in SIZES[service]:
         monkeypatch.setattr(sys.modules[f"bylaw.pull.{service}"], name, size)
-    done = pull(service, "--limit", "2")
+    done = pull(service, "--limit", "2", **VARIABLES.get(speaker, {}))
     path = tmp_path / f"{service}.jsonl"
     assert done.return_value == 0
     assert "pulled 2 traces" in done.stderr and "there are older ones" in done.stderr
@@ -114,7 +117,7 @@ def test_whole_traces_are_pulled(
 def test_credentials_and_times_are_sent_as_the_service_wants_them(fake: Fake, pull: Pull, speaker: str) -> None:
     service, speak = SPEAKERS[speaker]
     speak(fake)
-    assert pull(service, "--since", "2026-11-01", "--no-redact").return_value == 0
+    assert pull(service, "--since", "2026-11-01", "--no-redact", **VARIABLES.get(speaker, {})).return_value == 0
     sent = {
         "langfuse": ("authorization", "Basic " + base64.b64encode(f"pk:{KEY}".encode()).decode()),
         "langsmith": ("x-api-key", KEY),

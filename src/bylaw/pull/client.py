@@ -21,6 +21,7 @@ BACK_OFF = (1.0, 2.0, 4.0, 8.0)
 """seconds before each retry, if the service does not name them"""
 LONGEST_WAIT = 60.0
 _PASSING = frozenset((429, 502, 503, 504))
+_NOT_THERE = frozenset((404, 410, 501))
 _QUOTED = 200
 
 
@@ -116,8 +117,9 @@ class Client:
         status, service = reply.status, self.service
         if status in (401, 403):
             return PullError(f"{service} refuses the credentials in {self._keys_in} (status {status})")
-        if status == 404:
-            return NotThere(f"{service} has nothing at `{self._base}{path}` (status 404); is {self._address_in} right?")
+        if status in _NOT_THERE:
+            place = f"`{self._base}{path}` (status {status})"
+            return NotThere(f"{service} has nothing at {place}; is {self._address_in} right?")
         if 300 <= status < 400:
             return PullError(f"{service} redirects to another address; set {self._address_in} to that one")
         if status == 429:
@@ -140,7 +142,7 @@ class Client:
 
 
 class NotThere(PullError):
-    """Status 404."""
+    """The server does not have this path, or no longer."""
 
 
 def _named_wait(reply: Reply, default: float) -> float | None:
