@@ -184,15 +184,12 @@ def _runs(trace: str) -> list[dict[str, Any]]:
     ]
 
 
-def speak_langsmith(fake: Fake) -> None:
-    project = {
-        "id": IDS[0],
-        "name": "shop",
-        "tenant_id": IDS[1],
-        "start_time": NOW.format(0),
-        "reference_dataset_id": None,
-    }
+PROJECT = {
+    "id": IDS[0], "name": "shop", "tenant_id": IDS[1], "start_time": NOW.format(0), "reference_dataset_id": None
+}  # fmt: skip
 
+
+def speak_langsmith(fake: Fake) -> None:
     def query(body: dict[str, Any]) -> Any:
         assert body["session"] == [IDS[0]]
         rows = [one for trace in IDS for one in _runs(trace)]
@@ -203,13 +200,12 @@ def speak_langsmith(fake: Fake) -> None:
         shown, cursor = _page(rows, int(body.get("cursor", 0)), body.get("limit", 100))
         return {"runs": shown, "cursors": {"next": cursor, "prev": None}, "parsed_query": None}
 
-    fake.answers["/sessions"] = lambda query: [project] if query["name"] == ["shop"] else []
+    fake.answers["/sessions"] = lambda query: [PROJECT] if query["name"] == ["shop"] else []
     fake.answers["/runs/query"] = query
 
 
 def speak_langsmith_v2(fake: Fake) -> None:
     """As a server answers that has no `/runs/query`, at an address that ends in `/api/v1`."""
-    project = {"id": IDS[0], "name": "shop", "tenant_id": IDS[1], "start_time": NOW.format(0)}
 
     def query(body: dict[str, Any]) -> Any:
         assert body["project_ids"] == [IDS[0]] and body["min_start_time"]
@@ -223,7 +219,7 @@ def speak_langsmith_v2(fake: Fake) -> None:
         )
         return {"items": shown, "next_cursor": cursor}
 
-    fake.answers["/api/v1/sessions"] = lambda query: [project]
+    fake.answers["/api/v1/sessions"] = lambda query: [PROJECT]
     fake.answers["/api/v2/runs/query"] = query
 
 
