@@ -143,7 +143,7 @@ def _decide(guard: Guard, event: HookEvent, options: HookOptions) -> Answer:
     if decision.action is not Action.PAUSE or decision.review is None:
         return block(event, text)
     if event.can_ask and review is not None and not review.needs and review.status == "pending":
-        return ask(event, f"bylaw: {decision.reason}")
+        return ask(event, f"bylaw: {decision.reason} (waiting for a person: {decision.review})")
     advice = "the same call can be made again once the review is approved"
     return block(event, f"bylaw: waiting for a person: {decision.review}: {decision.reason}; {advice}")
 
