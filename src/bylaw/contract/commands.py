@@ -29,6 +29,7 @@ FC = TypeVar("FC", bound=Callable[..., Any])
 COMMANDS = {
     "run": LazyCommand("bylaw.contract.commands:run", "ask the agent in every scenario, and judge what it does"),
     "score": LazyCommand("bylaw.contract.commands:score", "the same, and print only the score"),
+    "import": LazyCommand("bylaw.contract.import_command:import_file", "make a contract from a file of Flakestorm"),
     "validate": LazyCommand("bylaw.contract.commands:validate", "check the contract without running it"),
 }
 
