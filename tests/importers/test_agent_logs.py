@@ -199,3 +199,17 @@ def test_other_wrappers_of_the_same_steps() -> None:
         assert (trace.format, [(call.name, call.arguments) for call in calls(trace)]) == (
             format, [("look", {"n": 1})] * count,
         )  # fmt: skip
+
+
+def test_sessions_of_agents_end_where_the_next_begins() -> None:
+    def session(name: str) -> dict[str, Any]:
+        said = {"invocationId": "i", "author": "user", "content": {"parts": [{"text": "q"}]}}
+        answers = [{**said, "author": author, "content": {"parts": [{"text": author}]}} for author in ("a", "b")]
+        return {"id": name, "appName": "x", "events": [said, *answers]}
+
+    trace = read(session("s1"), session("s2"))
+    kinds = [(event.kind, event.origin.session) for event in trace.events]
+    assert kinds == [
+        ("session_start", "s1"), *[("request", "s1"), ("response", "s1")] * 2, ("session_end", "s1"),
+        ("session_start", "s2"), *[("request", "s2"), ("response", "s2")] * 2,
+    ]  # fmt: skip

@@ -163,6 +163,11 @@ class Conversation:
             start, self.is_truncated = end - MOST_MESSAGES, True
         return Prefix(None, (self._messages, start, end))
 
+    def end_session(self) -> None:
+        """No more of this session follows, if there was any of it."""
+        if self._buffer.used:
+            self._assembler.end_session(self._buffer)
+
     def end(self) -> None:
         """Messages without an answer are a request without a response."""
         if self._input_source is not None:

@@ -122,6 +122,7 @@ class ConversationReader(AssemblingReader, ABC):
         self._names = SessionNames()
         self._open: Conversation | None = None
         """the conversation whose parts are one record each"""
+        self._latest: Conversation | None = None
 
     def read(self, block: Block) -> list[Event]:
         for record in records_of(block, self._problems, self.undecoded):
@@ -173,10 +174,13 @@ class ConversationReader(AssemblingReader, ABC):
     def _begin(
         self, session: str | None, settings: Settings, metadata: dict[str, Any] | None, record: Record, *, bounded: bool
     ) -> Conversation:
+        if self._latest is not None and not self._sessions.current.used:
+            self._latest.end_session()  # all its turns are by agents
         buffer = self._sessions.start(self._names.pick(session))
         if metadata is not None:
             self._assembler.add(SessionStart(origin=buffer.origin, source=record.locator(), metadata=metadata))
-        return Conversation(self._assembler, buffer, settings, bounded=bounded)
+        self._latest = Conversation(self._assembler, buffer, settings, bounded=bounded)
+        return self._latest
 
     def _close(self) -> None:
         if self._open is not None:
