@@ -17,6 +17,8 @@ _CERTAIN = frozenset(("bylaw", "agentlog", "tau"))
 """formats that no other format resembles"""
 _CHAT_KEYS = frozenset(("id", "messages", "metadata", "model", "session_id", "task_id", "tools"))
 """keys of a plain chat, with which no other format can claim a record"""
+_MESSAGE_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "function_call", "refusal"))
+"""the same of a message"""
 _SAMPLED = 50
 _ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
@@ -37,7 +39,7 @@ def detect(samples: Iterable[Any]) -> str | None:
     found = next((found for value in values if (found := _format_of(value)) is not None), None)
     if found in _CERTAIN:
         return found
-    if found == "chat" and all(isinstance(value, dict) and value.keys() <= _CHAT_KEYS for value in values):
+    if found == "chat" and all(map(_is_plain_chat, values)):
         return _chat_dialect(values)  # the usual case: no other reader has to be imported
     # A record that looks like a chat may be part of another format, so those formats are tried first.
     for name, format in CATALOGUE.items():
@@ -69,6 +71,10 @@ def _format_of(value: Any) -> str | None:
     if isinstance(value.get("messages"), list):
         return "chat" if all(map(_is_message, value["messages"][:_SAMPLED])) else None
     return "chat" if _is_message(value) else None
+
+
+def _is_plain_chat(value: Any) -> bool:
+    return isinstance(value, dict) and (value.keys() <= _CHAT_KEYS or value.keys() <= _MESSAGE_KEYS)
 
 
 def _is_foreign(value: dict[str, Any]) -> bool:
