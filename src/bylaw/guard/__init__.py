@@ -8,6 +8,7 @@
 - `incidents/`: the same rules over the event log, after the fact
 - `backtest/`: what would these rules have done to recorded traffic?
 - `proposals/`: which rules does clean traffic suggest?
+- `integrations/`: the guard in coding agents, agent frameworks and MCP
 - `commands/`: `bylaw guard …`
 - `model`, `policies`: the nouns that all of them share, and rule files as policies
 """

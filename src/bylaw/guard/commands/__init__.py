@@ -19,6 +19,7 @@ COMMANDS = {
     "follow": LazyCommand(f"{_HERE}.follow:follow", "follow the event log: open incidents, deliver notifications"),
     "incidents": LazyCommand(f"{_HERE}.incidents:incidents", "list, acknowledge, assign and solve incidents"),
     "kill": LazyCommand(f"{_HERE}.operators:kill", "refuse every call of an agent, or of all"),
+    "mcp": LazyCommand(f"{_HERE}.mcp:mcp", "run an MCP server, and decide each call of its tools first"),
     "promote": LazyCommand(f"{_HERE}.backtest:promote", "turn a shadow rule on, after showing its effect"),
     "propose": LazyCommand(f"{_HERE}.backtest:propose", "which rules does clean traffic suggest?"),
     "prune": LazyCommand(f"{_HERE}.operators:prune", "delete old events, reviews and sessions"),

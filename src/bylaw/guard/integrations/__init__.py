@@ -2,7 +2,8 @@
 
 - `hooks`: coding agents that run a command before and after each tool call
 - `langchain`, `openai_agents`, `pydantic_ai`: agent frameworks, imported when one of these functions is called
-- `calls`: what a decision means in all of these frameworks
+- `mcp_proxy`: MCP servers, for any client
+- `calls`: what a decision means in all of these but `hooks`
 """
 
 from __future__ import annotations

@@ -237,6 +237,10 @@ class Calls:
         self._report(await self.guard.arecord(decision, plain_json(content), is_error=is_error))
         return result
 
+    def record(self, decision: Decision, content: Any, is_error: bool | None) -> None:
+        """What a call returned that somebody else has run."""
+        self._report(self.guard.record(decision, content, is_error=is_error))
+
     def _begin(self, attempt: Attempt, decision: Decision) -> Token[Running | None]:
         with self._lock:
             self._waiting.pop((attempt.session, attempt.call_id), None)
