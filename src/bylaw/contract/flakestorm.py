@@ -75,7 +75,7 @@ class _Import:
         if invariants or contract:
             if not any(not scenario.keys() - {"name", "description"} for scenario in scenarios):
                 scenarios.insert(0, {"name": _unused("calm", [one["name"] for one in scenarios])})
-            about = {"name": str(contract.get("name") or "imported contract")}
+            about: dict[str, Any] = {"name": str(contract.get("name") or "imported contract")}
             about |= {"description": str(contract["description"])} if contract.get("description") else {}
             seed = _mapping(root.get("advanced")).get("seed")
             about |= {"seed": seed} if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else {}

@@ -80,7 +80,7 @@ def talk_to_function(asked: Callable[..., Any]) -> Callable[[], Talk] | None:
         dialogue = Dialogue()
 
         def ask(prompt: str) -> Any:
-            given = {} if history_name is None else {history_name: list(dialogue.history)}
+            given: dict[str, Any] = {} if history_name is None else {history_name: list(dialogue.history)}
             given |= {} if session_name is None else {session_name: dialogue.session}
             return asked(prompt, **given)
 

@@ -159,8 +159,9 @@ def target_of(agent: Any, address: str, setup: Setup = _PLAIN) -> Target:
             own = {**given, **({"deps": setup.deps(None)} if setup.deps else {})}
             return asked(prompt if setup.state is None else setup.state(prompt), **own)
 
-        talk = talk_to_function(functools.partial(asked, **given)) if setup.state is None and not setup.deps else None
-        return Target(ask, is_async or asked is ainvoke, None, talk)
+        is_plain = setup.state is None and not setup.deps
+        started = talk_to_function(functools.partial(asked, **given)) if is_plain else None
+        return Target(ask, is_async or asked is ainvoke, None, started)
     type_name = type(agent).__name__
     raise AgentUnreachable(f"`{address}` is neither a function nor an object with `invoke`, but of type `{type_name}`")
 

@@ -302,13 +302,13 @@ def read_invariants(node: Node, rules: FileRules, context: Context) -> list[Inva
     return [invariant for invariant in found if invariant is not None]
 
 
-_SHORT = {"recovers_within": None, "no_duplicate_side_effects": "tools", "gives_up_politely": None}
+SHORT = {"recovers_within": None, "no_duplicate_side_effects": "tools", "gives_up_politely": None}
 """types that may be keys: `recovers_within: {calls: 3}`; with the parameter that their value is, if it is no mapping"""
 
 
 def _written_out(node: Node) -> Node:
     """`{id: …, recovers_within: {calls: 3}}` as `{id: …, type: recovers_within, calls: 3}`."""
-    short = next((key for key in _SHORT if isinstance(node, MapNode) and key in node.entries), None)
+    short = next((key for key in SHORT if isinstance(node, MapNode) and key in node.entries), None)
     if short is None or not isinstance(node, MapNode) or "type" in node.entries:
         return node
     entries = dict(node.entries)
@@ -316,7 +316,7 @@ def _written_out(node: Node) -> Node:
     entries["type"] = Entry(entry.key, entry.key)
     if isinstance(entry.value, MapNode):
         entries |= {key: inner for key, inner in entry.value.entries.items() if key not in entries}
-    elif (param := _SHORT[short]) is not None:
+    elif (param := SHORT[short]) is not None:
         entries[param] = Entry(replace(entry.key, value=param), entry.value)
     elif not (isinstance(entry.value, ScalarNode) and entry.value.value is True):
         entries[short] = entry  # reported as an unknown key

@@ -235,7 +235,8 @@ def _check_variations(prompts: Sequence[Prompt], invariants: Sequence[Invariant]
     ids = [invariant.id for invariant in invariants]
     for prompt in prompts:
         unknown = dict.fromkeys(id for one in prompt.variations for id in one.invariants if id not in ids)
-        for id in unknown if prompt.span is not None else ():
+        for id in unknown:
+            assert prompt.span is not None
             problems.error(
                 code="unknown-invariant",
                 message=f"the contract has no invariant {quote(id)} that a variation could keep",

@@ -6,7 +6,7 @@ from typing import Any
 
 from bylaw.contract.file.agent import AGENT
 from bylaw.contract.file.faults import ATTACK, LLM_FAULT, OK, SEQUENCE, STEP, TOOL_FAULT
-from bylaw.contract.file.invariants import CHECKS, INVARIANT
+from bylaw.contract.file.invariants import CHECKS, INVARIANT, SHORT
 from bylaw.contract.file.loader import MATRIX_SCHEMA, SECTION
 from bylaw.contract.file.scenarios import PROFILES, SCENARIO
 from bylaw.contract.file.sections import PROMPT, SCORING
@@ -28,13 +28,28 @@ def contract_sections() -> dict[str, Any]:
 
 def contract_defs() -> dict[str, Any]:
     return {
-        "invariant": _variants(INVARIANT, {name: check.doc for name, check in CHECKS.items()}),
+        "invariant": _invariant(),
         "scenario": _table(SCENARIO),
         "toolFault": _tool_fault(),
         "llmFault": _variants(LLM_FAULT),
         "contextAttack": _variants(ATTACK),
         "profile": {"oneOf": [{"const": name, "description": one.doc} for name, one in PROFILES.items()]},
     }
+
+
+def _invariant() -> dict[str, Any]:
+    """An invariant with a `type`, or one of the types that may be keys themselves."""
+    short = _table(INVARIANT)
+    for name, param in SHORT.items():
+        own: dict[str, Any] = params_schema(CHECKS[name].params)
+        if param is not None:
+            own = {"anyOf": [own, own["properties"][param]]}
+        elif not CHECKS[name].params:
+            own = {"const": True}
+        short["properties"][name] = {**own, "description": CHECKS[name].doc}
+    short |= {"anyOf": [{"required": [name]} for name in SHORT]}
+    written_out = _variants(INVARIANT, {name: check.doc for name, check in CHECKS.items()})
+    return {"if": {"required": ["type"]}, "then": written_out, "else": short}
 
 
 def _tool_fault() -> dict[str, Any]:

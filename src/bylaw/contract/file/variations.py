@@ -59,7 +59,7 @@ def _read(node: Node, name: str, context: Context) -> tuple[Variation, ...] | No
         return tuple(Variation(name=kind) for kind in KINDS)
     if isinstance(node, MapNode):
         return _read_mapping(node, context)
-    items = [node]
+    items: list[Node] = [node]
     if isinstance(node, ListNode):
         items = list_items(node, name, context, help="name one, or write `all`", empty="nothing is varied")
     names = [_NAME.read(item, name, context) for item in items]
