@@ -15,7 +15,7 @@ import pytest
 
 from bylaw.guard.guard import Guard
 from bylaw.guard.integrations.hooks import client as hook_client
-from bylaw.guard.integrations.hooks import settings
+from bylaw.guard.integrations.hooks import connection, settings
 from bylaw.guard.integrations.hooks.answers import Answer
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
 from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
@@ -358,7 +358,7 @@ def test_the_command_that_is_installed_blocks_where_bylaw_is_missing(tmp_path: P
 @pytest.fixture
 def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[HookService]:
     path = tmp_path_factory.mktemp("run") / "b" / "s"
-    monkeypatch.setenv(hook_client.SOCKET, str(path))
+    monkeypatch.setenv(connection.SOCKET, str(path))
     serving = HookService(str(path))
     thread = threading.Thread(target=serving.run)
     thread.start()
@@ -368,7 +368,7 @@ def service(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
 
 
 def _asked(payload: dict[str, Any], **options: str) -> Answer | None:
-    found = hook_client.ask_service(json.dumps(payload).encode(), options)
+    found = connection.ask_service(json.dumps(payload).encode(), options)
     return None if found is None else Answer(*found)
 
 
@@ -392,10 +392,10 @@ def test_a_service_of_another_version_and_a_broken_request_block(
 ) -> None:
     call = payload("claude-code", project, "Bash", {"command": "ls"})
     with monkeypatch.context() as patch:
-        patch.setattr(hook_client, "VERSION", b"bylaw-hook/0")
+        patch.setattr(connection, "VERSION", b"bylaw-hook/0")
         assert _asked(call).code == 2  # type: ignore[union-attr]
     with monkeypatch.context() as patch:
-        patch.setattr(hook_client, "request", lambda *_: b"nonsense")
+        patch.setattr(connection, "request", lambda *_: b"nonsense")
         assert _asked(call).code == 2  # type: ignore[union-attr]
 
 
@@ -404,7 +404,7 @@ def test_without_an_answer_the_hook_decides_by_itself(service: HookService, monk
         HookService(service.path)
     for reply in (b"", b"0 0", b"0 2 0\n{", b"x y z\n"):
         with pytest.raises(ValueError):
-            hook_client._read_reply(reply)
+            connection._read_reply(reply)
     folder = os.path.dirname(service.path)
     os.chmod(folder, 0o777)
     assert _asked({}) is None, "anybody could have put it there"

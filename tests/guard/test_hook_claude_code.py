@@ -57,7 +57,14 @@ class _Answers(BaseHTTPRequestHandler):
         delta = (
             {"type": "input_json_delta", "partial_json": given} if calls else {"type": "text_delta", "text": "finished"}
         )
-        message = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
+        message: dict[str, Any] = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "m",
+            "content": [],
+            "stop_reason": None,
+        }
         stop = {"stop_reason": "tool_use" if calls else "end_turn", "stop_sequence": None}
         self._send(
             {"type": "message_start", "message": {**message, "usage": {"input_tokens": 1, "output_tokens": 1}}},

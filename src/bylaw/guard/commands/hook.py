@@ -123,7 +123,7 @@ def serve() -> ExitCode:
     """
     import signal
 
-    from bylaw.guard.integrations.hooks.client import socket_path
+    from bylaw.guard.integrations.hooks.connection import socket_path
     from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
 
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from bylaw.guard.integrations.hooks.client import BLOCK
+from bylaw.guard.integrations.hooks.connection import BLOCK
 from bylaw.guard.integrations.hooks.payloads import Client, HookEvent
 
 

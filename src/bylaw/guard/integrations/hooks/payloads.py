@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from bylaw.guard.integrations.hooks.client import MOST_BYTES
+from bylaw.guard.integrations.hooks.connection import MOST_BYTES
 
 Client: TypeAlias = Literal["claude-code", "codex", "gemini", "cursor", "copilot"]
 Moment: TypeAlias = Literal["before", "after", "start", "end"]

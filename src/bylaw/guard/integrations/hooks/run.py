@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.answers import Answer, allow, allow_instead, ask, block, refuse, tell
-from bylaw.guard.integrations.hooks.client import PROJECT
+from bylaw.guard.integrations.hooks.connection import PROJECT
 from bylaw.guard.integrations.hooks.payloads import Client, HookEvent, Unreadable, read_payload
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from bylaw.guard.integrations.hooks.answers import Answer, refuse
-from bylaw.guard.integrations.hooks.client import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private
+from bylaw.guard.integrations.hooks.connection import MOST_BYTES, OPTIONS, PROJECT, VERSION, is_private
 from bylaw.guard.integrations.hooks.run import HookOptions, run_hook
 
 _AT_ONCE = 8
