@@ -101,6 +101,10 @@ class LangChainDriver(LangGraphDriver):
         return create_agent(model, tools, middleware=[self.middleware], checkpointer=InMemorySaver())
 
 
+class AsyncLangChainDriver(AsyncLangGraphDriver, LangChainDriver):
+    pass
+
+
 def tools_of(shop: Shop) -> list[Any]:
     @as_tool
     def look() -> str:
@@ -148,6 +152,11 @@ class TestLangChain(Situations):
     driver = LangChainDriver
 
 
+@pytest.mark.skipif(importlib.util.find_spec("langchain") is None, reason="langchain is not installed")
+class TestLangChainWithAsyncio(Situations):
+    driver = AsyncLangChainDriver
+
+
 @pytest.mark.parametrize("order", [(500, 900), (900, 500)])
 def test_answers_to_two_calls_of_one_task_find_their_reviews(order: Any) -> None:
     """LangGraph hands out answers by their order, whichever call asks first."""
@@ -172,6 +181,18 @@ def test_two_calls_of_one_task_are_answered_one_by_one() -> None:
             answer = running.approve if review.arguments["amount"] == 900 else running.reject
             outcome = answer(review.id)
     assert outcome.answer == "done" and shop.runs == [("pay", {"amount": 900})]
+
+
+@pytest.mark.parametrize("driver", [LangGraphDriver, AsyncLangGraphDriver])
+def test_a_model_that_uses_an_id_for_several_calls(driver: type[LangGraphDriver], monkeypatch: Any) -> None:
+    monkeypatch.setitem(globals(), "_ids", itertools.repeat(0))
+    shop = Shop()
+    turns = [[("look", {}), ("pay", {"amount": 5})], [("drop", {})], [("drop", {})], [("look", {})]]
+    with bylaw.Guard({"guard": RULES}) as guard, guard.session("s"):
+        outcome = driver(guard, shop, turns).start()
+    assert len(shop.runs) == 1, "the guard refuses an id that was used"
+    assert outcome.answer == "done"
+    assert sorted(one[:18] for one in outcome.results)[-2:] == ["the call id `c0` i"] * 2
 
 
 @pytest.mark.parametrize(

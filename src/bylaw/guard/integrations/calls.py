@@ -71,6 +71,9 @@ class Calls:
     suspends: tuple[type[BaseException], ...] = ()
     """exceptions by which a tool stops to be run again later; its call is neither over nor made"""
 
+    holds_denials: bool = False
+    """whether a denied call is asked about twice as well"""
+
     def __init__(
         self,
         guard: Guard,
@@ -120,7 +123,7 @@ class Calls:
             answer = replace(answer, call=Call(attempt.tool, attempt.arguments))
         if decision.action is Action.PAUSE:
             decision = self._answered(first, decision, answer)
-        if hold or decision.action is Action.PAUSE:
+        if decision.action is Action.PAUSE or (hold and (decision or self.holds_denials)):
             self._keep(first, decision)
         return decision
 

@@ -11,6 +11,7 @@ LangGraph runs a task from its beginning when it resumes it. Its calls are decid
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -66,10 +67,11 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         attempt, place = self._attempt(request)
         if place in self._made:
             return self._made[place]
-        self._busy[place] = asyncio.Event()
+        is_idle = self._busy[place] = asyncio.Event()
         try:
             decision = await self.calls.adecide(attempt, hold=True)
             while decision.action is Action.PAUSE:
+                is_idle.set()
                 await self._let_others_finish(place)
                 decision = await self.calls.adecide(attempt, self._ask(attempt, decision), hold=True)
             if not decision:
@@ -79,14 +81,14 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
         except CannotRun as why:
             return self._refuse(place, request, self.calls.refusal(decision, str(why)))
         finally:
-            self._busy.pop(place).set()
+            self._busy.pop(place, None)
+            is_idle.set()
 
     async def _let_others_finish(self, place: tuple[Any, ...]) -> None:
         """An interrupt cancels the other calls of the task wherever they are, and then nobody knows what has run."""
-        self._busy[place].set()
         await asyncio.sleep(0)  # now all of them have begun
         for other, is_idle in list(self._busy.items()):
-            if other[:-1] == place[:-1]:
+            if other[:3] == place[:3]:
                 await is_idle.wait()
 
     def after_model(self, state: Any, runtime: Any) -> None:
@@ -104,13 +106,9 @@ class GuardMiddleware(AgentMiddleware):  # type: ignore[misc]
     def _attempt(self, request: Any) -> tuple[Attempt, tuple[Any, ...]]:
         call, runtime = request.tool_call, request.runtime
         attempt = self.calls.attempt(call["name"], call["args"], call["id"], runtime, _thread(runtime))
-        info = runtime.execution_info
-        return attempt, (
-            attempt.session,
-            getattr(info, "task_id", None),
-            getattr(info, "checkpoint_id", None),
-            call["id"],
-        )
+        info, said = runtime.execution_info, json.dumps([call["name"], attempt.arguments], default=str)
+        task = getattr(info, "task_id", None), getattr(info, "checkpoint_id", None)
+        return attempt, (attempt.session, *task, call["id"], said)  # some models use an id for several calls
 
     def _ask(self, attempt: Attempt, decision: Decision) -> Answer | None:
         """The answer to this call; the answer to another one is written into its review."""

@@ -34,6 +34,7 @@ class Suspended(Exception):
 
 class OpenAIAgentsCalls(Calls):
     suspends = (Suspended,)
+    holds_denials = True
     unguarded: Collection[str] = ()
 
     def __init__(self, guard: Guard, **options: Any) -> None:
