@@ -87,7 +87,14 @@ def talk_to_function(asked: Callable[..., Any]) -> Callable[[], Talk] | None:
         ask.dialogue = dialogue  # type: ignore[attr-defined]  # whoever has the answer adds it
         return ask
 
+    given = [names[name] for name in (history_name, session_name) if name is not None]
+    start.is_needed = any(one.default is one.empty for one in given)  # type: ignore[attr-defined]
     return start
+
+
+def needs_talk(start: Callable[[], Talk] | None) -> bool:
+    """Whether a function cannot be called without its history or session, even with a single prompt."""
+    return getattr(start, "is_needed", False)
 
 
 def talk_to_pydantic_ai(agent: Any, arguments: Callable[[], dict[str, Any]]) -> Callable[[], Talk]:

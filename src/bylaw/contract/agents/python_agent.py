@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from msgspec.structs import replace
 
 from bylaw.contract.agents.answers import NoAnswer, agent_run, answer_text, at_path, plain_value
-from bylaw.contract.agents.dialogue import NOT_TOLD
+from bylaw.contract.agents.dialogue import NOT_TOLD, needs_talk
 from bylaw.contract.agents.processes import MARK, end_detached, warn_detached
 from bylaw.contract.agents.prompts import fill_template
 from bylaw.contract.agents.python_target import (
@@ -225,7 +225,9 @@ class PythonAgent:
         run = LiveRun(plan, recorder)
         answers: list[str] = []
         latency = 0.0
-        ask = self._conversation() if len(messages) > 1 else None
+        assert self._target is not None, "start comes first"
+        is_one = len(messages) == 1 and not needs_talk(self._target.talk)
+        ask = None if is_one else self._conversation()
         with register_run(run):
             for message in messages:
                 if answers:
