@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bylaw.comply.prompt.layout import read_layout
 from bylaw.comply.prompt.reader import extract_rules, read_prompt
 from tests.comply.golden import in_short, toolset
+from tests.support.yaml_files import load_yaml
 
 TOOLS = toolset()
+SCOPES = load_yaml((Path(__file__).parent / "scopes.yaml").read_text("utf-8"))
 NO_DROP = ["no_call drop_table"]
 
 
 def read(prompt: str) -> list[str]:
     return [short for rule in extract_rules(prompt, tools=TOOLS) for short in in_short(rule)]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["prompt"]) for case in SCOPES])
+def test_a_sentence_holds_where_its_prompt_says(case: dict[str, Any]) -> None:
+    assert read(case["prompt"]) == case["want"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import re
 
 from msgspec import Struct
 
-from bylaw.comply.prompt.markers import find_marker, imperative_at
+from bylaw.comply.prompt.markers import Force, find_marker, imperative_at
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
 MAX_SENTENCE = 1_000
@@ -50,6 +50,12 @@ _REASON = any_case(
     r"|cannot|can't|could|may|might|will|would|has|have|does|do|often|usually|\w+s)\b)"
 )
 """where the reason for a rule begins: `because it is slow`, `, it is dangerous`"""
+_ALTERNATIVE = any_case(
+    r"\s*(?:[(:\u2013\u2014\u2192]|-+>?|=>)\s*(?:(?:please|rather|instead|just|always) )?"
+    r"(?:(?:use|call|prefer|try|run) (?:the )?(?P<name>\w+)(?: (?:tool|function))?(?: (?:instead|rather))?"
+    r"|(?P<other>\w+) instead)\s*\)?(?=\s*(?:[.!]\s*)?$)"
+)
+"""what to do instead of what is forbidden: `(use A)`, `— use A instead`"""
 _DEMANDS_MORE = any_case(
     r"\b(?:unless|except|if|until|only|but|however|instead|always|never|must|don't|do not|should|shall|required"
     r"|please|first"
@@ -134,7 +140,7 @@ def read_sentence(raw: str, tools: Tools, section: str | None = None) -> Sentenc
             masked = f"{masked[: literal.start + 1]}{blank}{masked[literal.end - 1 :]}"
     if _EXAMPLE.match(masked) or _QUESTION.search(masked):
         return None
-    masked = _without_reasons(masked)
+    masked = _without_alternative(_without_reasons(masked), tools)
     label = _LABEL.match(masked)
     literals = tuple(sorted([*codes, *quoted], key=lambda literal: literal.start))
     return Sentence(text, masked, tools, section, literals, label.end() if label else 0)
@@ -153,6 +159,18 @@ def _without_reasons(masked: str) -> str:
             end = len(masked.rstrip(" .!")) if masked.rstrip()[-1:] in ".!" else len(masked)
             return masked[: found.start()] + " " * (end - found.start()) + masked[end:]
     return masked
+
+
+def _without_alternative(masked: str, tools: Tools) -> str:
+    """`Never call A (use B).` says nothing against B."""
+    found = _ALTERNATIVE.search(masked)
+    name = (found["name"] or found["other"]) if found else ""
+    if found is None or not (name in tools.specs or "_" in name.strip("_")) or not _demands(masked[: found.start()]):
+        return masked
+    marker = find_marker(masked[: found.start()])
+    if marker is None or marker.force is not Force.FORBID:
+        return masked
+    return masked[: found.start()] + " " * len(found[0]) + masked[found.end() :]
 
 
 def label_of(text: str) -> str:

@@ -23,9 +23,13 @@ Junction: TypeAlias = Literal["all", "any", "chain"]
 
 _SENTENCE_END = re.compile(
     r"(?<=[.!?\u3002\uff01\uff1f])[\"'\u201d\u2019)\]*_]*\s+(?=[\"'\u201c\u2018(\[*_`]*[A-Z0-9\u00c0-\u00d6\u00d8-\u00de]|`)"
+    r"|(?<=[.!?])\s+(?=[a-z])"
     r"|(?<=[\u3002\uff01\uff1f])"
 )
-_ABBREVIATION = any_case(r"\b(?:e\.g|i\.e|etc|vs|cf|Mr|Mrs|Ms|Dr|No|St|approx|incl|max|min)\.\s*$")
+_ABBREVIATION = any_case(
+    r"\b(?:(?:[a-z]\.)+[a-z]|etc|vs|cf|ca|resp|Mr|Mrs|Ms|Dr|No|St|Inc|Ltd|Co|approx|incl|excl|max|min|est|esp|sec"
+    r"|fig|dept|ext)\.\s*$"
+)
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+")
 _FIELD_NAME = re.compile(
     r"(?!(?:get|cancel|update|create|delete|add|set|check|verify|issue|renew|change|remove|list|find|search|show"

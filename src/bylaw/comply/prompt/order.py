@@ -22,6 +22,7 @@ from bylaw.comply.prompt.readings import (
     calls_with,
     formula,
     not_shown,
+    opposite,
 )
 from bylaw.comply.prompt.vocabulary import any_case
 
@@ -159,9 +160,10 @@ def read_before(view: View) -> Reading | None:
         if other is part:
             continue
         condition = read_condition(view, other, second)
-        if not condition.tests:
+        limits = opposite(condition.tests) if other.word == "unless" else condition.tests
+        if not limits or other.word not in ("if", "iff", "unless"):
             return Reading(name=view.name, undecided=condition.reason)
-        tests = (*tests, *condition.tests)
+        tests = (*tests, *limits)
     if narrowing := view.narrowing(part.text, second, tests):
         return _narrowed(second, narrowing)
     if _HOW.search(f"{view.main} {part.conjunction}"):

@@ -26,6 +26,7 @@ from bylaw.comply.prompt.readings import (
     View,
     atom,
     calls_with,
+    described_state,
     formula,
     never,
     not_shown,
@@ -53,6 +54,8 @@ _PEOPLE = any_case(
 )
 _BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
 """words between tools that are forbidden alike"""
+_APART = re.compile(r"[(:;.!\u2013\u2014\u2192>]|\s-+\s")
+"""marks between tools of which one may be meant instead of the other"""
 _BENEFICIARY = any_case(
     r"\b(?:for|on behalf of|from|about|against) (?:(?:a|an|any|the|your|this|that|another|other) )?(?:users?"
     r"|customers?|clients?)\b"
@@ -122,6 +125,8 @@ def _read_calls(view: View) -> Reading | None:
         return _undecided(tools, OPEN)
     if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
         return _undecided(tools, "it says how one tool is called by another")
+    if state := described_state(view.main, tools):
+        return _undecided(tools, f"`{state}` may be a state, not a call")
     beneficiary = _BENEFICIARY.search(view.action)
     if beneficiary or (extra := view.extra(without_class(view.bare), tools)):
         return _narrowed(tools, beneficiary[0] if beneficiary else extra)
@@ -136,6 +141,8 @@ def _stand_side_by_side(text: str, tools: Bound) -> bool:
         return True
     between = text[min(end for _, end in places) : max(start for start, _ in places)]
     rest = [word for word in re.findall(r"[\w-]+", between) if word not in tools.tools]
+    if _APART.search(between):
+        return False
     return all(word.lower() in _BETWEEN for word in rest)
 
 

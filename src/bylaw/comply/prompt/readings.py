@@ -351,9 +351,43 @@ def extra_words(text: str, bound: Bound, sentence: Sentence) -> str:
     return " ".join(word for word in words if not set(roots(word)) <= known or _QUOTED_WORD.fullmatch(word))
 
 
+_PARTICIPLE = r"(?P<word>[a-z]+ed|[a-z]+(?<=[aeou])(?:nt|ld|pt|ught)|[a-z]{2,}en|paid|put|made|set)"
+_DESCRIBES_A_THING = any_case(
+    r"(?<!be )(?<!been )(?<!being )(?<!is )(?<!are )(?<!was )(?<!were )(?<!not )(?<!ever )\b"
+    + _PARTICIPLE
+    + r" (?:or \w+ "
+    r")?(?!(?:by|to|in|on|at|if|unless|with|without|before|after|until|and|or|for|from|via|only|when|once|again|more"
+    r"|during|as|using|through|twice|the|a|an|any|your|their|this|that|it)\b)[a-z]+"
+)
+_DESCRIBES_WHAT_IS = any_case(
+    r"(?<!you )(?<!agent )(?<!assistant )\b(?:has|have|had|was|were|(?:is|are) already)(?: been| being"
+    r"| already| not| never| just| \w+ly)* " + _PARTICIPLE + r"\b"
+)
+
+
+_CHECKS = root_set("verify check validate authenticate confirm login log sign identify authorize approve review")
+"""what a check has done is known by its call only, so `the identity was verified` speaks of the call"""
+
+
+def described_state(text: str, bound: Bound, *, is_condition: bool = False) -> str:
+    """`a shipped order`, `has shipped`: words that bind to a tool, but describe a thing; empty if there are none."""
+    if bound.is_named or bound.is_any:
+        return ""
+    verbs = {words[0] for tool in bound.tools if (words := roots(tool))} - _CHECKS
+    pattern = _DESCRIBES_WHAT_IS if is_condition else _DESCRIBES_A_THING
+    return next((found[0] for found in pattern.finditer(text) if verbs.intersection(roots(found["word"]))), "")
+
+
 _QUOTED_WORD = re.compile(r"'?_+'?")
 """quoted text in a masked sentence"""
 _OPPOSITE = {"<=": ">", ">=": "<", ">": "<=", "<": ">=", "in": "not in", "not in": "in"}
+
+
+def opposite(tests: Sequence[ArgTest]) -> tuple[ArgTest, ...]:
+    """`unless the amount is under 20` → `amount >= 20`; none where the tests are several, or have no opposite."""
+    return tuple(
+        (param, _OPPOSITE[sign], value) for param, sign, value in tests if len(tests) == 1 and sign in _OPPOSITE
+    )
 
 
 def in_words(tests: Sequence[ArgTest], *, is_negated: bool = False) -> str:
