@@ -9,7 +9,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from bylaw.comply.model import BehavioralRule, ComplianceResult, PromptRule, PromptRules, State, Tier, Violation
-from bylaw.comply.observed import read_result
+from bylaw.comply.observed import read_result, without_failed_calls
 from bylaw.engine.compile import Program, compile_rules
 from bylaw.engine.evaluation import Evaluation
 from bylaw.model.events import Event, ToolCall, ToolResult
@@ -22,6 +22,10 @@ _MOST_PROGRAMS = 256
 """sets of tools called for which the rules are compiled"""
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 NO_TURN = "the trace holds no turn of the agent, so nothing could be checked"
+CALL_FAILED = "it depends on whether a call counts that failed or came back negative"
+_OF_CALLS = frozenset(("order", "count", "call", "state"))
+_LATER = re.compile(r"\b[FUX]\b")
+"""operators that look ahead"""
 
 
 class _Evaluated(Struct):
@@ -30,6 +34,8 @@ class _Evaluated(Struct):
     outcomes: Mapping[str, Outcome]
     verdicts: dict[str, list[Verdict]]
     turns: int
+    without_failed: Mapping[str, Outcome] | None = None
+    """the outcomes if the calls that failed had not been made; None if none failed"""
 
 
 class CompiledPrompt:
@@ -49,7 +55,9 @@ class CompiledPrompt:
         violations: list[Violation] = []
         if any(rule.state is State.VIOLATED for rule in rules):
             positions = _Positions(trace)
-            for rule in self.prompt.rules:
+            for rule, decided in zip(self.prompt.rules, rules, strict=True):
+                if decided.state is not State.VIOLATED:
+                    continue
                 found = self._verdicts(rule, evaluated, Outcome.VIOLATED)[:MOST_FINDINGS]
                 violations += [_violation(rule, verdict, positions) for verdict in found]
         violations.sort(key=lambda one: float("inf") if one.event_index is None else one.event_index)
@@ -95,10 +103,18 @@ class CompiledPrompt:
                 if verdict.outcome is not Outcome.VACUOUS:
                     verdicts.setdefault(verdict.rule.id, []).append(verdict)
 
-        for event in trace.events:
-            add(evaluation.step(read_result(event)))
+        events = [read_result(event) for event in trace.events]
+        for event in events:
+            add(evaluation.step(event))
         add(evaluation.end(complete=trace.complete))
-        return _Evaluated(evaluation.outcomes(), verdicts, evaluation.turns)
+        found = _Evaluated(evaluation.outcomes(), verdicts, evaluation.turns)
+        if (kept := without_failed_calls(events)) is not None:
+            again = Evaluation(self._program(trace))
+            for event in kept:
+                again.step(event)
+            again.end(complete=trace.complete)
+            found.without_failed = again.outcomes()
+        return found
 
     def _decide(self, rule: PromptRule, evaluated: _Evaluated) -> BehavioralRule:
         outcomes = [
@@ -108,6 +124,8 @@ class CompiledPrompt:
         unusable = self.prompt.unusable.get(rule.rule_id)
         if state is not State.VIOLATED and (unusable or (state is State.SATISFIED and rule.undecided)):
             state = State.UNDECIDED  # a part of the rule was not checked
+        if (unsure := self._depends_on_failed(rule, state, evaluated)) is not None:
+            state, unusable = State.UNDECIDED, unsure
         is_open = state is State.UNDECIDED
         return BehavioralRule(
             rule_id=rule.rule_id,
@@ -124,6 +142,29 @@ class CompiledPrompt:
             reason=self._why_undecided(rule, unusable, evaluated) if is_open else None,
             decided_by=None if is_open else "engine",
         )
+
+    def _depends_on_failed(self, rule: PromptRule, state: State, evaluated: _Evaluated) -> str | None:
+        """Why a rule is open that a call satisfies or breaks that did nothing, since it failed.
+
+        A call that is made too early is a breach also if it fails: only counts, and what must follow a call, depend.
+        """
+        if evaluated.without_failed is None or state not in (State.SATISFIED, State.VIOLATED):
+            return None
+        outcomes = evaluated.without_failed
+        for item in rule.items:
+            without = outcomes.get(item.item["id"], Outcome.VACUOUS)
+            if state is State.SATISFIED and item.aspect in _OF_CALLS and without is Outcome.VIOLATED:
+                return CALL_FAILED
+        if state is State.SATISFIED:
+            return None
+        broken = [one for one in rule.items if evaluated.outcomes.get(one.item["id"]) is Outcome.VIOLATED]
+        depend = [
+            one
+            for one in broken
+            if outcomes.get(one.item["id"], Outcome.VACUOUS) is not Outcome.VIOLATED
+            and (one.aspect == "count" or _LATER.search(str(one.item.get("params", {}).get("formula", ""))))
+        ]
+        return CALL_FAILED if broken and len(depend) == len(broken) else None
 
     def _why_undecided(self, rule: PromptRule, unusable: str | None, evaluated: _Evaluated) -> str:
         if not rule.items:

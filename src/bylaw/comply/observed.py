@@ -1,4 +1,4 @@
-"""What tools returned in a trace: results in Python's notation, their types, and the names of their fields."""
+"""What tools returned in a trace: results in Python's notation, their types, their fields, and which calls failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from bylaw.model.events import Event, ToolResult
+from bylaw.model.events import Event, Response, ToolCall, ToolResult
 
 LONGEST = 1 << 18
 """characters; longer texts stay as they are"""
@@ -148,3 +148,100 @@ def _value(event: ToolResult) -> Any:
         elif _NUMERIC.fullmatch(content):
             return 0
     return content if type(content) in _TYPES else None
+
+
+# -- calls that failed -------------------------------------------------------------------------------------------------
+
+_VERIFIES = re.compile(
+    r"(?:^|_)(?:verif\w*|authenticat\w*|validat\w*|confirm\w*|approv\w*|authori[sz]\w*|identify\w*|log_?in|login|sign_?in"
+    r"|signin|log_?on|sign_?on)(?:_|$)"
+)
+"""names of tools whose negative answer means that it was not done; `check_fraud` may well be meant to say no"""
+FLAGS = frozenset(
+    f"{start}{word}"
+    for start in ("", "is_")
+    for word in ("verified", "authenticated", "approved", "valid", "authorized", "confirmed", "validated", "logged_in")
+)
+"""fields that have such a meaning whatever the tool is"""
+_SUCCESS = frozenset(("ok", "success", "successful", "succeeded", "passed", "allowed"))
+_OUTCOMES = ("status", "state", "result", "outcome", "decision", "verdict")
+_NO = re.compile(
+    r"\s*(?:(?:un|not |in)\w*(?:success\w*|verified|authori[sz]ed|authenticated|approved|valid)|fail\w*|errors?|denied"
+    r"|den(?:y|ies)|reject\w*|declin\w*|refus\w*|false|no|none|null|mismatch|expired|timeout|timed out|forbidden)?\W*",
+    re.IGNORECASE,
+)
+_ERROR_TEXT = re.compile(
+    r"\s*(?:\w*error\b|\w*exception\b|traceback \(|fail(?:ed|ure)\b|timed? ?out\b|access denied|permission denied)",
+    re.IGNORECASE,
+)
+_READS = re.compile(r"(?:get|list|search|find|look|lookup|read|show|fetch|retrieve|query|view)(?:_|[A-Z]|$)")
+
+
+def verifies(name: str) -> bool:
+    """Whether a tool's name says that its call counts only if the answer is positive."""
+    return _VERIFIES.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()) is not None
+
+
+def without_failed_calls(events: Iterable[Event]) -> list[Event] | None:
+    """The events without calls that failed, and without all calls of a check whose last answer is negative.
+
+    None if no call failed. Events are those that `read_result` gives.
+    """
+    events = list(events)
+    dropped, last = set[int](), dict[str, bool]()
+    for event in events:
+        if type(event) is not ToolResult or event.call is None:
+            continue
+        failed = _has_failed(event, event.call.name)
+        if verifies(event.call.name):
+            last[event.call.name] = failed
+        if failed:
+            dropped.add(id(event.call))
+    if not dropped:
+        return None
+
+    def is_kept(call: ToolCall | None) -> bool:
+        return call is None or not (id(call) in dropped or last.get(call.name, False))
+
+    kept: list[Event] = []
+    for event in events:
+        if type(event) is ToolCall or type(event) is ToolResult:
+            if is_kept(event if type(event) is ToolCall else event.call):
+                kept.append(event)
+        elif type(event) is Response and not all(map(is_kept, event.tool_calls)):
+            kept.append(replace(event, tool_calls=tuple(filter(is_kept, event.tool_calls))))
+        else:
+            kept.append(event)
+    return kept
+
+
+def _has_failed(event: ToolResult, tool: str) -> bool:
+    """Whether a result says that the call did nothing, or that a check did not succeed."""
+    if event.is_error:
+        return True
+    content, is_check = event.content, verifies(tool)
+    if isinstance(content, str):
+        if content.lstrip()[:1] != "{":
+            return _ERROR_TEXT.match(content) is not None or (is_check and _NO.fullmatch(content) is not None)
+        if len(content) > LONGEST:
+            return False
+        try:
+            content = msgspec.json.decode(content)
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            return False
+    if isinstance(content, dict):
+        return _says_no(content, is_check=is_check, reads=_READS.match(tool) is not None)
+    return is_check and content in (None, False, [])
+
+
+def _says_no(content: dict[str, Any], *, is_check: bool, reads: bool, depth: int = 3) -> bool:
+    if any(content.get(key) is False for key in (FLAGS if not reads or is_check else ())):
+        return True
+    if any(content.get(key) is False for key in _SUCCESS) or (content.get("error") and not reads):
+        return True
+    outcomes = [content.get(key) for key in _OUTCOMES]
+    if not reads and any(isinstance(one, str) and one.strip() and _NO.fullmatch(one) for one in outcomes):
+        return True
+    inner = [one for key, one in content.items() if isinstance(one, dict) and key in ("data", "result", "response")]
+    is_no = is_check and content.get("result") is False
+    return is_no or (depth > 0 and any(_says_no(one, is_check=is_check, reads=reads, depth=depth - 1) for one in inner))

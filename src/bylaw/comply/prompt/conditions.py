@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from bylaw.comply.observed import FLAGS, verifies
 from bylaw.comply.prompt.arguments import find_bound, find_choice, find_state, shared_ids
 from bylaw.comply.prompt.binding import Bound, speaks_of_destructive_sql, sql_params
 from bylaw.comply.prompt.clauses import Part
@@ -18,19 +19,13 @@ from bylaw.comply.prompt.readings import (
     atom,
     called_before,
     calls_with,
-    described_state,
     either,
     formula,
     holds,
 )
 from bylaw.comply.prompt.results import answer_of
-from bylaw.comply.prompt.vocabulary import any_case, root_set, roots, word_set
+from bylaw.comply.prompt.vocabulary import any_case
 
-_CHECKING = root_set("verify check validate authenticate confirm login log sign identify authorize approve")
-_FLAGS = word_set(
-    """ok success successful valid verified authenticated authorized approved confirmed passed allowed match matches
-    is_valid"""
-)
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")
 """conjunctions of parts that say when a forbidden action is allowed after all"""
 _FAILS = any_case(
@@ -104,8 +99,6 @@ def read_condition(view: View, part: Part, actor: Bound) -> Condition:
     if tools := view.bind(text, likeness=False).without(*actor.tools):
         if _OR.search(text) and len(tools.tools) == 1:
             return unread
-        if described_state(text, tools) or described_state(text, tools, is_condition=True):
-            return unread
         failed = _FAILS.search(text) is not None
         return Condition(part, quote, tools=tools, failed=failed, is_negated=is_negated)
     if asks_user(text):
@@ -152,18 +145,24 @@ def _not_negative(
 ) -> list[Draft]:
     """A check that came back negative does not verify: the latest result of the first tool is not `false`.
 
-    Only where results of the tool are known to be yes or no, or objects with such a flag: text says either.
+    Only of tools that verify, or whose results have a flag that says so: that `check_fraud` says no is wanted.
     """
     spec = view.sentence.tools.specs.get(first[0])
-    if spec is None or len(first) > 1 or not _CHECKING & set(roots(spec.name)[:2]):
+    if spec is None or len(first) > 1:
         return []
-    kind = answer_of(spec)
-    flags = [f"result.{one}" for one in spec.fields if one.lower() in _FLAGS] if kind == "object" else []
-    flags = ["result"] if kind == "boolean" else flags
-    shown = atom(first, of="result", joined=joined)
-    negative = either([f"{shown[:-1]}, {flag} = false)" for flag in flags]) if flags else ""
-    call = atom(second, tests, joined=joined)
-    return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state")] if negative else []
+    is_check, kind = verifies(spec.name), answer_of(spec)
+    known = FLAGS | ({"ok", "success", "passed"} if is_check else set())
+    flags = [f"result.{one} = false" for one in spec.fields if one.lower() in known] if kind == "object" else []
+    flags = ["result = false"] if kind == "boolean" and is_check else flags
+    if not flags:
+        return []
+    joined = joined or shared_ids(first, second, view.sentence)
+    shown, call = atom(first, of="result", joined=joined), atom(second, tests, joined=joined)
+    negative = either([f"{shown[:-1]}, {flag})" for flag in flags])
+    if joined:
+        return [formula(f"G ({call} -> !(!{shown} S {negative}))", "state")]
+    # Whose check it was is not known: one that was positive may be that of this call.
+    return [formula(f"G ({call} -> !(O {negative} & !O ({shown} & !{negative})))", "state")]
 
 
 def require_agreement(view: View, tools: Bound, tests: tuple[ArgTest, ...] = ()) -> Reading:
