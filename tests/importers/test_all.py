@@ -141,3 +141,16 @@ def _places(value: Any, level: int = 0) -> list[tuple[Any, Any]]:
         return []
     keys = list(value) if isinstance(value, dict) else range(len(value))
     return [one for key in keys for one in ((value, key), *_places(value[key], level + 1))]
+
+
+@pytest.mark.parametrize("odd", [[[]], {}, 5, None])
+@pytest.mark.parametrize("key", ["type", "role", "kind"])
+def test_names_of_another_type_are_refused_or_told(key: str, odd: Any) -> None:
+    message = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+    for value in (
+        {**message, key: odd},
+        {**message, "content": [{key: odd, "text": "hi"}]},
+        {"messages": [{key: odd}]},
+    ):
+        with suppress(InputError):
+            load_trace([value, message])

@@ -118,7 +118,7 @@ def has_calls(message: dict[str, Any]) -> bool:
     content = message.get("content")
     blocks = content if isinstance(content, list) else ()
     return any(
-        isinstance(block, dict) and (block.get("type") in CALL_BLOCKS or foreign_call(block) is not None)
+        isinstance(block, dict) and (block.get("type") in tuple(CALL_BLOCKS) or foreign_call(block) is not None)
         for block in blocks
     )
 

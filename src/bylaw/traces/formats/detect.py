@@ -20,7 +20,7 @@ _CHAT_KEYS = frozenset(("id", "messages", "metadata", "model", "session_id", "ta
 _MESSAGE_KEYS = frozenset(("role", "content", "tool_calls", "tool_call_id", "name", "function_call", "refusal"))
 """the same of a message"""
 _SAMPLED = 50
-_ANTHROPIC_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"))
+_ANTHROPIC_BLOCKS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
 _OPENAI_KEYS = frozenset(("tool_calls", "function_call", "tool_call_id", "finish_reason", "refusal"))
 _CONVERSE_BLOCKS = frozenset(("text", "toolUse", "toolResult", "reasoningContent", "image", "document"))
 _EVENT_KEYS = {

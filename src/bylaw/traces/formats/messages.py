@@ -29,7 +29,7 @@ _LANGCHAIN_TYPES = ("ai", "human", "system", "tool", "function", "chat", *_CLASS
 _WRAPPERS = frozenset(("kwargs", "data"))
 """keys that wrap a message, even if it has a role"""
 _STOP_REASONS = ("finish_reason", "stop_reason")
-_KNOWN_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _CALL_NAMES = ("name", "toolName", "tool_name")
 _CALL_ARGUMENTS = ("args", "arguments", "input", "tool_kwargs", "parameters")
 _CALL_IDS = ("id", "toolCallId", "tool_call_id", "call_id")
@@ -74,7 +74,7 @@ def chat_message(value: Any, role: str = "user") -> list[dict[str, Any]]:
     if not isinstance(value, dict):
         return []
     if "role" not in value or not value.keys().isdisjoint(_WRAPPERS):
-        if value.get("type") in ITEMS:
+        if isinstance(kind := value.get("type"), str) and kind in ITEMS:
             return [message_of(value)]
         value = _unwrap(value)
     known = value.get("role")
