@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import time
+from hashlib import blake2b
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,6 +52,8 @@ from bylaw.wire.formats.base import Json, WireFormat, read_events, words
 _STATUS = {"rate_limit": 429, "server_error": 500}
 _ANTHROPIC_OVERLOADED = 529
 _GATEWAY_TIMEOUT = 504
+_MOST_COMPARED = 64 * 1024
+"""bytes of a request that are stored to compare it with others; of a longer one, its digest"""
 _CONTENT_MODES = ("truncated_response", "empty", "garbage", "response_drift", "malformed_tool_call", "stream_cut")
 
 
@@ -250,7 +253,8 @@ class ToolExchange(Exchange):
         self._outer = attempts.inside()
         parts = urlsplit(request.url)
         target = f"{request.method} {parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-        asked = {"query": parts.query, "body": request.body.decode("utf-8", "replace")}
+        body = request.body if len(request.body) <= _MOST_COMPARED else blake2b(request.body).hexdigest().encode()
+        asked = {"query": parts.query, "body": body.decode("utf-8", "replace")}
         self._attempt = self._outer or plan.attempts.begin(target, asked)
         """the request, or the call of the tool that makes it"""
         self.buffers = bool(attacks) or buffers
