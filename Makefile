@@ -43,6 +43,7 @@ bench: .venv/.dev  ## turns per second, beside bare JSON decoding
 	$(BIN)/python bench/contract.py
 	$(BIN)/python bench/follow.py
 	$(BIN)/python bench/record.py
+	$(BIN)/python bench/hook.py
 
 score: .venv/.dev  ## how well prompts are read, and how often the gate of diff is right
 	$(BIN)/python bench/comply.py
