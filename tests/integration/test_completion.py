@@ -43,7 +43,7 @@ def test_formats(command: str) -> None:
 @pytest.mark.parametrize("command", ["check", "diff", "inspect", "convert", "guard backtest"])
 def test_trace_formats(command: str) -> None:
     assert complete(f"{command} --from ") == list(FORMATS)
-    assert complete(f"{command} --from lang") == ["langsmith", "langfuse"]
+    assert complete(f"{command} --from lang") == ["langsmith", "langfuse", "langchain"]
 
 
 def test_codes_and_kinds() -> None:
