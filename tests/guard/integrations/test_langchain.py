@@ -207,6 +207,18 @@ def test_an_answer_that_names_no_review_leaves_the_call_waiting(given: Any) -> N
         assert running.approve(review).answer == "done"
 
 
+def test_after_a_restart_no_call_of_a_resumed_task_runs_twice(tmp_path: Path) -> None:
+    shop = Shop()
+    with bylaw.Guard({"guard": RULES}, store=tmp_path / "g.db") as guard, guard.session("s"):
+        running = LangGraphDriver(guard, shop, [[("look", {}), ("pay", {"amount": 500})]])
+        (review,) = running.start().reviews
+        running.middleware._made.clear()  # as in a process that has not seen the calls
+        running.middleware.calls._waiting.clear()
+        outcome = running.approve(review)
+    assert sorted(shop.runs) == [("look", {}), ("pay", {"amount": 500})]
+    assert outcome.results[0].startswith("the call id") and outcome.results[1] == "pay done"
+
+
 def test_the_thread_is_the_session_if_none_is_entered() -> None:
     with bylaw.Guard({"guard": RULES}) as guard:
         LangGraphDriver(guard, Shop(), [[("book", {"seat": 1})]]).start()

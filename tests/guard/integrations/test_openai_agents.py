@@ -173,5 +173,22 @@ def test_an_approval_that_the_tool_itself_demands_is_still_asked_for(guard: byla
     assert run(agent, state).final_output == "done" and len(shop.runs) == 1
 
 
+def test_a_tool_runs_with_the_arguments_that_were_judged(guard: bylaw.Guard) -> None:
+    """JSON may name an argument twice, and parsers differ in which of them counts."""
+    got: list[str] = []
+
+    async def invoke(context: Any, text: str) -> str:
+        got.append(text)
+        return "ok"
+
+    twice = ResponseFunctionToolCall(
+        type="function_call", call_id="twice", name="pay", arguments='{"amount": 5000, "amount": 5}'
+    )
+    pay = agents.FunctionTool("pay", "pays", {}, invoke, strict_json_schema=False)
+    model = ScriptedModel([[twice], saying("done")])
+    run(bylaw.integrations.openai_agents(guard, agents.Agent(name="desk", model=model, tools=[pay])))
+    assert got == ['{"amount": 5}']
+
+
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_page("openai-agents", tmp_path, monkeypatch)

@@ -68,9 +68,8 @@ class OpenAIAgentsCalls(Calls):
                 other = tool if call.tool == tool.name else find(call.tool)
                 if other is None:
                     raise CannotRun(f"`{call.tool}` was approved in its place, which is no tool of this agent")
-                result = await getattr(other.on_invoke_tool, "guarded", other.on_invoke_tool)(
-                    context, text if call.arguments == attempt.arguments else json.dumps(call.arguments)
-                )
+                run = getattr(other.on_invoke_tool, "guarded", other.on_invoke_tool)
+                result = await run(context, json.dumps(call.arguments))  # as it was judged, a name once
                 if other._is_agent_tool and _waits(context):
                     raise Suspended(result)
                 return result
