@@ -302,7 +302,7 @@ def read_invariants(node: Node, rules: FileRules, context: Context) -> list[Inva
     return [invariant for invariant in found if invariant is not None]
 
 
-SHORT = {"recovers_within": None, "no_duplicate_side_effects": "tools", "gives_up_politely": None}
+SHORT = {"recovers_within": "calls", "no_duplicate_side_effects": "tools", "gives_up_politely": None}
 """types that may be keys: `recovers_within: {calls: 3}`; with the parameter that their value is, if it is no mapping"""
 
 
