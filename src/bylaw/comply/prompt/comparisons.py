@@ -7,6 +7,7 @@ talk) is decided where it is bound.
 from __future__ import annotations
 
 import re
+from datetime import date, timedelta
 
 from msgspec import Struct
 
@@ -26,7 +27,10 @@ _WORDINGS: tuple[tuple[str, str], ...] = (
     (r"at least|a minimum of|minimum of|>=|≥", ">="),
     (r"at most|a maximum of|maximum of|up to|<=|≤", "<="),
     (rf"(?:strictly )?{_MORE} than|exceeds?|exceeding|above|over|>", ">"),
-    (rf"(?:strictly )?{_LESS} than|below|under|<", "<"),
+    (
+        rf"(?:strictly )?{_LESS} than|below|under(?! (?:review|investigation|warranty|repair)\b)|<",
+        "<",
+    ),
     (r"exactly|equal to|equals?", "="),
     (r"(?:must|should|shall|has to|have to) be(?=\s+[$€£]?\d)", "="),
 )
@@ -225,3 +229,11 @@ def needs_today(prompt: str) -> bool:
         or _NOT_EXPIRED.search(prompt)
         or _EXPIRED.search(prompt)
     )
+
+
+def shifted(day: str, days: str) -> str:
+    """The day so long before: `30d`."""
+    if not days:
+        return day
+    number, unit = int(days[:-1]), days[-1]
+    return (date.fromisoformat(day[:10]) - timedelta(days=number if unit == "d" else -(-number // 24))).isoformat()

@@ -23,7 +23,7 @@ from bylaw.comply.prompt.readings import (
     formula,
     holds,
 )
-from bylaw.comply.prompt.results import answer_of
+from bylaw.comply.prompt.returns import answer_of
 from bylaw.comply.prompt.vocabulary import any_case
 
 EXCEPTIONS = ("unless", "without", "until", "before", "iff")

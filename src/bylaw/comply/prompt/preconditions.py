@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from bylaw.comply.model import Aspect, EngineItem, PromptRule, Tier, ToolSpec
-from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, read_comparison, shifted
 from bylaw.comply.prompt.layout import Junction, Statement, plain_text
 from bylaw.comply.prompt.lookups import MENTION, NUMBER_WORDS, OF_IT, Lookup, Lookups, find_lookups
-from bylaw.comply.prompt.results import ResultReader, Shown, answer_of, arguments, latest, shifted
+from bylaw.comply.prompt.results import ResultReader, Shown, arguments, latest
+from bylaw.comply.prompt.returns import answer_of
 from bylaw.comply.prompt.vocabulary import NUMBER, Tools, any_case, number_of, stems
 
 _NEGATIVE = any_case(r"\b(?:not|no|never)\b")
+_EXCEPTION = any_case(r"\b(?:unless|except(?!ional)|apart from|with the exception)\b.*")
 _EXISTS = any_case(r"\bexists?\b")
 _ONE_OF = any_case(r"\b(?:must be|should be|is|are|be) (?:either |one of |any of |in )(?P<values>.+)$")
 _DEMANDS = any_case(
@@ -135,6 +137,8 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
         parts = [_read(part, action, tools) for part in statement.parts if _is_condition(part, is_listed=True)]
         return _join(parts, statement.junction)
     text = plain_text(statement.text)
+    if exception := _EXCEPTION.search(text):
+        return _Condition(unread=f"no event shows whether `{exception[0].strip(' .,')}` holds")
     comparison = read_comparison(text)
     own = _read_own(comparison, action, tools) if comparison else _read_range(text, action)
     if found := own or _read_choice(text, action):
@@ -142,6 +146,9 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
     lookups = find_lookups(text, action.name, tools, *_compared_thing(comparison, action))
     if lookups is None:
         return _Condition(unread="no known tool shows whether it holds")
+    if all(not one.same and tools.specs[one.tool].params for one in lookups.any_of) and not tools.aliased(text):
+        which = ", ".join(one.tool for one in lookups.any_of[:3])
+        return _Condition(unread=f"no argument of {action.name} says what {which} would have to be called with")
     return _from_results(text, lookups, ResultReader(lookups, action, tools).read(text, comparison), action, tools)
 
 

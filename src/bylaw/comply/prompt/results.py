@@ -10,36 +10,24 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
-from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum
+from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum, shifted
 from bylaw.comply.prompt.lookups import MENTION, OF_IT, Lookup, Lookups, find_lookups, shows_field
+from bylaw.comply.prompt.returns import answer_of
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
 
-Answer: TypeAlias = Literal["boolean", "number", "list", "object", "text", ""]
 NOT_SHOWN = "results do not show whether it holds, only that it was looked up"
 _NEGATIVE = any_case(r"\b(?:not|no|never|none|nor|without|cannot|isn't|hasn't|doesn't|free of)\b")
 _EMPTY = any_case(r"\bempty\b")
+_HOW_OFTEN = any_case(r"\b(?:once|twice|again|times|a (?:second|third) time)\b")
+_MODAL = any_case(r"\b(?:must|should|shall|has to|have to|needs? to|can|may|is|are)\b")
+_OR = any_case(r"\bor\b")
 _TRUTH = any_case(r"\b(?:set to|of|is|be|to|as|equals?|=)\s+[\"']?(true|false|yes|no)\b")
-_YES_NO = any_case(r"\btrue or false\b|\bboolean\b|\bwhether\b|\btrue if\b|\byes or no\b|\btrue (?:only )?when\b")
-_CHECKS = any_case(r"\W*(?:checks?|verif(?:y|ies)|validates?|tests?|determines?|tells?) (?:if|whether|that)\b")
-_LISTS = any_case(r"\breturns?\b[^.]*\b(?:list|array)\b|\blists? (?:of|all|the)\b")
-_OBJECTS = any_case(
-    r"\breturns?\b[^.]*\b(?:dict(?:ionary)?|object|details|record|profile|information|json|mapping|both)\b"
-    r"|\b(?:retrieves?|gets?|shows?) (?:the )?(?:\w+ )?(?:details|profile|record|information)\b"
-)
-_SEVERAL = any_case(r"\breturns?\b[^.]*,[^.]*\band\b|\bwith \w+, \w+[^.]* and \w+|\breturns? \w+ and \w+ of\b")
-"""names several things: they are fields of an object"""
-_TEXTS = any_case(
-    r"\b(?:returns?|retrieves?|gets?)\b[^.]*\b(?:string|text|word|date|address|name|title|email|deadline|time|day)\b"
-)
 _NULL = 'result in ["None", "null", ""]'
-_NUMBERS = any_case(
-    r"\breturns?\b[^.]*\b(?:number|integer|int|float|count|amount|balance|total|score|how many|percentage|fee|price)\b"
-)
 _ONE_OF = any_case(r"\b(?:must|should|has to|is|are) (?:be |have )?(?:either |one of |any of |in )+(?P<values>.+)$")
 _IS_VALUE = any_case(
     r"\b(?:must|should|has to) (?:be|equal|have (?:the )?(?:status|state|value)(?: of)?|read)\s+(?P<values>[\"'`].+)$"
@@ -98,15 +86,48 @@ class ResultReader:
 
     def read(self, text: str, comparison: Comparison | None) -> Shown:
         if comparison is None:
-            return self._read_values(text) or self._read_fact(text)
-        if comparison.is_date:
-            return self._read_date(text, comparison)
-        return self._read_comparison(text, comparison)
+            shown = self._read_values(text) or self._read_flag(text) or self._read_fact(text)
+        elif comparison.is_date:
+            shown = self._read_date(text, comparison)
+        else:
+            shown = self._read_comparison(text, comparison)
+        return self._with_field(text, shown)
+
+    def _with_field(self, text: str, shown: Shown) -> Shown:
+        """A record without the field that the sentence quotes shows nothing: the engine cannot compare it either."""
+        fields, lookups = self._quoted_fields(text), self._lookups.any_of
+        if len(fields) != 1 or len(lookups) != 1 or not shown.contrary or self._is_plain(lookups[0]):
+            return shown
+        call = arguments(lookups[0].tool, lookups[0].same)
+        missing = f"result({call}, result.{fields[0]} missing) & result({call}, result < 0)"
+        return replace(shown, contrary=(*shown.contrary, f"(!result({call}) S ({missing}))"))
+
+    def _quoted_fields(self, text: str) -> list[str]:
+        """What the sentence quotes before it says how it must be, and is no argument: a field of a record."""
+        before = _MODAL.split(text, maxsplit=1)[0]
+        params = {*self._action.params, *(own for lookup in self._lookups.any_of for own, _ in lookup.same)}
+        return [name for name in MENTION.findall(before) if name not in params and name.isidentifier()]
+
+    def _is_plain(self, lookup: Lookup) -> bool:
+        """Whether results are known to be single values: the word `balance` in a description says little."""
+        tool = self._tools.specs[lookup.tool]
+        return tool.answer not in ("", "object") or (not tool.answer and answer_of(tool) in ("boolean", "list"))
 
     # -- facts ---------------------------------------------------------------------------------------------------------
 
+    def _read_flag(self, text: str) -> Shown | None:
+        """`the policy's "is_active" must be true`."""
+        literal, fields = _TRUTH.search(text), self._quoted_fields(text)
+        if literal is None or len(fields) != 1 or any(self._is_plain(lookup) for lookup in self._lookups.any_of):
+            return None
+        is_wanted = (literal[1].lower() in ("true", "yes")) != bool(_NEGATIVE.search(text[: literal.start(1)]))
+        contrary = "false" if is_wanted else "true"
+        return Shown(tuple(latest(one, [f"result.{fields[0]} = {contrary}"]) for one in self._lookups.any_of))
+
     def _read_fact(self, text: str) -> Shown:
         """`the account must exist`: a tool that shows it did not answer the contrary."""
+        if _HOW_OFTEN.search(text):
+            return Shown(open=NOT_SHOWN)
         is_negative = bool(_NEGATIVE.search(text))
         if literal := _TRUTH.search(text):
             is_negative ^= literal[1].lower() in ("false", "no")
@@ -120,7 +141,7 @@ class ResultReader:
 
     def _contrary_of_fact(self, lookup: Lookup, text: str, is_negative: bool) -> str | None:
         tool = self._tools.specs[lookup.tool]
-        match self.answer(tool):
+        match answer_of(tool):
             case "boolean":
                 if not self._lookups.is_named and (is_negative or self._lookups.likeness < _LEAST_LIKENESS):
                     return None
@@ -135,23 +156,26 @@ class ResultReader:
             paths = [f"{path} > 0" for path in self._paths(text, lookup)]
             return latest(lookup, paths) if self._is_about_keys(text) else None
         word = _PREDICATE.search(text)
-        fields = [word["word"].lower(), f"is_{word['word'].lower()}"] if word else []
-        if self.answer(tool) == "object" or not self._lookups.is_named:
+        fields = [word["word"].lower(), f"is_{word['word'].lower()}"] if word and not _OR.search(text) else []
+        if answer_of(tool) == "object" or not self._lookups.is_named:
             return latest(lookup, [f"result.{field} = false" for field in fields]) if fields else None
-        return latest(lookup, [_NULL] if self.answer(tool) == "text" else ["result = false", _NULL])
+        return latest(lookup, [_NULL] if answer_of(tool) == "text" else ["result = false", _NULL])
 
     def _status(self, lookup: Lookup, text: str, is_negative: bool) -> str | None:
         """`the order must have been delivered`: its `status` is another one, or with `not` that one."""
         word = _PREDICATE.search(text)
         state = word["word"].lower() if word else ""
-        if state not in _FINAL or self.answer(self._tools.specs[lookup.tool]) in ("boolean", "number", "list"):
+        if state not in _FINAL or answer_of(self._tools.specs[lookup.tool]) in ("boolean", "number", "list"):
             return None
         call = arguments(lookup.tool, lookup.same)
         fields = [f"result.{field}" for field in ("status", "state")]
         if is_negative:
             return latest(lookup, [f"{field} matches /^{state[:-1]}/i" for field in fields])
+        states = state[:-1]
+        if word and _OR.search(text):  # any word of the list is fine
+            states = "|".join(one[:-1] for one in re.findall(r"[a-z]{4,}", text[word.start("word") :].lower()))
         differs = [
-            f"(result({call}, {field} present) & !result({call}, {field} matches /{state[:-1]}/i))" for field in fields
+            f"(result({call}, {field} present) & !result({call}, {field} matches /{states}/i))" for field in fields
         ]
         return f"(!result({call}) S ({' | '.join(differs)}))"
 
@@ -170,7 +194,7 @@ class ResultReader:
         contrary = []
         for lookup in self._lookups.any_of:
             call = arguments(lookup.tool, lookup.same)
-            kind = self.answer(self._tools.specs[lookup.tool])
+            kind = answer_of(self._tools.specs[lookup.tool])
             paths = self._paths(text[: found.start("values")], lookup)
             differs = [
                 f"(result({call}, {path} present) & !result({call}, {path} matches /^(?:{pattern})$/i))"
@@ -204,7 +228,7 @@ class ResultReader:
 
     def _contrary_of_number(self, lookup: Lookup, text: str, comparison: Comparison) -> str | None:
         number, contrary = comparison.number, OPPOSITE[comparison.sign]
-        match self.answer(self._tools.specs[lookup.tool]):
+        match answer_of(self._tools.specs[lookup.tool]):
             case "boolean" if comparison.wants_some or comparison.wants_none:
                 return latest(lookup, ["result = false" if comparison.wants_some else "result = true"])
             case "boolean":
@@ -245,9 +269,7 @@ class ResultReader:
         one = found.any_of[0]
         own = {lookup.tool for lookup in self._lookups.any_of}
         return (
-            None
-            if one.tool in own or self.answer(self._tools.specs[one.tool]) in ("boolean", "list", "object")
-            else one
+            None if one.tool in own or answer_of(self._tools.specs[one.tool]) in ("boolean", "list", "object") else one
         )
 
     def _two_results(
@@ -280,7 +302,7 @@ class ResultReader:
         """Where one value may be that another result is compared with."""
         paths = self._date_paths(text, lookup) if _DATED.search(text) else self._paths(text, lookup)
         tool = self._tools.specs[lookup.tool]
-        if self.answer(tool) != "object":
+        if answer_of(tool) != "object":
             return paths[:1]
         return [path for path in paths if shows_field(tool, path.removeprefix("result."))] or paths[:_MOST_PATHS]
 
@@ -318,7 +340,7 @@ class ResultReader:
         return found
 
     def _date_paths(self, text: str, lookup: Lookup) -> list[str]:
-        kind = self.answer(self._tools.specs[lookup.tool])
+        kind = answer_of(self._tools.specs[lookup.tool])
         if kind in ("boolean", "number", "list"):
             return []
         words = [
@@ -332,14 +354,11 @@ class ResultReader:
 
     # -- paths ---------------------------------------------------------------------------------------------------------
 
-    def answer(self, tool: ToolSpec) -> Answer:
-        return answer_of(tool)
-
     def _measured(self, text: str, test: str) -> list[str | None]:
         """The latest value that the text speaks of passes the test."""
         return [
             latest(lookup, [f"{path} {test}" for path in self._paths(text, lookup)])
-            if self.answer(self._tools.specs[lookup.tool]) not in ("boolean", "list")
+            if answer_of(self._tools.specs[lookup.tool]) not in ("boolean", "list")
             else None
             for lookup in self._lookups.any_of
         ]
@@ -362,7 +381,9 @@ class ResultReader:
         also single words.
         """
         tool = self._tools.specs[lookup.tool]
-        kind = self.answer(tool)
+        kind = answer_of(tool)
+        if (fields := self._quoted_fields(text)) and not self._is_plain(lookup):
+            return [f"result.{field}" for field in fields]
         if kind in ("number", "text", "boolean"):
             return ["result"]
         params = {*tool.params, *self._action.params}
@@ -388,20 +409,6 @@ def _described(tool: ToolSpec, said: frozenset[str]) -> list[str]:
     ]
 
 
-def answer_of(tool: ToolSpec) -> Answer:
-    """What a tool returns, by its output schema or its results, or by what its description says."""
-    if tool.answer:
-        return "number" if tool.answer == "integer" else tool.answer  # type: ignore[return-value]
-    text = tool.description
-    if _YES_NO.search(text) or _CHECKS.match(text):
-        return "boolean"
-    kinds = (_LISTS, "list"), (_OBJECTS, "object"), (_SEVERAL, "object"), (_NUMBERS, "number"), (_TEXTS, "text")
-    for pattern, kind in kinds:
-        if pattern.search(text):
-            return kind  # type: ignore[return-value]
-    return ""
-
-
 def _denies(name: str) -> bool:
     return bool({"not", "no", "non"} & set(name.split("_")))
 
@@ -417,16 +424,6 @@ def _scaled(name: str, comparison: Comparison) -> str:
 
 def _empty(lookup: Lookup, is_negative: bool) -> str:
     return latest(lookup, ["result.0 present" if is_negative else "result = []"])
-
-
-def shifted(day: str, days: str) -> str:
-    """The day so long before: `30d`."""
-    from datetime import date, timedelta
-
-    if not days:
-        return day
-    number, unit = int(days[:-1]), days[-1]
-    return (date.fromisoformat(day[:10]) - timedelta(days=number if unit == "d" else -(-number // 24))).isoformat()
 
 
 def _shown(tests: Sequence[str | None], *names: str) -> Shown:

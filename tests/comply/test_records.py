@@ -1,0 +1,78 @@
+"""Conditions that a field of a record shows, and those that it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import bylaw
+
+DETAILS = "Returns its details."
+BALANCE = "Returns the record with its balance and total."
+
+
+def state_of(says: str, record: Any, *, noun: str, described: str = DETAILS, takes_id: bool = True) -> str:
+    """The state of a condition of `close_<noun>` after a look at the record."""
+    key = f"{noun}_id"
+    params = {"type": "object", "properties": {key: {"type": "string"}}}
+    tools = [
+        {"name": f"get_{noun}", "description": described, "parameters": params},
+        {"name": f"close_{noun}", "description": "Closes it.", "parameters": params if takes_id else {}},
+    ]
+    events: list[dict[str, Any]] = []
+    if record is not None:
+        events.append({"type": "tool_call", "name": f"get_{noun}", "args": {key: "1"}})
+        events.append({"type": "tool_result", "name": f"get_{noun}", "content": record})
+    events.append({"type": "tool_call", "name": f"close_{noun}", "args": {key: "1"} if takes_id else {}})
+    result = bylaw.check_compliance_sync(f"### close_{noun}\n{says}\n", events, tools=tools)
+    (rule,) = result.extracted_rules
+    return str(rule.state.value)
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "record"),
+    [
+        ("coupon", "The coupon can be used only once.", {"used": False}),
+        ("ticket", "The ticket may be scanned at most twice.", {"scanned": False}),
+        ("sample", "The sample must not be opened again.", {"opened": False}),
+    ],
+)
+def test_how_often_something_happened_is_no_flag(noun: str, says: str, record: Any) -> None:
+    assert state_of(says, record, noun=noun) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "fits", "other"),
+    [
+        ("policy", "The policy must be active or in the grace period.", "grace", "lapsed"),
+        ("order", "The order must be pending or on hold.", "hold", "shipped"),
+        ("account", "The account must be frozen or under review.", "in review", "open"),
+    ],
+)
+def test_any_state_of_a_list_is_fine(noun: str, says: str, fits: str, other: str) -> None:
+    assert state_of(says, {"status": fits}, noun=noun) == "satisfied"
+    assert state_of(says, {"status": other}, noun=noun) == "violated"
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "good", "bad"),
+    [
+        ("policy", 'The policy "is_active" must be true.', {"is_active": True}, {"is_active": False}),
+        ("loan", 'The loan "in_arrears" must be false.', {"in_arrears": False}, {"in_arrears": True}),
+        ("room", 'The room "guests" must be at most 4.', {"guests": 4}, {"guests": 5}),
+    ],
+)
+@pytest.mark.parametrize("described", [DETAILS, BALANCE])
+def test_a_quoted_field_is_compared(noun: str, says: str, good: Any, bad: Any, described: str) -> None:
+    assert state_of(says, good, noun=noun, described=described) == "satisfied"
+    assert state_of(says, bad, noun=noun, described=described) == "violated"
+    assert state_of(says, {"holder": "x"}, noun=noun, described=described) == "undecided"
+    exception = says.replace(".", ", unless the caller is an agent.")
+    assert state_of(exception, bad, noun=noun, described=described) == "undecided"
+
+
+@pytest.mark.parametrize("noun", ["item", "machine", "shipment"])
+def test_a_record_is_not_demanded_if_the_call_does_not_say_which(noun: str) -> None:
+    assert state_of(f"The {noun} must exist.", None, noun=noun, takes_id=False) == "undecided"
+    assert state_of(f"The {noun} must exist.", None, noun=noun) == "violated"
