@@ -44,7 +44,6 @@ def test_a_sentence_holds_where_its_prompt_says(case: dict[str, Any]) -> None:
         "Forbidden tools:\n- drop_table: deletes a table\n",
         "Forbidden tools:\n- `drop_table` (irreversible)\n",
         "FORBIDDEN: drop_table",
-        "{% if shop %}\nNever call drop_table.\n{% endif %}",
         "## General\nNever call drop_table.",
         "## In plan mode\nBe quick.\n## Always\nNever call drop_table.",
         "<example>\nAlways call search.\n</example>\nNever call drop_table.",

@@ -8,6 +8,7 @@ then: `under` says so.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Literal, TypeAlias
@@ -46,6 +47,7 @@ _CONDITION = any_case(
     r"\W*(?:(?:and|but|then|also|so|otherwise)\b\W*)?(?:if|when|whenever|in case|while|during|once|in the event|unless"
     r"|for (?!all\b|every\b|each\b|any\b|example\b|instance\b)[^.]{1,80}[,:])(?!\w)"
 )
+_STRUCK = re.compile(r"~~[^~\n]{1,2000}~~")
 _MARKUP = re.compile(r"\*\*|__|`")
 _FORBIDS = any_case(
     r"\b(?:(?:is|are|be) )?(?:not (?:be )?(?:allowed|permitted|used|called)|forbidden|prohibited|banned|blocked"
@@ -68,7 +70,8 @@ _ALL = any_case(
 )
 _ANY = any_case(r"\b(?:any(?: one)?|at least one|either|one) of\b|\beither\b.*:$")
 _CHAIN = any_case(
-    r"\bin (?:this |the following |the given |that )?order\b|\bfollow(?:ing)? (?:these )?steps\b|\bin sequence\b"
+    r"\bin (?:this |the following |the given |that )?order\b(?! of\b)"
+    r"|\bfollow(?:ing)? (?:these )?steps\b|\bin sequence\b"
 )
 
 
@@ -116,7 +119,24 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
         tool, block = named, []
         if line.role == "heading" and named is None and _states_rule(line):
             statements += _statements(line, None)
+    _mark_struck(prompt, statements)
     return statements
+
+
+def _mark_struck(prompt: str, statements: list[Statement]) -> None:
+    """Text that is struck out, or stands in a comment, demands nothing for sure."""
+    if "~~" not in prompt and "<!--" not in prompt:
+        return
+    spans, at = [found.span() for found in _STRUCK.finditer(prompt)], 0
+    while (at := prompt.find("<!--", at)) >= 0:
+        end = prompt.find("-->", at)
+        spans.append((at, end if end >= 0 else len(prompt)))
+        at = spans[-1][1]
+    spans.sort()
+    for one in statements:
+        index = bisect_right(spans, (one.end, 0)) - 1
+        if index >= 0 and spans[index][1] > one.start:
+            one.under = one.under or "text that is struck out or in a comment"
 
 
 def _mark_lists(lines: list[Line], tools: Collection[str]) -> None:

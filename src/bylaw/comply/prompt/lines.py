@@ -25,7 +25,8 @@ _ITEM = re.compile(r"(?P<mark>[-*+•‣▪◦·–]|\(?\d{1,3}[.)]|\(?[a-zA-Z][
 _BOLD_LINE = re.compile(r"(?:\*\*|__)(?P<text>[^*_]{1,80}?):?(?:\*\*|__):?\s*$")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _TAG = re.compile(
-    r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?:\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
+    r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*(?: [A-Z]\w*)*)(?P<more>\s[^<>\n]{0,200})?/?>|\{[%#][^\n]{0,300}?[%#]\}"
+    r"|\{\{[#/^][^\n{}]{0,200}\}\}"
 )
 _CLOSING = re.compile(r"</([A-Za-z][\w.-]*(?: [A-Z]\w*)*)\s*>")
 _INLINE = word_set("a b i u em strong span small code kbd mark sup sub br")
@@ -48,6 +49,8 @@ _TOOLS_KEY = re.compile(r"(?:forbidden|prohibited|banned|blocked|denied|disallow
 _STRING = re.compile(r"\"((?:[^\"\\\n]|\\.)*)\"(\s*:)?")
 _MOST_TAGS = 300
 """of one line that divide it"""
+_LONGEST_LINE = 1_000
+"""characters of it that are looked at for a scope"""
 _LONGEST_JSON = 50_000
 _MOST_TRIES = 20
 """lines that begin like JSON and are not"""
@@ -57,10 +60,25 @@ _SCOPES = any_case(
     r"|any)\b))\b"
     r"|\b(?:mode|phase|stage|scenarios?|cases?|only|optional|examples?|samples?|if|when|during|unless|except"
     r"|production|staging|development"
-    r"|sandbox|weekends?|holidays?|emergenc(?:y|ies))\b"
+    r"|sandbox|weekends?|holidays?|emergenc(?:y|ies)|mistakes?|went wrong|myths?|misconceptions?|deprecated|obsolete"
+    r"|outdated|legacy|(?:old|former|previous) (?:rules?|polic(?:y|ies)|versions?|behaviou?r))\b|^\W*(?:bad|wrong"
+    r"|incorrect)\W*$"
+    r"|\b(?:users?|customers?|clients?|callers?|guests?|people|they|somebody|someone|others)\b.{0,40}"
+    r"\b(?:say|says|said|tell|tells|ask|asks|claim|claims|write|writes|think|believe|type|types)\b"
+    r"|^\W*(?:the )?(?:\w+ ){0,3}(?:guests?|vips?|admins?|administrators?|members?|partners?|employees?|staff|users?"
+    r"|customers?|clients?|visitors?|minors?|adults?|subscribers?|managers?|testers?|developers?|tenants?|patients?"
+    r"|students?|teachers?|drivers?|sellers?|buyers?|merchants?|beginners?|accounts?|plans?|tiers?)\W*$"
 )
 
 
+_ANNOUNCES = any_case(
+    r"\b(?:the following|what follows|everything below|the rest|th(?:is|e) (?:next )?(?:section|part|list)"
+    r"|the rules below|these rules|rules below)\b(?: \w+){0,3}? (?:appl(?:y|ies)|holds?|concerns?|is|are) (?:only )?"
+    r"(?:to|for|in|when|if)\b"
+    r"(?! (?:all|every|each|any|you)\b)"
+)
+"""says when the text below it holds: `The following only applies to guests.`"""
+_CONDITIONAL_TAG = any_case(r"\b(?!id|name|class|number|n|type|priority|severity|level|title|lang|version)[\w-]+\s*=")
 _DENIES = any_case(
     r"\W*(?:(?:things|what) (?:you (?:must|should) )?(?:not to|never|to avoid|not)\b.{0,30}|(?:please )?(?:never"
     r"|do not|don['\u2019]?t(?:['\u2019]?s)?"
@@ -107,14 +125,24 @@ def limits_scope(heading: str) -> bool:
 def read_lines(prompt: str) -> Iterator[Line]:
     """The lines of a prompt in its order, with the heading that limits each of them."""
     above: list[tuple[float, str]] = []
-    denial = ""
+    denial = announced = above_text = ""
+    is_open = False
+    """whether lines have come since the introduction"""
     for line in _raw_lines(prompt[:MAX_PROMPT]):
+        if line.role == "heading" or (line.role == "blank" and is_open):
+            above_text, is_open = "", False
         if line.role == "heading":
+            announced = ""
             denial = line.text if _DENIES.match(line.text) else "" if line.text or line.level < 1 else denial
             above = [one for one in above if one[0] < line.level]
             above += [(line.level, line.text)] if line.level and limits_scope(line.text) else []
         else:
-            line.under = line.under or (above[0][1] if above else "")
+            announced = line.text if _ANNOUNCES.search(line.text[:_LONGEST_LINE]) else announced
+            line.under = line.under or (above[0][1] if above else "") or announced
+            if line.role == "text" and line.introduces:
+                above_text, is_open = line.text if limits_scope(line.text[:_LONGEST_LINE]) else "", False
+            elif line.role == "text":
+                line.under, is_open = line.under or above_text, True
             line.denied = "" if _OWN_DENIAL.match(line.text) else denial
         yield line
 
@@ -122,6 +150,8 @@ def read_lines(prompt: str) -> Iterator[Line]:
 def _raw_lines(prompt: str) -> Iterator[Line]:
     closed = {name.lower() for name in _CLOSING.findall(prompt)} | _BLOCKS
     open_tags: list[str] = []
+    conditions: list[str] = []
+    """of a template, which are open"""
     fenced, start, resume, tries = False, 0, 0, 0
     shown = ""
     """the tag whose content is left out"""
@@ -142,9 +172,13 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                 continue
         if "<" not in raw and "{" not in raw:
             if not shown:
-                yield from _plain_lines(raw, begin, rows[number + 1] if number + 1 < len(rows) else "")
+                below = rows[number + 1] if number + 1 < len(rows) else ""
+                yield from _under(conditions, _plain_lines(raw, begin, below))
         else:
-            for name, piece, at in _split_at_tags(raw, closed):
+            for tag, piece, at in _split_at_tags(raw, closed):
+                name, _, more = tag.partition("\0")
+                if name == "%":
+                    _open_or_close(more, conditions)
                 if shown:
                     shown = "" if name == f"/{shown}" else shown
                     continue
@@ -152,12 +186,29 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                     shown = name
                     continue
                 if name:
-                    yield _tag_heading(name, begin + at, open_tags)
+                    limit = f" if {more}" if _CONDITIONAL_TAG.search(more) and name not in _BLOCKS else ""
+                    yield _tag_heading(name, begin + at, open_tags, limit)
                 if piece.strip():
-                    yield from _plain_lines(piece, begin + at, "", is_item=name == "li")
+                    yield from _under(conditions, _plain_lines(piece, begin + at, "", is_item=name == "li"))
 
 
-def _tag_heading(name: str, start: int, open_tags: list[str]) -> Line:
+def _open_or_close(tag: str, conditions: list[str]) -> None:
+    """`{% if guest %}` opens a condition, `{% endif %}` and `{{/if}}` close one."""
+    words = re.findall(r"[a-z]+", tag.lower()) or [""]
+    if tag.startswith("{{/") or words[0].startswith("end"):
+        del conditions[-1:]
+    elif tag.startswith(("{{#", "{{^")) or words[0] in ("if", "for", "unless", "case", "ifequal", "with"):
+        conditions.append(tag)
+
+
+def _under(conditions: list[str], lines: Iterator[Line]) -> Iterator[Line]:
+    for line in lines:
+        if conditions and line.role != "blank":
+            line.under = line.under or conditions[0]
+        yield line
+
+
+def _tag_heading(name: str, start: int, open_tags: list[str], limit: str = "") -> Line:
     """A tag as a heading that ends with its closing tag: `<plan_mode>` → `plan mode`."""
     if name.startswith("/"):
         if name[1:] in open_tags:
@@ -166,7 +217,7 @@ def _tag_heading(name: str, start: int, open_tags: list[str]) -> Line:
     if name in _BLOCKS or name == "%":
         return Line("heading", "", start, level=1)
     open_tags.append(name)
-    return Line("heading", re.sub(r"[_-]", " ", name), start, level=len(open_tags) / 1_000)
+    return Line("heading", re.sub(r"[_-]", " ", name) + limit, start, level=len(open_tags) / 1_000)
 
 
 def _split_at_tags(raw: str, closed: set[str]) -> Iterator[tuple[str, str, int]]:
@@ -190,7 +241,10 @@ def _split_at_tags(raw: str, closed: set[str]) -> Iterator[tuple[str, str, int]]
             continue
         if name or before.strip():
             yield name, before, at
-        name, at = (found["close"] or "") + tag, found.end()
+        name, at = (
+            f"{found['close'] or ''}{tag}\0{(found['more'] or '').strip() if found['name'] else found[0]}",
+            found.end(),
+        )
     yield name, text[at:], at
 
 

@@ -14,14 +14,15 @@ from itertools import islice
 from msgspec.structs import replace
 
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
-from bylaw.comply.prompt.clauses import label_of
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT, limits_scope
+from bylaw.comply.prompt.markers import Force, find_marker
 from bylaw.comply.prompt.preconditions import read_preconditions
 from bylaw.comply.prompt.readings import shorten
 from bylaw.comply.prompt.statements import list_unread, read_statement, read_steps
-from bylaw.comply.prompt.vocabulary import Tools, any_case
+from bylaw.comply.prompt.vocabulary import Tools, any_case, root_set, roots
 from bylaw.model.ports import Embedder
 from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
@@ -42,6 +43,23 @@ _LIMITATION = any_case(
     r"|the only (?:time|case)\b|for (?:everything|anything|all) else\b)"
 )
 """how one begins that may take something back, if it stands in the same paragraph or below"""
+_TAKES_BACK = any_case(
+    r"\bexempt|(?<!no )(?<!without )(?<!any )\bexceptions?\b|\bexcluded\b|\b(?:do|does) not apply\b|\bneeds? no\b"
+    r"|\bneed not\b|\bno (?:\w+ ){1,2}(?:is|are) (?:needed|required|necessary)\b|\bnot (?:needed|required|necessary)\b"
+    r"|\bwaived?\b|^\W*(?:for|with|in|on) [^.;]{1,60}?,? (?:you|it|they|this|that) (?:may|can|could|is|are)\b"
+)
+"""words of a sentence or of a part of one that take something back"""
+_LABEL_WORDS = root_set(
+    """important critical note notes rule rules policy policies warning warnings security safety reminder remember
+    general always caution attention constraint constraints requirement requirements guideline guidelines instruction
+    instructions forbidden prohibited banned disallowed off limits tool tools function functions call calls
+    action actions not allowed permitted
+    you must may should shall can never do don t use run strictly absolutely the these all following agent assistant
+    be called used key main hard core absolute golden first second third rule1 priority high mandatory required
+    compliance privacy are is that which please also and or of usage guardrail guardrails limit boundary boundaries
+    what how to info step system your job task"""
+)
+"""labels of these words limit nothing: `Important: never call A`"""
 _UNIVERSAL = any_case(r"\b(?:never|always|under no|at no|in no case|every|each|all|any|forbidden|prohibited)\b")
 _MOST_OWN_SENTENCES = 12
 MAX_STATEMENTS = 3_000
@@ -97,7 +115,9 @@ def extract_rules(
     found = [_read(statement, every) for statement in read]
     for index, statement in enumerate(read[1:], 1):
         is_tied = not statement.leads or statement.is_below
-        if _EXCEPTION.match(statement.text) or (is_tied and _LIMITATION.match(statement.text)):
+        if _EXCEPTION.match(statement.text) or (
+            is_tied and (_LIMITATION.match(statement.text) or _TAKES_BACK.search(statement.text[:MAX_SENTENCE]))
+        ):
             _except(found, read, index)
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
@@ -117,7 +137,7 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     """In the section of a tool a sentence is a precondition of the tool, unless it addresses the agent."""
     if statement.tool is None:
         stated = read_statement(statement, tools)
-        return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement)) else stated
+        return [_leave_open(rule, why) for rule in stated] if (why := _limit_of(statement, tools)) else stated
     if _ADDRESSES_THE_AGENT.match(statement.text):
         stated = read_statement(statement, tools)
         if any(rule.items for rule in stated):
@@ -128,17 +148,33 @@ def _read(statement: Statement, tools: Tools) -> list[PromptRule]:
     return preconditions or read_statement(statement, tools) or list_unread(statement, tools)
 
 
-def _limit_of(statement: Statement) -> str:
+def _limit_of(statement: Statement, tools: Tools) -> str:
     """Why a sentence that reads like a rule for all cases is not one."""
     if statement.under:
         return f"it stands under `{shorten(statement.under)}`"
     if statement.denied and not statement.forbidden:
         return f"it stands under `{shorten(statement.denied)}`"
-    if limits_scope(label := label_of(statement.text)):
+    label = label_of(statement.text)
+    if label and (limits_scope(label) or not _is_harmless(label, statement.text, tools)):
         return f"it stands under `{shorten(label)}`"
     if statement.follows_condition and not _UNIVERSAL.search(statement.text):
         return "a sentence before it has a condition that may hold for it too"
+    if any(map(_takes_back, statement.text[:MAX_SENTENCE].split(";")[1:])):
+        return "another part of it makes an exception"
     return ""
+
+
+def _is_harmless(label: str, text: str, tools: Tools) -> bool:
+    """`Important:`, or `Refunds:` before a sentence about refunds; `Guests:` and `Myth:` limit what they label."""
+    if label in tools.specs or "_" in label:
+        return True
+    behind = text[text.find(":") :][:MAX_SENTENCE]
+    return all(word.isdigit() for word in set(roots(label)) - _LABEL_WORDS - set(roots(behind)))
+
+
+def _takes_back(part: str) -> bool:
+    marker = find_marker(part)
+    return bool(_TAKES_BACK.search(part) or (marker and marker.force in (Force.PERMIT, Force.WAIVE)))
 
 
 def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int) -> None:

@@ -33,9 +33,17 @@ _FINITE = any_case(r"\b(?:is|are|was|were|has|have|had|will|can|does|do|did|mean
 _LIMIT = any_case(r"\W*(?:no more than|at most|max(?:imum)?(?: of)?|up to|fewer than|less than) [\w]+ \w+")
 _READERS = {Force.FORBID: read_prohibition, Force.REQUIRE: read_obligation, Force.ONLY: read_reservation}
 _IN_ORDER = any_case(
-    r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b|\bfollow(?:ing)? (?:these|the"
-    r"|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
+    r"\bin (?:this|the following|the given|that|exactly this|sequential)? ?order\b(?! of\b)"
+    r"|\bfollow(?:ing)? (?:these|the|this)\b|\bthese steps\b|\bin sequence\b|\bstep by step\b|\bsteps (?:below|must)\b"
 )
+_NO_ORDER = any_case(
+    r"\border of\b|\b(?:preference|preferred|priority|options?|alternatives?|either|one of|any of|in any order)\b"
+)
+"""introductions of lists that are in no order of time"""
+_IN_SOME_CASES = any_case(
+    r"\W*(?:otherwise|else|if (?:not|so)|alternatively|optionally|or|in (?:that|this|the other) case|as a fallback)\b"
+)
+"""how a step begins that is not always taken"""
 _NEVER, _NEVER_CALL = "Never ", "Never call "
 _DESCRIBED = re.compile(r"(?P<name>[`*]*\w+[`*]*)(?::| [-\u2013\u2014]| \() ?(?P<what>.+)")
 """`drop_table: deletes a table`"""
@@ -200,6 +208,7 @@ def _read_list(statement: Statement, tools: Tools) -> list[PromptRule]:
         under = statement.under or (sentence.text if limits_scope(sentence.text) else "")
         why = f"it stands under `{shorten(under)}`"
         ordered = rules + _require_in_order(steps)
+        ordered += [rule for step in steps if not step.tools for rule in _read_alone(step.statement, tools)]
         return [replace(rule, items=(), undecided=why) for rule in ordered] if under else ordered
     unread = [step.statement for step in steps if not (actor and step.tools)]
     return rules + [rule for part in unread for rule in _read_alone(part, tools)]
@@ -230,6 +239,8 @@ def _actor(sentence: Sentence) -> Bound:
 def _tools_of(part: Statement, tools: Tools) -> Bound:
     """The tools that an item says to call; none if it is conditional or forbids or permits something."""
     sentence = read_sentence(part.text[:MAX_SENTENCE], tools, part.tool)
+    if part.follows_condition or part.under or _IN_SOME_CASES.match(part.text):
+        return Bound()
     if sentence is None or any(clause.part("if", "unless", "iff") for clause in read_clauses(sentence)):
         return Bound()
     marker = find_marker(sentence.masked)
@@ -274,6 +285,8 @@ def read_steps(statements: Sequence[Statement], tools: Tools, *, introduction: s
     """The order of numbered steps, if the introduction says that they are in order or every step names a tool."""
     marker = find_marker(introduction[:MAX_SENTENCE])
     if marker and marker.force is Force.FORBID and introduction.rstrip("*_ ").endswith(":"):
+        return []
+    if _NO_ORDER.search(introduction[:MAX_SENTENCE]):
         return []
     steps = [_Step(statement, _tools_of(statement, tools)) for statement in statements]
     if not _IN_ORDER.search(introduction) and not all(_only_calls(step, tools) for step in steps):
