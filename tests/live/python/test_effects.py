@@ -138,7 +138,7 @@ class Markup(str):
     "value",
     [
         7, 7.5, True, "paid", Decimal("42.50"), Kind.PAID, b"abc", date(2026, 3, 2), datetime(2026, 3, 2),
-        timedelta(hours=1), UUID("12345678-1234-4234-8234-123456789012"), {"a", "b1"}, frozenset({3}), [1, 2], (1, 2),
+        timedelta(hours=1), UUID("12345678-1234-4234-8234-123456789012"), {"b1"}, frozenset({3}), [1, 2], (1, 2),
         {"a": 1}, OrderedDict(a=1), defaultdict(int, a=1), Row("Ann", 3), Slotted("Ann", 3), Frozen("Ann", 3),
         Model(name="Ann", total=Decimal(3)), Markup("hello"), '{"total": 3}', {"row": Row("Ann", 3), "kind": Kind.OPEN},
     ],
