@@ -7,6 +7,7 @@ main part has to fit a form as a whole. A command counts where a command can beg
 from __future__ import annotations
 
 import re
+from itertools import permutations
 
 from msgspec.structs import replace
 
@@ -84,12 +85,23 @@ _HABITS: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     ),
     (any_case(rf"{LEAD}amend(?:ing)?(?: (?:any |a |the |an |existing |previous )*commits?)?"), ("git commit --amend",)),
 )
-_FLAGS = {
-    "-rf": r"-(?:[a-zA-Z]*r[a-zA-Z]*f|[a-zA-Z]*f[a-zA-Z]*r)[a-zA-Z]*",
-    "-f": r"(?:-f|--force)",
-    "--force": r"(?:-f|--force)",
-}
-_BEGIN = r"(?:^|[;&|(\n]\s*|\b(?:sudo|then|do|exec|time|xargs)\s+)"
+_LONG = {"r": "recursive", "R": "recursive", "f": "force", "a": "all", "i": "interactive", "v": "verbose", "y": "yes"}
+_SHORT = {"recursive": "r", "force": "f", "all": "a", "interactive": "i", "verbose": "v", "yes": "y"}
+_MOST_FLAGS = 3
+"""that are looked for in any order"""
+_TOKEN = r"(?:'[^']*'|\"[^\"]*\"|[^\s;&|'\"])+"
+_WRAPPERS = (
+    r"(?:(?:\w+=\S*|(?:sudo|env|nohup|time|timeout|nice|exec|command|builtin|xargs|then|do|else|watch)"
+    r"(?:\s+(?:-\S+|\w+=\S*|\d+[smh]?))*)\s+)*"
+)
+"""what may stand before a command: `env X=1`, `sudo -u root`, `nohup`"""
+_QUOTED_SHELL = r"(?:(?:[\w.~-]*\/)*(?:ba|z|da|k)?sh\s+(?:-\S+\s+)*?-\w*c\s+['\"](?:[^'\"]*[;&|(\n])?\s*)?"
+_BEGIN = (
+    r"(?:^(?:(?:[^'\"\x5c]|\x5c.|'[^']*'|\"[^\"]*\")*(?:[;&|(\n{]|\s-exec(?:dir)?\s))?\s*"
+    r"|^(?:[^']|'[^']*')*(?:\$\(|`)\s*)"
+    rf"{_WRAPPERS}{_QUOTED_SHELL}{_WRAPPERS}(?:[\w.~-]*\/)*"
+)
+"""where a command begins: not in the text that another one quotes"""
 _LIKE = any_case(r"\b(?:such as|like|similar|equivalent|other such)\b")
 _LIKE_THESE = "it also forbids other commands of this kind"
 _FILLED_IN = re.compile(r"[<{\[].*[>}\]]|\.\.\.|…")
@@ -129,7 +141,7 @@ def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceili
         for param in spec.params
         if _SHELL_WORDS & set(roots(param))
     }
-    pattern = rf"{_BEGIN}(?:{'|'.join(map(_command_pattern, commands))})(?:[\s;&|)]|$)"
+    pattern = rf"{_BEGIN}(?:{'|'.join(map(_command_pattern, commands))})(?:[\s;&|)'\"`]|$)"
     atoms = [
         f"tool(*, args.{param} matches /{pattern}/)"
         for param in sorted(params | {"command", "cmd"})
@@ -145,12 +157,57 @@ def _forbid_commands(view: View, commands: tuple[str, ...], words: str, *, ceili
 
 
 def _command_pattern(command: str) -> str:
-    """The words of a command in their order, with other arguments before a flag and other flags before an argument."""
-    first, *rest = (re.escape(word).replace("/", r"\/").replace(r"\-", "-") for word in command.split())
-    for word in rest:
-        between = r"(?:\s+[^\s;&|]+)*?\s+" if word.startswith("-") else r"(?:\s+-[^\s;&|]+(?:\s+\w[^\s;&|]*)?)*?\s+"
-        first += between + _FLAGS.get(word, word)
-    return first
+    """The words of a command in their order, with other arguments before a flag and other flags before an argument.
+
+    Flags stand in any order, together or apart, short or long.
+    """
+    first, *rest = command.split()
+    pattern, flags = _escaped(first), list[str]()
+    for word in (*rest, ""):
+        if word.startswith("-"):
+            flags += _flags_of(word)
+            continue
+        if flags:
+            pattern += _in_any_order(flags)
+            flags = []
+        if word:
+            pattern += rf"(?:\s+-[^\s;&|]+(?:\s+\w[^\s;&|]*)?)*?\s+{_escaped(word)}"
+    return pattern
+
+
+def _escaped(word: str) -> str:
+    return re.escape(word).replace("/", r"\/").replace(r"\-", "-")
+
+
+def _flags_of(word: str) -> list[str]:
+    """`-rf` → `r`, `f`; `--force` → `f`; another long flag, or a short one with a value, as it is."""
+    if word.startswith("--"):
+        return [_SHORT.get(word[2:], word)]
+    return list(word[1:]) if word[1:].isalpha() and len(word) <= _MOST_FLAGS + 1 else [word]
+
+
+def _in_any_order(flags: list[str]) -> str:
+    before = rf"(?:\s+{_TOKEN})*?\s+"
+    alone = {flag: _one_flag(flag) for flag in dict.fromkeys(flags)}
+    orders = list(permutations(alone)) if len(alone) <= _MOST_FLAGS else [tuple(alone)]
+    apart = [before.join(alone[flag] for flag in order) for order in orders]
+    together = [
+        "-[a-zA-Z]*" + "[a-zA-Z]*".join(map(_letter, order)) + "[a-zA-Z]*"
+        for order in orders
+        if len(order) > 1 and all(len(flag) == 1 for flag in order)
+    ]
+    return f"{before}(?:{'|'.join((*together, *apart))})"
+
+
+def _one_flag(flag: str) -> str:
+    if len(flag) > 1:
+        return _escaped(flag)
+    long = f"|--{_LONG[flag]}" if flag in _LONG else ""
+    return f"(?:-[a-zA-Z]*{_letter(flag)}[a-zA-Z]*{long})"
+
+
+def _letter(flag: str) -> str:
+    return "[rR]" if flag in "rR" else flag
 
 
 # -- SQL ---------------------------------------------------------------------------------------------------------------
