@@ -47,6 +47,9 @@ _TURN = any_case(
 _IN_TIME = any_case(r"\b(?:per|a|an|each|every|in one) (?:second|minute|hour|day|week|month|year)\b")
 """a limit per day is not a limit per conversation"""
 COUNTED_UNDER_A_CONDITION = "it counts calls under a condition"
+_OFTEN_WORDS = any_case(rf"\b(?:once|twice|thrice|{NUMBER} times?)\b(?! more than)")
+"""a clause with two of these counts the calls of each tool by itself"""
+_AT_ONCE = any_case(r"\b(?:at once|at the same time|in parallel|simultaneously|concurrently|together|in a row)\b")
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ENTITY = any_case(
     r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"
@@ -107,7 +110,9 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
     """The count with its tools. `two emails` counts the calls of send_email, `five passengers` counts no calls."""
     count = find_count(view.bare if is_forbidden else view.main, is_forbidden=is_forbidden)
     tools = view.bind(view.main)
-    if count is None or not tools:
+    if count is None or not tools or len(_OFTEN_WORDS.findall(view.main)) > 1:
+        return None
+    if tools.is_any and count.number > 1 and _AT_ONCE.search(view.main):
         return None
     unit = set(roots(count.unit))
     counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))

@@ -148,8 +148,11 @@ def _read_calls(view: View) -> Reading | None:
 
 def _read_first(view: View, tools: Bound) -> Reading | None:
     """`start every conversation by calling A`."""
-    if not _OPENING.search(view.main):
+    opening = _OPENING.search(view.main)
+    if opening is None:
         return None
+    if not tools.is_named and opening[0].lower() == "first" and view.marker.severity == "medium":  # `give a hint first`
+        return Reading(name=view.name, undecided=OPEN)
     if view.extra(_TALK.sub(" ", _OPENING.sub(" ", view.bare)), tools):
         return Reading(name=view.name, undecided=NO_TOOL)
     draft = formula(f"G (tool(*) -> O {atom(tools.tools)})", "order")

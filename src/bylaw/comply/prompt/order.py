@@ -9,6 +9,7 @@ from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Part
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
 from bylaw.comply.prompt.dialogue import asks_user, find_texts
+from bylaw.comply.prompt.markers import imperative_at
 from bylaw.comply.prompt.readings import (
     NO_TOOL,
     OPEN,
@@ -37,9 +38,16 @@ _FOLLOWS = any_case(
 )
 _HOW = any_case(
     r"\b(?:exactly|twice|thrice|times|at (?:least|most)|(?:more|fewer|less) than|immediately|right away|at once"
-    r"|directly|(?:only|just) once)\b|\b(?:right|just)\s*(?:before|after)?\s*$"
+    r"|directly|(?:only|just) once"
+    r"|within (?:\w+ ){1,2}(?:calls?|turns?|steps?|messages?|seconds?|minutes?|hours?|days?))\b"
+    r"|\b(?:right|just)\s*(?:before|after)?\s*$"
 )
 """words by which an order says more than that one call comes before another"""
+_FIRST = any_case(r"\b(?:first|beforehand|before that|in advance)\b")
+_PRONOUN = any_case(r"\b(?:on|to|for|of|with|in) (?:it|them|that|this|those|these)\b")
+_OR = any_case(r"\bor\b")
+_PIECES = any_case(r"[,(]|\b(?:and|or)\b")
+PRONOUN = "it does not say which values the two calls share"
 HOW = "it also says how often or how soon"
 ANOTHER = "it also demands another action before the call"
 _AND = any_case(r"\band\b|,")
@@ -64,6 +72,8 @@ def read_sequence(view: View) -> Reading | None:
             first, second = view.bind(found["first"], likeness=False), view.bind(found["then"], likeness=False)
             if second and (narrowing := view.narrowing(found["then"], second)):
                 return _narrowed(second, narrowing)
+            if first and second and _HOW.search(view.main):
+                return Reading(name=view.name, undecided=HOW)
             if first and second and not set(first.tools) & set(second.tools):
                 is_reply = "followed" in found[0].lower()
                 return (
@@ -169,6 +179,8 @@ def read_before(view: View) -> Reading | None:
     if _HOW.search(f"{view.main} {part.conjunction}"):
         return Reading(name=view.name, undecided=HOW)
     first = view.bind(view.main, likeness=False).without(*second.tools)
+    if first.is_named and (why := _why_open(view, view.main, part.text)):
+        return Reading(name=view.name, undecided=why)
     if first and (first.is_named or not asks_user(view.main)):
         return require_before(view, first, second, tests)
     if asks_user(view.main):
@@ -188,6 +200,15 @@ def read_before(view: View) -> Reading | None:
     return Reading(name=view.name, undecided=OPEN)
 
 
+def _why_open(view: View, main: str, behind: str) -> str:
+    """`call A (or ask for a PIN)` and `before you call B on it` say more than that A comes before B."""
+    if _PRONOUN.search(behind):
+        return PRONOUN
+    others = (piece for piece in _PIECES.split(main)[1:] if not view.bind(piece, likeness=False))
+    other = next((one for one in others if view.extra(one, Bound()) and (imperative_at(one) or _OR.search(main))), "")
+    return not_shown(other.strip(" )")) if other else ""
+
+
 # -- a part with `after` or `if` ---------------------------------------------------------------------------------------
 
 
@@ -203,6 +224,11 @@ def read_trigger(view: View) -> Reading | None:
     if part.word == "iff" and tools:
         return allow_only(view, tools, condition)
     if tools and not condition.is_negated:
+        if part.word == "if" and condition.tools and _CALLING.search(part.text) and _FIRST.search(view.main):
+            # `whenever you call B, call A first`
+            if narrowing := view.narrowing(part.text, condition.tools) or view.extra(_FIRST.sub(" ", view.main), tools):
+                return _narrowed(condition.tools, narrowing)
+            return require_before(view, tools, condition.tools)
         if part.word in ("after", "if") and condition.tools and not tools.is_any:
             if narrowing := view.narrowing(part.text, condition.tools):
                 return _narrowed(tools, narrowing)

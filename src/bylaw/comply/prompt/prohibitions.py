@@ -47,6 +47,8 @@ _ANY_CALL = any_case(
     r"|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called|used|invoked|made|allowed"
     r"|permitted)\b"
 )
+_DIRECTLY = any_case(r"\bdirectly\b(?=\s*\W*$)")
+"""`never call A directly` allows to call it in another way"""
 _ONLY_THIS = any_case(r"^\W*(?:(?:call|use|run|say|invoke)\w* )?(?:only|just|merely|simply|solely)\b")
 """`never just call A`"""
 _PEOPLE = any_case(
@@ -54,6 +56,11 @@ _PEOPLE = any_case(
 )
 _BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
 """words between tools that are forbidden alike"""
+_OTHERS_TOO = any_case(
+    r"(?:\band\b|\bor\b|,)\W*(?:an?|the|your|some|written|explicit) (?:[\w']+ ){0,3}"
+    r"(?:ok|okay|approval|consent|permission|signature|go-ahead|agreement|sign-off|confirmation)\b"
+)
+"""`until A and a manager's OK`"""
 _APART = re.compile(r"[(:;.!\u2013\u2014\u2192>]|\s-+\s")
 """marks between tools of which one may be meant instead of the other"""
 _BENEFICIARY = any_case(
@@ -125,6 +132,8 @@ def _read_calls(view: View) -> Reading | None:
         return _undecided(tools, OPEN)
     if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
         return _undecided(tools, "it says how one tool is called by another")
+    if _DIRECTLY.search(view.main):
+        return _narrowed(tools, "directly")
     if state := described_state(view.main, tools):
         return _undecided(tools, f"`{state}` may be a state, not a call")
     beneficiary = _BENEFICIARY.search(view.action)
@@ -258,6 +267,8 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     """`never call A after B`, `never call A if B failed`, `never call A if the user says "stop"`."""
     trigger = view.when(condition.part)
     if condition.part.word in EXCEPTIONS or condition.is_negated:
+        if condition.tools.is_named and _OTHERS_TOO.search(condition.part.text):
+            return _undecided(tools, condition.reason)
         return allow_only(view, tools, condition)
     if condition.tests:
         return _forbid(tools, never(tools.tools, condition.tests), trigger=trigger)
