@@ -64,3 +64,17 @@ def test_a_long_action_is_not_cut_at_a_few_words() -> None:
     action = "summarise the whole conversation in one paragraph that a colleague can read in a minute"
     (rule,) = extract_rules(f"You must {action}.")
     assert rule.required_action == action
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Call get_order before you speak of deliveries.",
+        "Before replying, call search.",
+        "You must use verify_identity before long waits.",
+    ],
+)
+def test_a_sentence_that_names_a_tool_is_not_said_to_name_none(sentence: str) -> None:
+    (rule,) = extract_rules(sentence, tools=toolset())
+    assert rule.undecided is not None
+    assert "no known tool" not in rule.undecided

@@ -170,8 +170,16 @@ def _number_param(unit: str, text: str, tools: Sequence[str], sentence: Sentence
     return Param(numeric[0], params[numeric[0]]) if len(numeric) == 1 else None
 
 
+_EXAMPLES_FOLLOW = any_case(
+    r"(?:\b(?:like|such as|similar to|including|resembling|for (?:example|instance))|\be\.g\.)[\s,:]*$"
+)
+"""`queries like "…"`: other values are meant too"""
+
+
 def find_param(text: str, tools: Sequence[str], sentence: Sentence) -> Param | None:
     """The parameter whose words are all in the text, of the tools named or of any; the longest name wins."""
+    if _EXAMPLES_FOLLOW.search(text):
+        return None
     said = set(roots(text))
     fits = [
         (len(words), param, takers)
@@ -231,7 +239,7 @@ def find_state(text: str, start: int, literals: Sequence[Literal], tool: str, se
     if not values:
         return None
     lead = text[: values[0].start - start]
-    found = None if "n't" in lead else _FIELD.search(lead)
+    found = None if "n't" in lead or _EXAMPLES_FOLLOW.search(lead) else _FIELD.search(lead)
     if found is None:
         return None
     words = [word for word in found["field"].lower().split() if word not in _FIELD_FILLERS]

@@ -15,18 +15,19 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import ENGINE_SEVERITY, EngineItem, PromptRule, RuleSeverity
 from bylaw.comply.prompt.actions import read_wording
-from bylaw.comply.prompt.binding import Bound, bind, is_destructive
+from bylaw.comply.prompt.binding import Bound, bind, is_destructive, names_tool
 from bylaw.comply.prompt.clauses import MAX_SENTENCE, Clause, Sentence, read_clauses, read_sentence
 from bylaw.comply.prompt.layout import Statement
 from bylaw.comply.prompt.lines import limits_scope
 from bylaw.comply.prompt.markers import Force, Marker, find_marker, imperative_at, is_denied_twice
 from bylaw.comply.prompt.obligations import read_obligation
 from bylaw.comply.prompt.prohibitions import read_prohibition
-from bylaw.comply.prompt.readings import Reading, View, called_before, extra_words, shorten, slug
+from bylaw.comply.prompt.readings import NO_TOOL, Reading, View, called_before, extra_words, shorten, slug
 from bylaw.comply.prompt.reservations import read_reservation
 from bylaw.comply.prompt.unread import carries_demand, is_passed_over, only_permits, read_label, unread_reading
 from bylaw.comply.prompt.vocabulary import Tools, any_case
 
+NO_EVENT = "it ties a tool to something that no event shows"
 _NO = any_case(r"\W*(no)\s+(?!one\b|need\b|problem|longer\b|matter\b|doubt|worries|such\b|more\b|idea\b)\W*\w")
 _FINITE = any_case(r"\b(?:is|are|was|were|has|have|had|will|can|does|do|did|means|exists?)\b")
 """`no order is lost` tells something, `no refunds` forbids"""
@@ -94,6 +95,8 @@ def _read_clause(view: View) -> Reading:
     if reading.drafts:
         is_weak = view.marker.severity == "low"
         return replace(reading, ceiling=min(reading.ceiling, _WEAK_CONFIDENCE)) if is_weak else reading
+    if reading.undecided == NO_TOOL and names_tool(view.whole, view.sentence):
+        reading = replace(reading, undecided=NO_EVENT)
     words = read_wording(view)
     return replace(reading, trigger=words.trigger, required=words.required, forbidden=words.forbidden)
 
