@@ -160,3 +160,8 @@ def test_hostile_layout_is_read_in_bounded_time(prompt: str) -> None:
     start = time.process_time()
     assert read_prompt(prompt).unusable == {}
     assert time.process_time() - start < 2
+
+
+def test_items_far_below_each_other_are_read() -> None:
+    prompt = "\n".join(f"{' ' * depth}- Never call drop_table." for depth in range(600))
+    assert read(prompt) == NO_DROP * 600

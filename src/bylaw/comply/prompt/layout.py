@@ -62,6 +62,8 @@ _FORBIDS_AGENT = any_case(
 _RULE_HEADING = any_case(r"\W*(?:never|do not|don't|always|you must|no)\b")
 _LONGEST_INTRODUCTION = 500
 """characters of it that are looked at, once for each item"""
+_DEEPEST = 30
+"""levels of items below each other; deeper ones stand side by side"""
 _CONDITIONAL = any_case(
     r"\b(?:if|when|whenever|unless|until|before|after|without|except|only|once|more|twice|at most|together|both)\b"
 )
@@ -144,7 +146,8 @@ def _mark_lists(lines: list[Line], tools: Collection[str]) -> None:
     introduction = ""
     for line, below in pairwise(lines):
         if line.role == "heading" or line.introduces:
-            introduction = line.text[-_LONGEST_INTRODUCTION:]
+            is_mark = line.role == "heading" and not line.text and line.level == 1  # of an item: `<li>`
+            introduction = introduction if is_mark else line.text[-_LONGEST_INTRODUCTION:]
         elif line.role == "text":
             introduction = ""
         elif line.role == "item" and introduction and _begins_with_tool(line.text, tools):
@@ -196,6 +199,7 @@ def _tree(lines: list[Line]) -> list[Line]:
             continue
         if blank and line.role == "text":
             above = []
+        del above[_DEEPEST:]
         depth = line.indent + (0.5 if line.role == "item" else 0.0)
         while above and above[-1][0] >= depth:
             above.pop()

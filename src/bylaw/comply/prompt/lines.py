@@ -31,6 +31,8 @@ _TAG = re.compile(
 _CLOSING = re.compile(r"</([A-Za-z][\w.-]*(?: [A-Z]\w*)*)\s*>")
 _INLINE = word_set("a b i u em strong span small code kbd mark sup sub br")
 _BLOCKS = word_set("br p li ul ol div tr td th table tbody thead h1 h2 h3 h4 h5 h6 section")
+_LISTED = word_set("li tool function")
+"""tags around each item of a list"""
 _SHOWS = any_case(
     r"(?:\w+[-_ ])*(?:examples?|samples?|demonstrations?|few[-_]?shots?|transcripts?)(?:[-_ ]\d+)?"
     r"|user|assistant|human|code|pre|schema|json|template|example[-_]\w+"
@@ -189,7 +191,7 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                     limit = f" if {more}" if _CONDITIONAL_TAG.search(more) and name not in _BLOCKS else ""
                     yield _tag_heading(name, begin + at, open_tags, limit)
                 if piece.strip():
-                    yield from _under(conditions, _plain_lines(piece, begin + at, "", is_item=name == "li"))
+                    yield from _under(conditions, _plain_lines(piece, begin + at, "", is_item=name in _LISTED))
 
 
 def _open_or_close(tag: str, conditions: list[str]) -> None:
@@ -210,6 +212,8 @@ def _under(conditions: list[str], lines: Iterator[Line]) -> Iterator[Line]:
 
 def _tag_heading(name: str, start: int, open_tags: list[str], limit: str = "") -> Line:
     """A tag as a heading that ends with its closing tag: `<plan_mode>` → `plan mode`."""
+    if name.removeprefix("/") in _LISTED:
+        return Line("heading", "", start, level=1)
     if name.startswith("/"):
         if name[1:] in open_tags:
             del open_tags[len(open_tags) - 1 - open_tags[::-1].index(name[1:]) :]

@@ -40,7 +40,10 @@ _DESCRIPTION = any_case(
 """`get_order shows an order`, `get_order: returns …`"""
 
 
-_DENIES = any_case(r"\b(?:never|not|no|forbidden|only|must|prohibited|avoid|don't)\b")
+_DENIES = any_case(
+    r"\b(?:never|not|no|forbidden|only|must|prohibited|avoid|don't|last resort|emergenc\w+|sparingly"
+    r"|rarely|caution|careful\w*|approval|reserved|restricted|limited|dangerous|risky|deprecated)\b"
+)
 _OTHER_DEMANDS = any_case(
     r"\b(?:is|are|has|have) (?:not )?to be\b|\bnot to be\b|\bno[- ]go\b|\bsupposed to\b|\b(?:your"
     r"|their) (?:responsibility|duty|job) (?:is )?to\b"
@@ -82,6 +85,9 @@ _FOREIGN = any_case(
 """words that demand or forbid in other languages"""
 
 
+_COUNTS = any_case(r"\b(?:once|twice|thrice|\w+ times|tries|attempts)\b")
+
+
 def read_label(sentence: Sentence) -> Reading | None:
     """`forbidden: A, B`, `tools you must not use: A`, `A: never`."""
     label, colon, rest = sentence.masked.partition(":")
@@ -115,6 +121,8 @@ def _is_understood(clause: Clause) -> bool:
     """Permissions and waivers demand nothing, unless another word denies them."""
     marker = find_marker(clause.main.text, clause.main.start)
     if marker is None or marker.force not in (Force.PERMIT, Force.WAIVE):
+        return False
+    if marker.force is Force.PERMIT and _COUNTS.search(clause.main.text):  # `A can be tried 3 times`
         return False
     start = clause.main.start
     before, behind = clause.main.text[: marker.start - start], clause.main.text[marker.end - start :]
