@@ -205,8 +205,8 @@ def without_failed_calls(events: Iterable[Event]) -> list[Event] | None:
 
     kept: list[Event] = []
     for event in events:
-        if type(event) is ToolCall or type(event) is ToolResult:
-            if is_kept(event if type(event) is ToolCall else event.call):
+        if isinstance(event, ToolCall | ToolResult):
+            if is_kept(event.call if isinstance(event, ToolResult) else event):
                 kept.append(event)
         elif type(event) is Response and not all(map(is_kept, event.tool_calls)):
             kept.append(replace(event, tool_calls=tuple(filter(is_kept, event.tool_calls))))

@@ -382,8 +382,8 @@ class ResultReader:
         """
         tool = self._tools.specs[lookup.tool]
         kind = answer_of(tool)
-        if (fields := self._quoted_fields(text)) and not self._is_plain(lookup):
-            return [f"result.{field}" for field in fields]
+        if (quoted := self._quoted_fields(text)) and not self._is_plain(lookup):
+            return [f"result.{field}" for field in quoted]
         if kind in ("number", "text", "boolean"):
             return ["result"]
         params = {*tool.params, *self._action.params}
