@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from bylaw.comply.prompt.arguments import find_bound
+from bylaw.comply.prompt.arguments import find_bound, shared_ids
 from bylaw.comply.prompt.binding import Bound
 from bylaw.comply.prompt.clauses import Part
 from bylaw.comply.prompt.conditions import allow_only, read_condition, require_agreement, require_before
@@ -45,6 +45,7 @@ _HOW = any_case(
 """words by which an order says more than that one call comes before another"""
 _FIRST = any_case(r"\b(?:first|beforehand|before that|in advance)\b")
 _PRONOUN = any_case(r"\b(?:on|to|for|of|with|in) (?:it|them|that|this|those|these)\b")
+_SAME = any_case(r"\bsame\b")
 _OR = any_case(r"\bor\b")
 _PIECES = any_case(r"[,(]|\b(?:and|or)\b")
 PRONOUN = "it does not say which values the two calls share"
@@ -179,7 +180,7 @@ def read_before(view: View) -> Reading | None:
     if _HOW.search(f"{view.main} {part.conjunction}"):
         return Reading(name=view.name, undecided=HOW)
     first = view.bind(view.main, likeness=False).without(*second.tools)
-    if first.is_named and (why := _why_open(view, view.main, part.text)):
+    if first.is_named and (why := _why_open(view, view.main, part.text, first, second)):
         return Reading(name=view.name, undecided=why)
     if first and (first.is_named or not asks_user(view.main)):
         return require_before(view, first, second, tests)
@@ -200,9 +201,10 @@ def read_before(view: View) -> Reading | None:
     return Reading(name=view.name, undecided=OPEN)
 
 
-def _why_open(view: View, main: str, behind: str) -> str:
+def _why_open(view: View, main: str, behind: str, first: Bound, second: Bound) -> str:
     """`call A (or ask for a PIN)` and `before you call B on it` say more than that A comes before B."""
-    if _PRONOUN.search(behind):
+    is_same = _SAME.search(behind) and not all(shared_ids(one, second.tools, view.sentence) for one in first.groups)
+    if is_same or _PRONOUN.search(behind):
         return PRONOUN
     others = (piece for piece in _PIECES.split(main)[1:] if not view.bind(piece, likeness=False))
     other = next((one for one in others if view.extra(one, Bound()) and (imperative_at(one) or _OR.search(main))), "")

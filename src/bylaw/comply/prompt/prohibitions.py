@@ -56,7 +56,7 @@ _PEOPLE = any_case(
 )
 _BETWEEN = word_set("and or nor either neither the a an tool tools function functions call calls not use also both any")
 """words between tools that are forbidden alike"""
-_OTHERS_TOO = any_case(
+OTHERS_TOO = any_case(
     r"(?:\band\b|\bor\b|,)\W*(?:an?|the|your|some|written|explicit) (?:[\w']+ ){0,3}"
     r"(?:ok|okay|approval|consent|permission|signature|go-ahead|agreement|sign-off|confirmation)\b"
 )
@@ -267,7 +267,7 @@ def _forbid_under(view: View, tools: Bound, condition: Condition) -> Reading:
     """`never call A after B`, `never call A if B failed`, `never call A if the user says "stop"`."""
     trigger = view.when(condition.part)
     if condition.part.word in EXCEPTIONS or condition.is_negated:
-        if condition.tools.is_named and _OTHERS_TOO.search(condition.part.text):
+        if condition.tools.is_named and OTHERS_TOO.search(condition.part.text):
             return _undecided(tools, condition.reason)
         return allow_only(view, tools, condition)
     if condition.tests:

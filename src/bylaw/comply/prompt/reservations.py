@@ -9,7 +9,7 @@ from bylaw.comply.prompt.conditions import allow_only, read_condition, require_a
 from bylaw.comply.prompt.counts import find_count_of_calls, limit_calls
 from bylaw.comply.prompt.dialogue import asks_user
 from bylaw.comply.prompt.obligations import constrain
-from bylaw.comply.prompt.prohibitions import find_state_in_main, only_these
+from bylaw.comply.prompt.prohibitions import OTHERS_TOO, find_state_in_main, only_these
 from bylaw.comply.prompt.readings import (
     NO_TOOL,
     SEVERAL_CONDITIONS,
@@ -68,7 +68,7 @@ def _read_condition(view: View) -> Reading | None:
     if extra := view.extra(view.bare, tools):
         return Reading(name=f"only {tools.names}", undecided=not_shown(extra))
     condition = read_condition(view, parts[0], tools)
-    if not condition.is_read:
+    if not condition.is_read or (condition.tools.is_named and OTHERS_TOO.search(parts[0].text)):
         return Reading(name=f"only then {tools.names}", undecided=condition.reason)
     return allow_only(view, tools, condition)
 
