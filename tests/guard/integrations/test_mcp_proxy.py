@@ -17,6 +17,7 @@ import bylaw
 from bylaw.guard.integrations.calls import Calls
 from bylaw.guard.integrations.mcp_proxy import McpProxy, run_proxy
 from tests.guard.integrations.situations import RULES
+from tests.support.command import run_bylaw
 
 SERVER = Path(__file__).parents[2] / "live" / "proxy" / "mcp_server.py"
 LISTED = {**RULES, "tools": ["look", "drop", "pay", "wipe", "book"]}
@@ -226,3 +227,11 @@ def test_the_exit_code_is_that_of_the_server(guard: bylaw.Guard, tmp_path: Path)
     (tmp_path / "in").write_bytes(b"")
     with (tmp_path / "in").open("rb") as client, (tmp_path / "out").open("wb") as out:
         assert run_proxy(Calls(guard, session="s"), ["sh", "-c", "exit 7"], client, out) == 7
+
+
+@pytest.mark.parametrize("rules", ["rules: []", "rules:\n- {id: a, kind: no_call, params: {tool: x}}"])
+def test_rules_that_decide_nothing_are_refused(rules: str, tmp_path: Path) -> None:
+    (tmp_path / "guard.yaml").write_text(rules)
+    ran = run_bylaw(["guard", "mcp", "-p", str(tmp_path / "guard.yaml"), "--", sys.executable, "-c", "print(1)"])
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "give one a `then`" in ran.stderr

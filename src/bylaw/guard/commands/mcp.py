@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 
 @click.command(name="mcp")
 @POLICY
-@click.option("--store", metavar="FILE", help="SQLite file for the state, the reviews and the records.")
-@click.option("--session", metavar="NAME", help="The session of all calls (default: a new one).")
+@click.option(
+    "--store",
+    metavar="FILE",
+    help="SQLite file for the state, the reviews and the records; `bylaw guard approve` needs it.",
+)
+@click.option(
+    "--session", metavar="NAME", help="The session of all calls (default: a new one). It is not ended with the proxy."
+)
 @click.option("--agent", metavar="NAME", help="Whose rules apply.")
 @click.option(
     "--wait",
     default=0.0,
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="Wait for a person, if a call pauses.",
+    help="How long to wait for the answer if a call pauses (default: 0).",
 )
 @MODE
 @VERSION
@@ -60,6 +66,9 @@ def mcp(
         return ExitCode.BAD_INPUT
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
+    if guard.policies.decide_nothing:  # nothing checked is not a pass
+        guard.close()
+        raise click.UsageError(f"no rule in {', '.join(policies)} decides calls: give one a `then`")
     with guard:
         calls = Calls(guard, agent=agent, session=session or f"mcp-{uuid.uuid4().hex[:12]}")
         try:
