@@ -19,6 +19,7 @@ from bylaw.comply.prompt.readings import (
     atom,
     called_before,
     calls_with,
+    described_state,
     either,
     formula,
     holds,
@@ -98,6 +99,8 @@ def read_condition(view: View, part: Part, actor: Bound) -> Condition:
     is_negated = _NOT.search(text) is not None
     if tools := view.bind(text, likeness=False).without(*actor.tools):
         if _OR.search(text) and len(tools.tools) == 1:
+            return unread
+        if described_state(text, tools) or described_state(text, tools, is_condition=True):
             return unread
         failed = _FAILS.search(text) is not None
         return Condition(part, quote, tools=tools, failed=failed, is_negated=is_negated)
