@@ -287,3 +287,12 @@ def test_a_durability_that_nobody_would_provide(tmp_path: Path, store: str | Non
         return
     with pytest.raises(ValueError, match="durability="):
         make(store=given, durability=durability)
+
+
+@pytest.mark.parametrize("store", [None, "guard.db"])
+def test_a_closed_guard_lets_nothing_through(store: str | None, tmp_path: Path) -> None:
+    guard = bylaw.Guard({"guard": {"rules": []}}, store=None if store is None else tmp_path / store)
+    attempt = bylaw.Attempt(tool="pay", session="s")
+    assert guard.decide(attempt).action == "allow"
+    guard.close()
+    assert [guard.decide(attempt).action for _ in range(2)] == ["block", "block"]

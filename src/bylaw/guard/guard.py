@@ -211,6 +211,7 @@ class Guard(AsyncGuard):
         then."""
         self._before_decision = None
         self._sessions.write_waiting()
+        self._is_closed, self._sessions.checked = True, ()  # so that the next decision looks
         if self._owns_store:
             self.store.close()
 

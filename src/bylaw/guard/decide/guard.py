@@ -125,6 +125,7 @@ class BaseGuard:
         return hash != before
 
     fork_rank = 0
+    _is_closed = False
     _before_decision: Callable[[], None] | None = None
     """called before each decision: the watch on the rule files"""
 
@@ -183,7 +184,9 @@ class BaseGuard:
         return decision
 
     def _with_session(self, attempt: Attempt, review: str | None) -> Attempt:
-        """The attempt in the guard's default session, if it names none. Raises Refused."""
+        """The attempt in the guard's default session, if it names none. Raises Refused, StoreUnavailable."""
+        if self._is_closed:
+            raise StoreUnavailable("the guard is closed")
         return in_session(attempt, review, self.options.default_session)
 
     async def adecide(self, attempt: Attempt, *, review: str | None = None) -> Decision:
