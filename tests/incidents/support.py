@@ -45,7 +45,7 @@ class World:
 
 def summary(store: GuardStore) -> dict[str, Any]:
     """Everything about the incidents that stand, but when and how it came to be known."""
-    incidents = [one for one in store.followed(Incident, limit=10_000) if one.count]
+    incidents = [one for one in store.followed(Incident, limit=10_000_000) if one.count]
     return {
         "incidents": sorted(map(told, incidents)),
         "detections": sorted((one.id, one.incident, one.when, one.stopped) for one in all_of(store, Detection)),
@@ -59,7 +59,7 @@ def told(one: Incident) -> tuple[Any, ...]:
 
 
 def all_of(store: GuardStore, kind: Any) -> list[Any]:
-    return list(store.followed(kind, limit=100_000))
+    return list(store.followed(kind, limit=10_000_000))
 
 
 def copied(rows: Iterable[EventRow]) -> MemoryStore:
