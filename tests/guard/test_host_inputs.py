@@ -260,8 +260,9 @@ def test_a_switch_for_nobody_is_told(agent: str, said: str, caplog: pytest.LogCa
 
 def test_a_switch_for_somebody_is_not(caplog: pytest.LogCaptureFixture) -> None:
     for guard, agent in ((bylaw.Guard(TREE), "clerk"), (bylaw.Guard(TREE), "*"), (make(), "anybody")):
+        caplog.clear()
         guard.kill(agent)
-    assert caplog.text == ""
+        assert caplog.text == ""
 
 
 def test_a_result_of_no_call_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -296,3 +297,14 @@ def test_a_closed_guard_lets_nothing_through(store: str | None, tmp_path: Path) 
     assert guard.decide(attempt).action == "allow"
     guard.close()
     assert [guard.decide(attempt).action for _ in range(2)] == ["block", "block"]
+
+
+def test_rules_that_decide_nothing_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "bylaw"):
+        bylaw.Guard({"rules": [{"id": "notify", "kind": "must_call_once", "params": {"tool": "notify"}}]})
+        assert "no rule under `guard:` that decides calls" in caplog.text
+        caplog.clear()
+        bylaw.Guard(
+            {"guard": {"rules": [{"id": "no-drop", "kind": "no_call", "params": {"tool": "drop"}, "then": "block"}]}}
+        )
+        assert caplog.text == ""

@@ -3,6 +3,7 @@ what it has recorded."""
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from os import PathLike
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from bylaw.guard.stores.records import Incident
     from bylaw.model.verdict import Verdict
 
+
+_log = logging.getLogger("bylaw")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,6 +93,8 @@ class Guard(AsyncGuard):
             options=settings,
             tool_schemas=tool_schemas,
         )
+        if self.policies.decide_nothing:
+            _log.warning("every call is allowed: there is no allowlist and no rule under `guard:` that decides calls")
         self._owns_store = opened is not store
         self._lives = Lives()
         self.tools: dict[str, Tool] = {}

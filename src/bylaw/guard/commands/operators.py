@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +140,7 @@ def kill(store: str, agent: str, why: str) -> ExitCode:
 @STORE
 @AGENT
 def revive(store: str, agent: str) -> ExitCode:
-    """Undo a kill. To undo the kill of one agent, name that agent."""
+    """Undo a kill: that of all agents, or with --agent that of one. Agents killed by name are revived by name."""
     return _switch(store, agent, None)
 
 
@@ -157,13 +157,27 @@ def _switch(path: str, agent: str, why: str | None) -> ExitCode:
     from bylaw.guard.decide.records import write_switch
 
     with open_store(path) as store, store.transaction("") as transaction:
+        was_on = agent in transaction.switches()
         transaction.set_switch(agent, why)
         write_switch(transaction, agent, why, time.time())
-        _show_switches(transaction.switches())
+        on = transaction.switches()
+    if why is None:
+        click.echo(printable(_about_revival(agent, was_on, on)))
+    _show_switches(on)
     if why is not None:
         with open_store(path) as store:
             _doubt_agent(agent, store)
     return ExitCode.OK
+
+
+def _about_revival(agent: str, was_on: bool, on: Mapping[str, str]) -> str:
+    """What a revival did, and what still holds calls back."""
+    whose = "all agents" if agent == "*" else agent
+    did = f"the kill of {whose} is undone" if was_on else f"there was no kill of {whose} to undo"
+    if not on:
+        return did
+    rest = "without --agent" if "*" in on else "with --agent NAME"
+    return f"{did}; still switched off (`bylaw guard revive` {rest} undoes it):"
 
 
 def _doubt_agent(agent: str, store: GuardStore) -> None:
@@ -180,7 +194,7 @@ def _doubt_agent(agent: str, store: GuardStore) -> None:
         click.echo(printable(f"Warning: {doubt}"), err=True)
 
 
-def _show_switches(on: dict[str, str]) -> None:
+def _show_switches(on: Mapping[str, str]) -> None:
     for agent, why in sorted(on.items()):
         click.echo(printable(f"{'every agent' if agent == '*' else agent} is switched off: {why}"))
     if not on:
