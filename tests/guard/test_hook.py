@@ -20,6 +20,7 @@ from bylaw.guard.integrations.hooks.answers import Answer
 from bylaw.guard.integrations.hooks.payloads import CLIENTS, Client
 from bylaw.guard.integrations.hooks.run import AT_THE_CLIENT, HookOptions, run_hook
 from bylaw.guard.integrations.hooks.service import HookService, ServiceProblem
+from bylaw.guard.integrations.json_files import FileProblem
 from bylaw.guard.stores.records import EventRow
 from tests.audit.support import verified
 from tests.support.command import run_bylaw
@@ -314,6 +315,20 @@ def test_settings_are_added_and_removed(client: Client, scope: Any, tmp_path: Pa
     assert path.read_text() == before
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_second_install_keeps_what_was_added_by_hand(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    settings.install(client, path, agent="coder")
+    by_hand = (
+        path.read_text().replace("bylaw hook", "/opt/bylaw hook").replace("--agent coder", "-p mine.yaml --agent=x")
+    )
+    path.write_text(by_hand.replace("--agent coder", "-p mine.yaml --agent=x"))
+    assert settings.install(client, path, store="s.db") and not settings.install(client, path)
+    assert "/opt/bylaw hook --client" in path.read_text()
+    assert "--policy mine.yaml --store s.db --agent x || exit 2" in path.read_text()
+    assert settings.install(client, path, agent="y") and "--agent y || exit 2" in path.read_text()
+
+
 def test_settings_that_hold_nothing_else_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "hooks.json"
     assert settings.install("cursor", path) and settings.uninstall("cursor", path)
@@ -324,7 +339,7 @@ def test_settings_that_hold_nothing_else_are_removed(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_edited_stay(text: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(text)
-    with pytest.raises(settings.SettingsProblem):
+    with pytest.raises(FileProblem):
         settings.install("claude-code", path)
     assert path.read_text() == text
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,11 +22,13 @@ _POLICY = click.option(
 )
 _STORE = click.option("--store", metavar="FILE", help="The store (default: `.bylaw/guard.db` beside the rules).")
 
+_AGENT = click.option("--agent", metavar="NAME", help="The agent whose rules apply, if the rules are for several.")
+
 
 @click.group(name="hook", invoke_without_command=True)
 @click.option("--client", type=_CLIENT, help="Who runs the hook, where the payload does not tell.")
 @click.option("--event", metavar="NAME", help="Which event it is, where the payload does not tell.")
-@click.option("--agent", metavar="NAME", help="The agent whose rules apply, if the rules are for several.")
+@_AGENT
 @_POLICY
 @_STORE
 @click.pass_context
@@ -57,26 +61,33 @@ def _where(function: click.Command) -> click.Command:
     return function
 
 
-def _file(client: str, scope: str) -> Path:
+@contextmanager
+def _settings(client: str, scope: str) -> Iterator[Path]:
+    """The settings file. A file that cannot be edited ends the command."""
     from bylaw.guard.integrations.hooks.settings import settings_file
+    from bylaw.guard.integrations.json_files import FileProblem
 
     folder = Path.home() if scope == "user" else Path()
-    return settings_file(cast("Client", client), cast("Scope", scope), folder)
+    try:
+        yield settings_file(cast("Client", client), cast("Scope", scope), folder)
+    except FileProblem as problem:
+        raise click.UsageError(str(problem)) from None
 
 
 @command.command(name="install")
 @_where  # type: ignore[arg-type]
 @_POLICY
 @_STORE
-def install(client: str, scope: str, policy: str | None, store: str | None) -> ExitCode:
-    """Add the hook to the settings of CLIENT. Everything else in the file stays; a second time changes nothing."""
+@_AGENT
+def install(client: str, scope: str, policy: str | None, store: str | None, agent: str | None) -> ExitCode:
+    """Add the hook to the settings of CLIENT. Everything else in the file stays; a second time changes nothing.
+
+    If the hook is there already, options that you do not give stay as they are.
+    """
     from bylaw.guard.integrations.hooks import settings
 
-    path = _file(client, scope)
-    try:
-        changed = settings.install(cast("Client", client), path, policy=policy, store=store)
-    except settings.SettingsProblem as problem:
-        raise click.UsageError(str(problem)) from None
+    with _settings(client, scope) as path:
+        changed = settings.install(cast("Client", client), path, policy=policy, store=store, agent=agent)
     click.echo(f"{'installed in' if changed else 'already in'} {path}")
     return ExitCode.OK
 
@@ -87,11 +98,8 @@ def uninstall(client: str, scope: str) -> ExitCode:
     """Remove the hook from the settings of CLIENT, and nothing else."""
     from bylaw.guard.integrations.hooks import settings
 
-    path = _file(client, scope)
-    try:
+    with _settings(client, scope) as path:
         changed = settings.uninstall(cast("Client", client), path)
-    except settings.SettingsProblem as problem:
-        raise click.UsageError(str(problem)) from None
     click.echo(f"{'removed from' if changed else 'not in'} {path}")
     return ExitCode.OK
 
@@ -102,11 +110,8 @@ def status(client: str, scope: str) -> ExitCode:
     """Which events of CLIENT run the hook? Exits 1 if some are missing."""
     from bylaw.guard.integrations.hooks import settings
 
-    path = _file(client, scope)
-    try:
+    with _settings(client, scope) as path:
         found = settings.installed_events(cast("Client", client), path)
-    except settings.SettingsProblem as problem:
-        raise click.UsageError(str(problem)) from None
     wanted = settings.DIALECTS[cast("Client", client)].events
     for event in wanted:
         click.echo(f"{'✓' if event in found else '✗'} {event}")

@@ -7,25 +7,20 @@ take any other exit code for a hook that does not object.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shlex
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
 from bylaw.guard.integrations.hooks.payloads import MOMENTS, Client
+from bylaw.guard.integrations.json_files import FileProblem, read_object, write_object
 
 Scope: TypeAlias = Literal["project", "user"]
-_OURS = re.compile(r"\bbylaw(\.exe)?['\"]? hook\b")
-_INDENT = re.compile(r"^\{\s*?\n([ \t]+)\"")
-
-
-class SettingsProblem(ValueError):
-    """The settings file cannot be edited; the message says why."""
+_OURS = re.compile(r"\bbylaw(?:\.exe)?['\"]? hook\b")
+_KEPT = ("policy", "store", "agent")
 
 
 class Dialect(Struct, frozen=True):
@@ -72,31 +67,37 @@ def settings_file(client: Client, scope: Scope, folder: Path) -> Path:
     return folder / (dialect.user_file or dialect.file if scope == "user" else dialect.file)
 
 
-def install(client: Client, path: Path, *, policy: str | None = None, store: str | None = None) -> bool:
-    """Returns whether the file has changed. Raises SettingsProblem."""
-    settings, text = _read(path)
+def install(
+    client: Client, path: Path, *, policy: str | None = None, store: str | None = None, agent: str | None = None
+) -> bool:
+    """Returns whether the file has changed. Options that are not given stay as the command that is there has them.
+    Raises FileProblem."""
+    settings, text = read_object(path)
     dialect = DIALECTS[client]
     if dialect.version is not None:
         settings.setdefault("version", dialect.version)
     hooks = _hooks(settings, path)
+    given = {key: value for key, value in (("policy", policy), ("store", store), ("agent", agent)) if value}
+    found = [entry for event in dialect.events for entry in _entries(hooks, event, path) if _is_ours(entry)]
+    program, options = _command_of(found[0]) if found else ("bylaw hook", {})
     for event in dialect.events:
         entries = _entries(hooks, event, path)
-        wanted = _entry(client, event, _command(client, event, policy, store))
         places = [place for place, entry in enumerate(entries) if _is_ours(entry)]
+        wanted = _entry(client, event, _command(program, client, event, options | given))
         if not places:
             entries.append(wanted)
         else:
             entries[places[0]] = wanted
             for place in reversed(places[1:]):
                 del entries[place]
-    return _write(path, settings, text)
+    return write_object(path, settings, text)
 
 
 def uninstall(client: Client, path: Path) -> bool:
     """Returns whether the file has changed. What only we have put there is removed with our entries."""
     if not path.exists():
         return False
-    settings, text = _read(path)
+    settings, text = read_object(path)
     hooks = _hooks(settings, path)
     found = False
     for event in list(hooks):
@@ -114,26 +115,44 @@ def uninstall(client: Client, path: Path) -> bool:
     if not settings.keys() - {"version"}:
         path.unlink()
         return True
-    return _write(path, settings, text)
+    return write_object(path, settings, text)
 
 
 def installed_events(client: Client, path: Path) -> tuple[str, ...]:
-    """The events that run our hook. Raises SettingsProblem."""
+    """The events that run our hook. Raises FileProblem."""
     if not path.exists():
         return ()
-    settings, _ = _read(path)
+    settings, _ = read_object(path)
     hooks = _hooks(settings, path)
     return tuple(event for event in hooks if any(map(_is_ours, _entries(hooks, event, path))))
 
 
-def _command(client: Client, event: str, policy: str | None, store: str | None) -> str:
-    words = ["bylaw", "hook", "--client", client]
+def _command(program: str, client: Client, event: str, options: Mapping[str, str]) -> str:
+    words = ["--client", client]
     if DIALECTS[client].names_event:
         words += ["--event", event]
-    for option, value in (("--policy", policy), ("--store", store)):
-        if value is not None:
-            words += [option, value]
-    return f"{shlex.join(words)} || exit 2"
+    for option in _KEPT:
+        if option in options:
+            words += [f"--{option}", options[option]]
+    return f"{program} {shlex.join(words)} || exit 2"
+
+
+def _command_of(entry: Any) -> tuple[str, dict[str, str]]:
+    """The program of the command that is there, and its options, also those that a person has added."""
+    hook = entry["hooks"][0] if isinstance(entry.get("hooks"), list) else entry
+    text = next(hook[key] for key in ("command", "bash") if isinstance(hook.get(key), str))
+    ours = _OURS.search(text)
+    assert ours is not None
+    try:
+        words = shlex.split(text[ours.end() :])
+    except ValueError:  # an open quote
+        words = []
+    found, names = {}, {"-p": "policy", **{f"--{option}": option for option in _KEPT}}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, mark, value = word.partition("=")
+        if name in names:
+            found[names[name]] = value if mark else following
+    return text[: ours.end()], found
 
 
 def _entry(client: Client, event: str, command: str) -> dict[str, Any]:
@@ -178,53 +197,12 @@ def _is_our_command(hook: Any) -> bool:
 def _hooks(settings: dict[str, Any], path: Path) -> dict[str, Any]:
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
-        raise SettingsProblem(f"`hooks` in `{path}` is not an object")
+        raise FileProblem(f"`hooks` in `{path}` is not an object")
     return hooks
 
 
 def _entries(hooks: dict[str, Any], event: str, path: Path) -> list[Any]:
     entries = hooks.setdefault(event, [])
     if not isinstance(entries, list):
-        raise SettingsProblem(f"`hooks.{event}` in `{path}` is not a list")
+        raise FileProblem(f"`hooks.{event}` in `{path}` is not a list")
     return entries
-
-
-def _read(path: Path) -> tuple[dict[str, Any], str]:
-    """The settings, and the text of the file."""
-    try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        return {}, ""
-    except (OSError, UnicodeDecodeError) as problem:
-        raise SettingsProblem(f"cannot read `{path}`: {problem}") from None
-    try:
-        settings = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as problem:
-        raise SettingsProblem(f"`{path}` is not plain JSON, so it is not edited: {problem}") from None
-    if not isinstance(settings, dict):
-        raise SettingsProblem(f"`{path}` does not hold an object")
-    return settings, text
-
-
-def _write(path: Path, settings: dict[str, Any], before: str) -> bool:
-    """In the indentation of the file, and all at once. Returns whether that changes anything."""
-    if before.strip() and json.loads(before) == settings:
-        return False
-    found = _INDENT.match(before)
-    indent: int | str = found[1] if found else 2
-    text = json.dumps(settings, indent=indent, ensure_ascii=False) + (
-        "\n" if before.endswith("\n") or not before else ""
-    )
-    real = Path(os.path.realpath(path))
-    real.parent.mkdir(parents=True, exist_ok=True)
-    mode = real.stat().st_mode & 0o777 if real.exists() else 0o644
-    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, mode)
-        os.replace(name, real)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return True

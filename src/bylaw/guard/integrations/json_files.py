@@ -1,0 +1,62 @@
+"""JSON files that belong to others: read strictly, changed in their own indentation, replaced all at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+_INDENT = re.compile(r"^\{\s*?\n([ \t]+)\"")
+_COMMENT = re.compile(r"^\s*//|^\s*/\*|,\s*//|\{\s*//", re.MULTILINE)
+
+
+class FileProblem(ValueError):
+    """The file cannot be read or edited; the message says why."""
+
+
+def read_object(path: Path) -> tuple[dict[str, Any], str]:
+    """The object in the file, and the text of the file; `{}` and no text if there is none. Raises FileProblem."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return {}, ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise FileProblem(f"cannot read `{path}`: {problem}") from None
+    try:
+        found = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as problem:
+        why = "it has comments" if _COMMENT.search(text) else str(problem)
+        raise FileProblem(f"`{path}` is not plain JSON, so it is not edited: {why}") from None
+    if not isinstance(found, dict):
+        raise FileProblem(f"`{path}` does not hold an object")
+    return found, text
+
+
+def write_object(path: Path, value: dict[str, Any], before: str) -> bool:
+    """In the indentation of the text before, and all at once. Returns whether that changes anything."""
+    if before.strip() and json.loads(before) == value:
+        return False
+    found = _INDENT.match(before)
+    indent: int | str = found[1] if found else 2
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    replace_file(path, text + ("\n" if before.endswith("\n") or not before else ""))
+    return True
+
+
+def replace_file(path: Path, text: str, *, mode: int = 0o644) -> None:
+    """The file appears whole or not at all; one that is there keeps its mode, and a link keeps pointing to it."""
+    real = Path(os.path.realpath(path))
+    real.parent.mkdir(parents=True, exist_ok=True)
+    mode = real.stat().st_mode & 0o777 if real.exists() else mode
+    handle, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(name, mode)
+        os.replace(name, real)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
