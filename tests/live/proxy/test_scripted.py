@@ -17,31 +17,55 @@ from bylaw.contract.model import AgentSpec, McpServer
 from bylaw.model.events import Response, ToolCall
 from tests.live.proxy.support import attack, llm, tool
 
-SERVER = Path(__file__).with_name("mcp_server.py")
+# Without packages, whose imports would take seconds in every run: `examples/stacks/mcp.yaml` has the real client and
+# server.
+SERVER = """
+import json, sys
+TOOL = {"name": "get_weather", "description": "The weather of a city.", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    found = json.dumps({"city": "Bern", "sky": "sunny"})
+    result = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "w"}},
+        "tools/list": {"tools": [TOOL]},
+        "tools/call": {"content": [{"type": "text", "text": found}]},
+    }[asked["method"]]
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
 AGENT = """
-import asyncio, json, os, shlex, sys
-import openai
-from mcp import Client, StdioServerParameters
+import json, os, shlex, subprocess, sys, urllib.request
 
-async def main():
-    command, *args = shlex.split(os.environ["BYLAW_MCP_WEATHER_COMMAND"])
-    messages = [{"role": "user", "content": sys.stdin.read()}]
-    env = {"BYLAW_PROXY": os.environ["BYLAW_PROXY"]}
-    async with Client(StdioServerParameters(command=command, args=args, env=env)) as tools:
-        async with openai.AsyncOpenAI(max_retries=0) as model:
-            while True:
-                reply = await model.chat.completions.create(model="m", messages=messages)
-                message = reply.choices[0].message
-                if not message.tool_calls:
-                    print(message.content)
-                    return
-                messages.append(message.model_dump(exclude_none=True))
-                for call in message.tool_calls:
-                    result = await tools.call_tool(call.function.name, json.loads(call.function.arguments))
-                    text = "".join(block.text for block in result.content)
-                    messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+tools = subprocess.Popen(
+    shlex.split(os.environ["BYLAW_MCP_WEATHER_COMMAND"]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+)
 
-asyncio.run(main())
+def call(method, params):
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    tools.stdin.write(json.dumps(message) + chr(10))
+    tools.stdin.flush()
+    return json.loads(tools.stdout.readline())["result"]
+
+def ask(messages):
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as reply:
+        return json.load(reply)["choices"][0]["message"]
+
+call("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}})
+messages = [{"role": "user", "content": sys.stdin.read()}]
+while (message := ask(messages)).get("tool_calls"):
+    messages.append(message)
+    for wanted in message["tool_calls"]:
+        function = wanted["function"]
+        result = call("tools/call", {"name": function["name"], "arguments": json.loads(function["arguments"])})
+        text = "".join(block["text"] for block in result["content"])
+        messages.append({"role": "tool", "tool_call_id": wanted["id"], "content": text})
+print(message["content"])
+tools.stdin.close()
+tools.wait()
 """
 SCRIPT = """
 replies:
@@ -59,12 +83,13 @@ replies:
 def ask(folder: Path, *runs: tuple[AnyFault, ...]) -> list[AgentRun]:
     """Start the agent, ask it once with each of these sets of faults, stop it."""
     (folder / "agent.py").write_text(AGENT)
+    (folder / "server.py").write_text(SERVER)
     (folder / "script.yaml").write_text(SCRIPT)
     spec = AgentSpec(
         type="command",
         command=(sys.executable, "agent.py"),
         upstreams={"openai": "script.yaml"},
-        mcp=(McpServer(name="weather", command=(sys.executable, str(SERVER))),),
+        mcp=(McpServer(name="weather", command=(sys.executable, "server.py")),),
     )
 
     async def run() -> list[AgentRun]:

@@ -14,6 +14,7 @@ from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun
 from bylaw.model.events import ToolCall, ToolResult
+from tests.contract.stacks import IN_PROCESS, run_stack, stacks
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
 if any(importlib.util.find_spec(name) is None for name in ("agents", "langgraph", "pydantic_ai")):
@@ -210,3 +211,10 @@ def test_streams_of_openai_agents_are_hit_too() -> None:
 
     assert streamed().answer == "Order A-17 is shipped."
     assert streamed(llm_fault("truncated_response", max_tokens=2)).answer == "Order A-17"
+
+
+def test_the_stacks_have_the_expected_scores(tmp_path: Path) -> None:
+    """Here, because the imports of these frameworks take seconds."""
+    with stacks(tmp_path) as folder:
+        for name in IN_PROCESS:
+            run_stack(folder, name)
