@@ -170,7 +170,7 @@ def rule_trips(draws: int, tasks: int, before: int, after: int, rate: float, rul
             sides = [[Recording("", "")] * before, [Recording("", "")] * after]
             rows = [{c: float(rng.random() < rate) for c in columns} for _ in range(before + after)]
             units.append(Unit(Group(""), *sides, rows=rows))
-        found = _judge_sessions(units, False, False)
+        found = _judge_sessions(units, False, False).figures
         tripped += any(one.is_confirmed and one.delta > 0 for one in found.values())
     return tripped / draws
 
@@ -204,19 +204,63 @@ def test_a_rule_that_the_baseline_keeps(broken: int, gates: bool) -> None:
 # -- replays and long sessions ----------------------------------------------------------------------------------------
 
 
-def scored(reward: float | None) -> Trace:
-    whole = trace([turn for i in range(12) for turn in paid(i)], name="scored")
+def scored(reward: float | None, says: str = "") -> Trace:
+    """`says`: a text of each second turn, which the later requests do not repeat, as in a replay."""
+    turns = [turn for i in range(12) for turn in paid(i)]
+    for turn in turns[1::4]:
+        turn["text"] = says
+    whole = trace(turns, name="scored")
     scores = [Annotation(origin=Origin(f"t{i}"), label="score", data=reward) for i in range(12)]
     return replace(whole, events=(*whole.events, *scores))
 
 
 def test_scores_of_a_replay_gate() -> None:
-    report = bylaw.diff(scored(1.0), scored(0.0))
+    report = bylaw.diff(scored(1.0), scored(0.0, "Let me see."))
     [row] = [row for row in report.axes if row.axis == "score"]
     assert (report.by_turn, report.exit_code, row.baseline, row.candidate, row.n) == (True, 1, 1.0, 0.0, 12)
     assert len(report.cases.regressed) == 12
     assert "worse in 12 of 12 sessions" in " ".join(render_diff(report).split())
     assert bylaw.diff(scored(1.0), scored(None)).one_sided == ["score"]
+
+
+REFUSAL = "I'm sorry, but I can't help with that."
+
+
+@pytest.mark.parametrize("is_replay", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (REFUSAL, "12 of 12 sessions end in a refusal"),
+        ("", "12 of 12 sessions now end without an answer"),
+        ("Paid 7,313.", "12 of 12 answers have numbers that nothing before mentions"),
+        ("No.", "12 of 12 answers now begin with “no”"),
+        ('{"paid": true}', "12 of 12 answers are now JSON"),
+    ],
+)
+def test_how_sessions_end_is_judged_by_session(answer: str, text: str, is_replay: bool) -> None:
+    def run(i: int, said: str, meanwhile: str = "") -> Turns:
+        turns = talk(f"t{i}", f"Please pay ticket T{i}.", [("look", {"page": k}, "x") for k in range(8)], said)
+        turns[3]["text"] = meanwhile  # the later requests do not repeat it
+        return turns
+
+    after = [run(i, answer, "One moment." if is_replay else "") for i in range(12)]
+    report = diff([run(i, "Paid.") for i in range(12)], after)
+    assert report.by_turn is is_replay
+    assert report.exit_code == 1
+    assert [one.severity for one in report.findings if one.text.startswith(text)] == ["severe"]
+    [found] = [one for one in report.findings if one.text.startswith(text)]
+    assert found.p <= 6 * 2**-12
+
+
+def test_a_call_that_every_replayed_session_drops_is_severe() -> None:
+    def run(i: int, tool: str) -> Turns:
+        turns = talk(f"t{i}", f"Please pay ticket T{i}.", [("look", {"page": k}, "x") for k in range(9)])
+        turns[4]["calls"] = [{"name": tool, "args": {"page": 4}}]
+        return turns
+
+    report = diff([run(i, "confirm") for i in range(12)], [run(i, "look") for i in range(12)])
+    assert (report.by_turn, report.exit_code) == (True, 1)
+    assert "`confirm` is no longer called (12 of 12 sessions)" in [one.text for one in report.findings]
 
 
 def test_one_long_session_is_compared_in_time() -> None:

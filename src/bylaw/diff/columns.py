@@ -37,6 +37,8 @@ _DIRECTIONS = {
     "values from nowhere": 1,
     "numbers from nowhere": 1,
     "no answer": 1,
+    "empty turn": 1,
+    "final refusal": 1,
     "violations": 1,
     "score": -1,
     "judge": -1,
@@ -59,7 +61,7 @@ OWN_ROW = frozenset(
     {"output tokens", "reasoning tokens", "latency", "cost", "refusals", "score", "judge", "violations"}
 )
 """columns that the axes or the rules show themselves"""
-OF_SESSIONS = frozenset({"score", "errors"})
-"""columns of whole sessions, which no single turn of a replay has"""
+OF_SESSIONS = frozenset({"score", "violations"})
+"""columns that are shown elsewhere and belong to whole sessions, also in a replay"""
 AMOUNTS = {"output tokens": "verbosity", "latency": "latency", "cost": "cost", "reasoning tokens": "reasoning"}
 """what is added up over a session, and the axis that shows it"""

@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from bylaw.diff.calls import find_word, read_calls
 from bylaw.diff.columns import AMOUNTS, OWN_ROW, Column
-from bylaw.text.decisions import Decisions, decisions, numbers, quantities
+from bylaw.text.decisions import Decisions, begins_negated, decisions, is_courtesy, numbers, quantities
 from bylaw.text.prices import Prices, cost_of
-from bylaw.text.refusals import is_refusal
+from bylaw.text.refusals import is_refusal, says_refusal
 from bylaw.text.statistics import Matrix
 from bylaw.traces.comparison.recording import Recording, Step
 
@@ -52,7 +52,7 @@ def figures(
     recording: Recording, measures: Measures, broken: Mapping[str, int] | None = None, *, is_turn: bool = False
 ) -> dict[Column, float]:
     """Every figure of one session. `broken`: how often it breaks each rule. `is_turn`: it is a turn of a replay, which
-    ends no session: it is without an answer only if it calls nothing.
+    ends no session.
     """
     found: defaultdict[Column, float] = defaultdict(float)
     for column, amount in read_calls(recording):
@@ -73,8 +73,31 @@ def figures(
         result[Column("score", "score")] = recording.score
     result |= _answer(recording)
     calls, text = (steps[-1].response.tool_calls, steps[-1].text.strip()) if steps else ((), "")
-    result[Column("answer", "no answer")] = float(not text and not calls if is_turn else not text or bool(calls))
+    if is_turn:
+        result[Column("answer", "empty turn")] = float(not text and not calls)
+    else:
+        result[Column("answer", "no answer")] = float(not text or bool(calls))
+        if recording.context.text:  # who says nothing makes up no number
+            result.setdefault(Column("answer", "numbers from nowhere"), 0.0)
+        result |= _final_decision(recording)
     return result
+
+
+def _final_decision(recording: Recording) -> dict[Column, float]:
+    """How the session ends. The answer as a whole often denies something or other; its first words are the decision.
+
+    A session ends in what it says last. A courtesy after that ("Goodbye!") decides nothing and is passed over.
+    """
+    said = reversed(recording.answers)
+    last = next((text for text in said if not is_courtesy(text)), recording.answers[-1] if recording.answers else "")
+    stopped = bool(recording.steps) and is_refusal(recording.steps[-1].response)
+    found = {
+        Column("answer", "final refusal"): float(stopped or says_refusal(last)),
+        Column("answer", "final denial"): float(begins_negated(last)),
+    }
+    if says := decisions(last).says:
+        found[Column("answer", "first word", says)] = 1.0
+    return found
 
 
 def _amounts(steps: Iterable[Step], measures: Measures) -> dict[Column, float]:

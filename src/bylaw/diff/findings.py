@@ -6,15 +6,18 @@ columns that moved as far as a coarser one of the same tool are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from bylaw.diff.axes import RATE, Scale
-from bylaw.diff.columns import OF_SESSIONS, OWN_ROW, Column
+from bylaw.diff.columns import OWN_ROW, Column
 from bylaw.diff.judgement import Distance, Figure, Judgement
 from bylaw.diff.model import Finding
 
 _COARSE_FIRST = ("calls", "argument names", "argument values", "values from nowhere", "argument source")
 _OF_ARGUMENTS = ("argument values", "argument source")
+_DENIALS = ("final refusal", "first word", "negation", "final denial")
+"""columns that one denial moves, the most telling first"""
 TURNS = Scale(0.10, 0.30, 1.0)
 _DISTANCES = {
     "calls": "the calls differ",
@@ -28,7 +31,7 @@ def find_changes(judgement: Judgement) -> tuple[Finding, ...]:
     """Confirmed changes, the gravest first. What mends a rule is among them and does not gate."""
     figures = [f for f in judgement.figures.values() if f.is_confirmed and f.column.what not in OWN_ROW]
     found = [
-        _finding(figure, judgement.by_turn)
+        _finding(figure)
         for figure in _distinct(figures)
         if abs(figure.delta) > 1e-9 and figure.delta * (figure.column.direction or figure.delta) > 0
     ]
@@ -57,6 +60,9 @@ def _distinct(figures: Sequence[Figure]) -> Iterator[Figure]:
         if column.what == "order":
             calls = [one for tool in (column.subject, column.detail) for one in shown.get((column.axis, tool), ())]
             is_told = any(one.column.what == "calls" and abs(one.delta) >= abs(figure.delta) - 1e-9 for one in calls)
+        if column.what in _DENIALS:
+            plainer = [one for one in figures if one.column.what in _DENIALS[: _DENIALS.index(column.what)]]
+            is_told = any(one.column.subject != "yes" and one.delta >= figure.delta - 1e-9 > 0 for one in plainer)
         if not is_told:
             before.append(figure)
             yield figure
@@ -69,17 +75,16 @@ def _same_argument(one: Column, other: Column) -> bool:
     return True
 
 
-def _finding(figure: Figure, by_turn: bool) -> Finding:
+def _finding(figure: Figure) -> Finding:
     column = figure.column
     scale = TURNS if column.what == "turns" else RATE
     worse = abs(figure.rest)
     text = describe(figure)
-    is_of_turns = by_turn and column.what not in OF_SESSIONS
     return Finding(
         axis=column.axis,
         what=column.what,
         tool=column.subject if column.axis == "trajectory" and column.what not in ("turns", "stop reason") else None,
-        text=text.replace("session", "turn") if is_of_turns else text,
+        text=_of_turns(text) if figure.of_turns else text,
         baseline=figure.baseline,
         candidate=figure.candidate,
         delta=figure.delta,
@@ -89,6 +94,10 @@ def _finding(figure: Figure, by_turn: bool) -> Finding:
         severity=scale.grade(min(worse, 1.0) if scale is RATE else worse, figure.baseline),
         mends=figure.is_mended,
     )
+
+
+def _of_turns(text: str) -> str:
+    return re.sub(r"^(\d+ of \d+) answers", r"\1 turns", text.replace("session", "turn"))
 
 
 def describe(figure: Figure) -> str:
@@ -119,6 +128,14 @@ def describe(figure: Figure) -> str:
             return f"`{one}` is called before `{other}` more often in {share} sessions"
         case "no answer":
             return f"{share} sessions now end without an answer"
+        case "empty turn":
+            return f"{share} sessions now have neither a call nor an answer"
+        case "final refusal":
+            return f"{share} sessions end in a refusal"
+        case "final denial":
+            return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} by denying something"
+        case "first word":
+            return f"{share} answers {'now begin' if figure.delta > 0 else 'no longer begin'} with “{subject}”"
         case "errors":
             return f"`{subject}` ends in an error more often in {share} sessions ({rates})"
         case "turns":

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 from msgspec import Struct
 
-from bylaw.diff.permutation import MOST_LABELLINGS, relabelled_sums
+from bylaw.diff.permutation import MOST_LABELLINGS, every_sum, relabelled_sums
 from bylaw.text.statistics import ALPHA, PERMUTATIONS, Matrix, incomplete_beta
 
 MOST_SPLITS = 20_000
@@ -46,7 +46,7 @@ def judge(tasks: Sequence[Matrix], freedom: int) -> Judged:
     tasks = [task / np.maximum(scale, 1e-300) for task in tasks]
     total = np.sum([task.T @ task / len(task) for task in tasks], axis=0)
     exact = math.prod(len(task) for task in tasks) <= MOST_SPLITS
-    sums = [_every_sum(tasks)] if exact else relabelled_sums(tasks)
+    sums = [every_sum(tasks)] if exact else relabelled_sums(tasks)
     [observed], [shrinkage] = _hotelling(np.sum([task[0] for task in tasks], axis=0)[None], total, freedom)
     parts = (part for some in sums for part in np.split(some, range(_AT_ONCE, len(some), _AT_ONCE)))
     found = np.concatenate([_hotelling(part, total, freedom)[0] for part in parts])
@@ -62,13 +62,6 @@ def smallest_p(sizes: Sequence[tuple[int, int]]) -> float:
     if splits > MOST_SPLITS:
         return 1 / (1 + PERMUTATIONS)
     return (2 if splits > 1 and all(one == other for one, other in sizes) else 1) / splits  # T² is the same if all swap
-
-
-def _every_sum(tasks: Sequence[Matrix]) -> Matrix:
-    sums = tasks[0]
-    for task in tasks[1:]:
-        sums = (sums[:, None] + task[None]).reshape(-1, sums.shape[1])
-    return sums
 
 
 def _hotelling(sums: Matrix, total: Matrix, freedom: int) -> tuple[Matrix, Matrix]:

@@ -23,6 +23,9 @@ from bylaw.traces.comparison.compare import Comparison, Comparisons
 
 RESAMPLES = 1_000
 FEW_TASKS = 3
+_SHARE_OF_RULES = 1 / 3
+"""of the level, where there are rules that could be confirmed. With it six sessions confirm a change in both families:
+6 of 6 have a chance of 1/64 by themselves, in either direction 1/32"""
 _ROUNDING = 1e-9
 
 
@@ -44,6 +47,8 @@ class Figure(Struct, frozen=True):
     """the squared standard error of each difference; NaN where a side has one session"""
     rest: float = 0.0
     """the change without the calls by which a rule is mended; no further than `delta`, never the other way"""
+    of_turns: bool = False
+    """`moved` and `sessions` count turns of a replay"""
 
     @property
     def is_mended(self) -> bool:
@@ -105,19 +110,21 @@ def judge_units(
     difference is a change.
     """
     sessions = units if sessions is None else sessions
+    rules = _judge_sessions(sessions, sessions is not units, deterministic)
+    level = ALPHA * (1 - _SHARE_OF_RULES) if rules.takes_level else ALPHA
     columns, tables = _tables(units, lambda column: column.what != "violations")
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
     tasks = [_relabelled(unit, rows, found) for unit, rows, found in zip(units, tables, distances, strict=True)]
     borrowed = _borrowed(distances, len(columns))
     if units:
-        p = judge([*tasks, *borrowed], directions).p
+        p = np.minimum(1.0, judge([*tasks, *borrowed], directions, level).p * (ALPHA / level))
         if deterministic:
             p = np.zeros(len(directions))
     else:
         p = np.ones(len(directions))
     return Judgement(
-        _figures(units, columns, tables, p) | _judge_sessions(sessions, sessions is not units, deterministic),
+        _graver(_figures(units, columns, tables, p), rules.figures),
         _distances(distances, p[len(columns) :], bool(borrowed), deterministic),
         any(len(unit.baseline) > 1 for unit in units),
         any(unit.is_turn for unit in units),
@@ -126,18 +133,40 @@ def judge_units(
     )
 
 
-def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bool) -> dict[Column, Figure]:
-    """Rules are a family of their own, so that a policy takes no power from the other figures. It has half the level:
-    together the two families raise few false alarms. What belongs to no single turn of a replay is in it, too.
+class _Rules(Struct):
+    figures: dict[Column, Figure]
+    takes_level: bool
+    """whether any of them could be confirmed, so that the other family has less than the whole level"""
+
+
+def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bool) -> _Rules:
+    """Rules are a family of their own, so that a policy takes no power from the other figures. Both families share the
+    level, so that together they raise no more false alarms than one. In a replay the figures of whole sessions are in
+    it, too: a change of one turn in each session is a small share of the turns, and one of every session.
     """
     columns, tables = _tables(
-        sessions, lambda column: column.what == "violations" or (is_replay and column.what in OF_SESSIONS)
+        sessions,
+        lambda column: (
+            column.what in OF_SESSIONS or column.what not in OWN_ROW if is_replay else column.what == "violations"
+        ),
     )
     if not columns:
-        return {}
+        return _Rules({}, False)
+    level = ALPHA * _SHARE_OF_RULES
     tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tables, strict=True)]
-    p = np.minimum(1.0, 2 * judge(tasks, [column.direction for column in columns], ALPHA / 2).p)
-    return _figures(sessions, columns, tables, np.zeros(len(columns)) if deterministic else p)
+    judged = judge(tasks, [column.direction for column in columns], level)
+    p = np.zeros(len(columns)) if deterministic else np.minimum(1.0, judged.p * (ALPHA / level))
+    return _Rules(_figures(sessions, columns, tables, p), bool((judged.smallest <= level).any()))
+
+
+def _graver(of_units: dict[Column, Figure], of_sessions: dict[Column, Figure]) -> dict[Column, Figure]:
+    """Both, and of a column that is in both the confirmed figure, or the one that moved further."""
+    both = {**of_units, **of_sessions}
+    for column in of_units.keys() & of_sessions.keys():
+        both[column] = max(
+            (of_sessions[column], of_units[column]), key=lambda one: (one.is_confirmed, abs(one.rest), one.is_mended)
+        )
+    return both
 
 
 def _tables(units: Sequence[Unit], is_wanted: Callable[[Column], bool]) -> tuple[list[Column], list[Matrix]]:
@@ -200,6 +229,7 @@ def _figure(column: Column, index: int, units: Sequence[Unit], tables: Sequence[
         sessions=sum(len(after) for _, after in known),
         differences=differences,
         errors=np.array([sum(_squared_error(side) for side in both) for both in known]),
+        of_turns=any(unit.is_turn for unit in units),
         rest=sign * min(abs(delta), max(0.0, sign * (delta - _mended(column, units) / len(known)))),
     )
 

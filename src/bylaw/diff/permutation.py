@@ -22,6 +22,8 @@ from bylaw.text.statistics import ALPHA, PERMUTATIONS, SEED, Matrix
 
 MOST_LABELLINGS = 1_000
 """relabellings of one task; of more, a seeded sample"""
+MOST_SPLITS = 5_000
+"""relabellings of all tasks together; of more, a seeded sample"""
 _ONE_PRODUCT = 64
 """tasks with up to this number of relabellings are summed by one matrix product"""
 _CELLS = 4_000_000
@@ -104,12 +106,16 @@ def judge(tasks: Sequence[Matrix], directions: Sequence[int], alpha: float = ALP
         found = _directed(observed[order] / scale[order], signs)
         order, found = order[np.argsort(-found, kind="stable")], np.sort(found)[::-1]
         signs = np.asarray(directions)[order]
+        chosen = [task[:, order] for task in tasks]
+        chosen = [task for task in chosen if np.abs(task).max() > _ROUNDING]
+        ways = math.prod(len(task) for task in chosen)
+        exact = ways <= MOST_SPLITS
         reached = np.zeros(len(order))
-        for sums in relabelled_sums([task[:, order] for task in tasks]):
+        for sums in [every_sum(chosen)] if exact else relabelled_sums(chosen):
             shifts = _directed(sums / scale[order], signs)
             largest = np.maximum.accumulate(shifts[:, ::-1], axis=1)[:, ::-1]
             reached += (largest >= found - _ROUNDING).sum(axis=0)
-        p[order] = np.maximum.accumulate((1 + reached) / (1 + PERMUTATIONS))
+        p[order] = np.maximum.accumulate(reached / ways if exact else (1 + reached) / (1 + PERMUTATIONS))
     return Judged(p, smallest)
 
 
@@ -123,6 +129,14 @@ def _smallest(tasks: Sequence[Matrix], directions: Sequence[int]) -> Matrix:
     for task in tasks:
         ways += np.where(np.ptp(task, axis=0) > _ROUNDING, math.log(len(task)), 0.0)
     return np.where(np.asarray(directions) == 0, 2.0, 1.0) * np.exp(-np.minimum(ways, 700.0))
+
+
+def every_sum(tasks: Sequence[Matrix]) -> Matrix:
+    """The sums over the tasks under every way of relabelling."""
+    sums = tasks[0]
+    for task in tasks[1:]:
+        sums = (sums[:, None] + task[None]).reshape(-1, sums.shape[1])
+    return sums
 
 
 def relabelled_sums(tasks: Sequence[Matrix]) -> Iterator[Matrix]:

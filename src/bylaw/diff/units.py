@@ -47,6 +47,8 @@ class Unit(Struct):
     """without expected and excused calls: distances are measured between these"""
     candidate: list[Recording]
     is_turn: bool = False
+    repeats: bool = False
+    """of a turn: the requests of its session repeat what was said before"""
     whole: list[Recording] = field(default_factory=list)
     """as recorded, the baseline's first"""
     rows: list[dict[Column, float]] = field(default_factory=list)
@@ -95,7 +97,7 @@ def _replay(groups: Sequence[Group]) -> list[Unit]:
     if not 0 < len(groups) < MOST_REPLAYED:
         return []
     found = [_replayed(group) for group in groups]
-    units = [unit for units in found for unit in units] if all(found) else []
+    units = [unit for units in found for unit in units] if all(found) and any(map(_shows_replay, found)) else []
     return units[:: math.ceil(len(units) / MOST_TURNS)] if units else []
 
 
@@ -133,7 +135,18 @@ def _replayed(group: Group) -> list[Unit]:
         alike.append(asked)
         repeats = repeats and last[: len(asked)] == asked
     context = left.context if repeats else None
-    return [Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True) for b, c in pairs]
+    return [
+        Unit(group, [_turn(left, b, context)], [_turn(right, c, context)], is_turn=True, repeats=repeats)
+        for b, c in pairs
+    ]
+
+
+def _shows_replay(turns: Sequence[Unit]) -> bool:
+    """Whether a turn differs although the next request is the same on both sides, or requests do not repeat what was
+    said before. Without either, these may be live sessions that differ in their last turns or not at all.
+    """
+    differ = (unit.baseline[0].steps[0].signature != unit.candidate[0].steps[0].signature for unit in turns[:-1])
+    return not turns[0].repeats or any(differ)
 
 
 def _asked(step: Step) -> list[Any] | None:

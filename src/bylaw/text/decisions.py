@@ -129,6 +129,11 @@ _NO_NEGATION = re.compile(
     r"\bwithout charge\b|\bfail-?safe\b|\bnon-?stop\b|不客气|没问题|没关系",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")  # noqa: RUF001
+_MOST_BEGINNING = 2_000
+"""characters in which the first sentences are looked for"""
+_MOST_COURTEOUS = 30
+"""words"""
 _YES = re.compile(
     r"^\W*(yes|yeah|yep|correct|certainly|absolutely|no|nope|y|n)\b(?!\s*(?:problem|worries))", re.IGNORECASE
 )
@@ -225,6 +230,19 @@ def _one_sided(sides: dict[str, set[str]]) -> tuple[tuple[str, str], ...]:
 def is_negated(text: str) -> bool:
     """Whether the text denies something: `not possible`, `unable to`, `against our policy`; not `no problem`."""
     return _NEGATION.search(_NO_NEGATION.sub(" ", text)) is not None
+
+
+def begins_negated(text: str) -> bool:
+    """Whether one of its first two sentences denies something: there an answer says its decision."""
+    sentences = [one for one in _SENTENCE_END.split(text.strip()[:_MOST_BEGINNING]) if _WORD.search(one)]
+    return is_negated(" ".join(sentences[:2]))
+
+
+def is_courtesy(text: str) -> bool:
+    """Whether a text decides nothing and is short: "Goodbye! Have a nice day."."""
+    found = decisions(text)
+    is_short = len(text.split()) <= _MOST_COURTEOUS
+    return is_short and found.shape is None and not (found.facts or found.is_negated or found.says or found.choices)
 
 
 # JSON
