@@ -1,0 +1,64 @@
+"""The Starlette application: `/v1/…` for programs, `/console/…` for people, `/auth/…` for signing in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from bylaw.guard.service import sign_in
+from bylaw.guard.service.context import Context
+from bylaw.guard.service.errors import ServiceError, Unavailable
+from bylaw.guard.service.gate import Gate, error_response
+from bylaw.guard.stores.ports import StoreUnavailable
+
+
+def create_app(
+    context: Context,
+    *,
+    jobs: Mapping[str, Callable[..., Any]] | None = None,
+    console: bool = True,
+) -> Starlette:
+    """`jobs`: `check` and `check_compliance`, since no job imports another. `console`: whether to serve it."""
+    context.jobs.update(jobs or {})
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        context.stopping.set()
+
+    routes: list[BaseRoute] = [*sign_in.routes()]
+    if console:
+        routes += _console_routes(context)
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Gate, context=context)],
+        exception_handlers={ServiceError: _service_error, StoreUnavailable: _store_unavailable},
+        lifespan=lifespan,
+    )
+    app.state.context = context
+    return app
+
+
+def _console_routes(context: Context) -> list[BaseRoute]:
+    """`console_routes(context)` has the pages and the static files, all below `/console`."""
+    try:
+        from bylaw.guard.service.console import console_routes
+    except ImportError:
+        return []
+    return list(console_routes(context))
+
+
+def _service_error(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, ServiceError)
+    return error_response(request.scope, problem)
+
+
+def _store_unavailable(request: Request, problem: Exception) -> Response:
+    return error_response(request.scope, Unavailable(str(problem)))

@@ -1,0 +1,213 @@
+"""Who asks, and what they may do: API keys, people who have signed in, and people whom a trusted proxy names.
+
+A key is `bylaw_ID_SECRET`. The store has the SHA-256 of the secret: it is 32 random bytes, so nobody can try all of
+them. A key that is valid is remembered for a second; so a revoked one is refused after that in every worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.guard.model import is_name
+from bylaw.guard.service.errors import BadRequest, Forbidden, NotFound, Unauthorized
+from bylaw.guard.service.records import Credential, CredentialKind, Scope, write_change
+from bylaw.guard.stores.ports import GuardStore, each_followed
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+IMPLIED: dict[Scope, tuple[Scope, ...]] = {"admin": ("admin", "operator")}
+"""scope → those that it includes"""
+PREFIX = "bylaw"
+REMEMBERED = 1.0
+"""seconds"""
+MOST_REMEMBERED = 10_000
+LOGIN_SECONDS = 12 * 3600.0
+ANY = "*"
+
+Via: TypeAlias = Literal["key", "login", "proxy"]
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Whoever asks."""
+
+    name: str
+    scopes: frozenset[str]
+    agents: tuple[str, ...] = ()
+    via: Via = "key"
+    id: str = ""
+    """of the credential"""
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes
+
+    def require(self, scope: Scope) -> None:
+        """Raises Forbidden."""
+        if scope not in self.scopes:
+            raise Forbidden(f"this needs the scope `{scope}`")
+
+    def is_for(self, agent: str | None) -> bool:
+        return ANY in self.agents or (agent is not None and agent in self.agents)
+
+
+class Credentials:
+    """Keys and logins in a store."""
+
+    def __init__(self, store: GuardStore, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._known: dict[str, tuple[float, Credential]] = {}
+
+    def create(
+        self,
+        name: str,
+        scopes: Sequence[Scope],
+        *,
+        agents: Sequence[str] = (),
+        seconds: float | None = None,
+        by: str = "",
+        kind: CredentialKind = "key",
+    ) -> tuple[str, Credential]:
+        """The key, which is shown once, and its record. Raises BadRequest."""
+        _check(name, scopes, agents, seconds)
+        id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        now = self._clock()
+        record = Credential(
+            id=id,
+            session=id,
+            at=now,
+            kind=kind,
+            name=name,
+            scopes=tuple(dict.fromkeys(scopes)),
+            agents=tuple(dict.fromkeys(agents)),
+            digest=_digest(secret),
+            created_at=now,
+            created_by=by,
+            expires_at=None if seconds is None else now + seconds,
+        )
+        with self._store.transaction("") as transaction:
+            record = transaction.put_followed(record)
+            write_change(transaction, now, f"{kind} created", by or name, key=id, name=name)
+        return f"{PREFIX}_{id}_{secret}", record
+
+    def list(self, *, kind: CredentialKind | None = "key") -> Sequence[Credential]:
+        """Oldest first, without what a key could be found by."""
+        found = each_followed(self._store, Credential)
+        return [replace(one, digest="") for one in found if kind in (None, one.kind)]
+
+    def revoke(self, key_id: str, *, by: str) -> Credential:
+        with self._store.transaction("") as transaction:
+            found = transaction.followed(Credential, key_id)
+            if found is None:
+                raise NotFound(f"there is no key `{key_id}`")
+            now = self._clock()
+            if found.status == "valid":
+                found = transaction.put_followed(replace(found, status="revoked", revoked_by=by, at=now))
+                write_change(transaction, now, f"{found.kind} revoked", by, key=key_id, name=found.name)
+        self._known.clear()
+        return replace(found, digest="")
+
+    def check(self, key: str, *, kind: CredentialKind = "key") -> Principal:
+        """Who this key belongs to. Raises Unauthorized; the message does not say what is wrong with it."""
+        prefix, _, rest = key.partition("_")
+        id, _, secret = rest.partition("_")
+        if prefix != PREFIX or len(id) != 16 or not id.isalnum() or not secret or len(key) > 200 or not key.isascii():
+            raise Unauthorized("the key is not valid")
+        record = self._find(id)
+        # compared in constant time, and also if there is no such key
+        is_same = hmac.compare_digest(_digest(secret), record.digest if record is not None else _digest(""))
+        if record is None or not is_same or record.kind != kind or record.status != "valid":
+            raise Unauthorized("the key is not valid")
+        if record.expires_at is not None and self._clock() >= record.expires_at:
+            raise Unauthorized("the key is not valid")
+        via: Via = "login" if kind == "login" else "key"
+        return Principal(name=record.name, scopes=implied(record.scopes), agents=record.agents, via=via, id=id)
+
+    def _find(self, id: str) -> Credential | None:
+        now = time.monotonic()
+        known = self._known.get(id)
+        if known is not None and known[0] > now:
+            return known[1]
+        found = self._store.followed(Credential, session=id, limit=1)
+        if not found:
+            return None
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[id] = now + REMEMBERED, found[0]
+        return found[0]
+
+
+def implied(scopes: Iterable[Scope]) -> frozenset[str]:
+    return frozenset(one for scope in scopes for one in IMPLIED.get(scope, (scope,)))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _check(name: str, scopes: Sequence[Scope], agents: Sequence[str], seconds: float | None) -> None:
+    if not is_name(name) or not name.strip() or not name.isprintable():
+        raise BadRequest("a key needs the name of a person or a program")
+    if not scopes or any(scope not in SCOPES for scope in scopes):
+        raise BadRequest(f"expected scopes of {', '.join(SCOPES)}")
+    if "agent" in scopes and len(set(scopes)) > 1:
+        raise BadRequest("a key of an agent has no other scope: it could answer its own reviews")
+    if ("agent" in scopes) != bool(agents):
+        raise BadRequest("a key with the scope `agent` names its agents, and no other key does")
+    if not all(is_name(agent) and agent for agent in agents):
+        raise BadRequest("agents are names of at most 512 characters")
+    if seconds is not None and not 0 < seconds < 1e10:
+        raise BadRequest("a key expires after a positive number of seconds")
+
+
+class People(Struct, frozen=True, kw_only=True):
+    """Which people may do what, whom a proxy or an identity provider names."""
+
+    admins: tuple[str, ...] = ()
+    """names, or `group:NAME`; `*`: everybody"""
+    operators: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    """addresses and networks of proxies whose header is believed; `unix`: the socket"""
+    user_header: str = "x-forwarded-user"
+    groups_header: str = "x-forwarded-groups"
+
+    def scopes(self, name: str, groups: Iterable[str]) -> frozenset[str]:
+        asked = {name, ANY, *(f"group:{group}" for group in groups)}
+        found: list[Scope] = []
+        if asked & set(self.admins):
+            found.append("admin")
+        if asked & set(self.operators):
+            found.append("operator")
+        return implied(found)
+
+    def trusts(self, peer: str | None) -> bool:
+        if peer is None:
+            return "unix" in self.trusted
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        return any(address in ipaddress.ip_network(one, strict=False) for one in self.trusted if one != "unix")
+
+    def forwarded(self, peer: str | None, headers: Mapping[str, Any]) -> Principal | None:
+        """The person whom the proxy names. The header of anybody else is ignored."""
+        name = headers.get(self.user_header)
+        if not name or not self.trusted or not self.trusts(peer) or not is_name(name) or not name.isprintable():
+            return None
+        groups = [one.strip() for one in headers.get(self.groups_header, "").split(",") if one.strip()]
+        return Principal(name=name, scopes=self.scopes(name, groups), via="proxy", id=f"proxy:{name}")
+
+
+def csrf_token(secret: str) -> str:
+    """What a form has to bring along, from a cookie that no other site can read."""
+    return hmac.new(secret.encode(), b"bylaw csrf", hashlib.sha256).hexdigest()
+
+
+def is_same_token(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode(), other.encode())

@@ -1,0 +1,81 @@
+"""What one worker of the service holds: its operations, who may ask, its settings, and the updates that it sends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from msgspec import Struct
+
+from bylaw.guard.service.auth import Credentials, People, Principal
+from bylaw.guard.service.errors import Unauthorized
+from bylaw.guard.service.operations import Operations
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """Limits of the service. Times are seconds."""
+
+    largest_body: int = 2 << 20
+    body_seconds: float = 10.0
+    """within which a request has to arrive as a whole"""
+    rate: float = 500.0
+    """requests a second of one key, person or unknown address, on average"""
+    burst: float = 1000.0
+    """requests at once"""
+    stream_seconds: float = 3600.0
+    """after which a stream of updates ends; clients connect again"""
+    most_streams: int = 100
+    longest_wait: float = 60.0
+    """for the answer to a review"""
+    threads: int = 8
+    title: str = "Bylaw guard"
+
+
+class Context:
+    """`request.app.state.context`"""
+
+    def __init__(
+        self,
+        operations: Operations,
+        *,
+        credentials: Credentials | None = None,
+        people: People | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.operations = operations
+        self.credentials = credentials or Credentials(operations.guard.store, operations.clock)
+        self.people = people or People()
+        self.settings = settings or Settings()
+        self.oidc: Any = None
+        """the identity provider, if there is one: `service.oidc.Provider`"""
+        self.hub: Any = None
+        """updates: `service.updates.Hub`"""
+        self.jobs: dict[str, Callable[..., Any]] = {}
+        """`check` and `check_compliance`, which another package hands in"""
+        self.stopping = asyncio.Event()
+        self._threads = ThreadPoolExecutor(self.settings.threads, thread_name_prefix="bylaw-service")
+
+    async def run(self, function: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """Call an operation in a thread, since it waits for the store."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(function, *args, **named))
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=True)
+
+
+def principal_of(request: Request) -> Principal:
+    """Who asks. Raises Unauthorized if nobody is known."""
+    found = getattr(request.state, "principal", None)
+    if not isinstance(found, Principal):
+        raise Unauthorized("this needs a key, or somebody who has signed in")
+    return found

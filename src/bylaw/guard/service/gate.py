@@ -1,0 +1,214 @@
+"""The gate before every request: its size and speed, who asks, forged forms, too many requests; and the headers of
+every answer. Plain ASGI, since it stands before each decision."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from starlette.requests import HTTPConnection
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bylaw.guard.service.auth import Principal, csrf_token, is_same_token
+from bylaw.guard.service.context import Context
+from bylaw.guard.service.errors import BadRequest, Forbidden, ServiceError, TooLarge, TooMany, Unauthorized
+
+LOGIN = "__Host-bylaw"
+FORMS = "__Host-bylaw-forms"
+"""cookies: who has signed in; and what forms are bound to if a proxy says who it is"""
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+MOST_ASKING = 10_000
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = [
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+class Gate:
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self._app, self._context = app, context
+        self._rates = Rates(context.settings.rate, context.settings.burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = message["headers"] = list(message.get("headers", ()))
+                known = {name.lower() for name, _ in headers}
+                headers += [one for one in HEADERS if one[0] not in known]
+                cookie = scope["state"].get("new_forms_cookie")
+                if cookie:
+                    headers.append((b"set-cookie", _cookie(FORMS, cookie).encode()))
+                if scope["scheme"] == "https":
+                    headers.append((b"strict-transport-security", b"max-age=31536000"))
+            await send(message)
+
+        scope.setdefault("state", {})
+        try:
+            limited = Body(receive, scope, self._context)
+            principal = await self._identify(scope)
+            peer = scope["client"][0] if scope.get("client") else "unix"
+            self._rates.spend(principal.id if principal is not None else f"address {peer}")
+            scope["state"]["principal"] = principal
+            if principal is not None and principal.via != "key":
+                await self._check_form(scope, limited, principal)
+            await self._app(scope, limited.receive, send_with_headers)
+        except ServiceError as problem:
+            if started:
+                raise
+            await error_response(scope, problem)(scope, receive, send_with_headers)
+
+    # -- who asks -------------------------------------------------------------------------------------------------
+
+    async def _identify(self, scope: Scope) -> Principal | None:
+        """A key, then a login, then whom a trusted proxy names. A key that is not valid is refused, whatever else the
+        request has."""
+        context, connection = self._context, HTTPConnection(scope)
+        given = connection.headers.getlist("authorization")
+        if given:
+            kind, _, key = given[0].partition(" ")
+            if len(given) > 1 or kind.lower() != "bearer":
+                raise Unauthorized("expected one header `Authorization: Bearer KEY`")
+            return context.credentials.check(key.strip())
+        login = connection.cookies.get(LOGIN)
+        if login:
+            try:
+                return context.credentials.check(login, kind="login")
+            except Unauthorized:  # an old cookie; the request may do without
+                pass
+        peer = scope["client"][0] if scope.get("client") else None
+        return context.people.forwarded(peer, connection.headers)
+
+    async def _check_form(self, scope: Scope, body: Body, principal: Principal) -> None:
+        """A browser sends cookies along with requests that another site has made. Those of our own pages bring a token
+        along, in the header `X-CSRF-Token` or the field `csrf_token`."""
+        connection = HTTPConnection(scope)
+        secret = connection.cookies.get(LOGIN if principal.via == "login" else FORMS)
+        if not secret:
+            secret = secrets.token_urlsafe(32)
+            scope["state"]["new_forms_cookie"] = secret
+        token = scope["state"]["csrf"] = csrf_token(secret)
+        if scope["method"] in SAFE:
+            return
+        headers = connection.headers
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Forbidden("this form was sent by another site")
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+            raise Forbidden("this form was sent by another site")
+        given = headers.get("x-csrf-token")
+        if given is None and headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            fields = parse_qs((await body.whole()).decode("utf-8", "replace"), max_num_fields=1000)
+            given = fields.get("csrf_token", [""])[0]
+        if not is_same_token(given or "", token):
+            raise Forbidden("the form has no valid token; load the page again")
+
+
+class Body:
+    """The body of a request, within the limits on its size and its time."""
+
+    def __init__(self, receive: Receive, scope: Scope, context: Context) -> None:
+        self._receive, self._left = receive, context.settings.largest_body
+        self._until = time.monotonic() + context.settings.body_seconds
+        self._is_over = False
+        self._replay: bytes | None = None
+        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+        if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
+            raise BadRequest("the header Content-Length is not a number")
+        if lengths and int(lengths[0]) > self._left:
+            raise TooLarge(f"a request has at most {self._left:,} bytes")
+
+    async def receive(self) -> Message:
+        if self._replay is not None:
+            body, self._replay = self._replay, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        if self._is_over:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.0, self._until - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise BadRequest("the request took too long to arrive") from None
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise TooLarge("the request is too large")
+            self._is_over = not message.get("more_body", False)
+        return message
+
+    async def whole(self) -> bytes:
+        """All of it; it can be received once more."""
+        parts = []
+        while not self._is_over:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise BadRequest("the request was cut off")
+            parts.append(message.get("body", b""))
+        self._replay = b"".join(parts)
+        return self._replay
+
+
+class Rates:
+    """A bucket for each who asks: `rate` a second, `burst` at once. Whoever was silent longest is forgotten."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def spend(self, who: str) -> None:
+        now = time.monotonic()
+        left, at = self._left.pop(who, (self._burst, now))
+        left = min(self._burst, left + (now - at) * self._rate)
+        self._left[who] = (left - 1.0 if left >= 1.0 else left), now
+        if len(self._left) > MOST_ASKING:
+            self._left.popitem(last=False)
+        if left < 1.0:
+            raise TooMany("too many requests; wait a moment", retry_after=1)
+
+
+def error_response(scope: Scope, problem: ServiceError) -> Response:
+    headers = {"www-authenticate": "Bearer"} if isinstance(problem, Unauthorized) else {}
+    if isinstance(problem, TooMany):
+        headers["retry-after"] = "1"
+    if isinstance(problem, TooLarge) or "too long" in problem.message:
+        headers["connection"] = "close"
+    if not scope["path"].startswith("/v1/"):
+        return PlainTextResponse(f"{problem.message}\n", problem.status, headers)
+    return json_response(
+        {"error": {"code": problem.code, "message": problem.message, **_plain(problem.details)}},
+        problem.status,
+        headers,
+    )
+
+
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(value) for name, value in details.items()}
+
+
+def _cookie(name: str, value: str) -> str:
+    return f"{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax"

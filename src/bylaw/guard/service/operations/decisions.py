@@ -1,0 +1,206 @@
+"""Decisions as they come, and how many of each kind over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct, field
+
+from bylaw.guard.service.errors import BadRequest
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.guard.stores.records import EventRow
+from bylaw.model.guard_policy import Action
+
+MOST_READ = 50_000
+"""events that are searched for one answer"""
+MOST_BUCKETS = 500
+_PAGE = 500
+
+
+class DecisionView(Struct, frozen=True, kw_only=True):
+    """One attempt, with every rule that matched and what came of it."""
+
+    seq: int
+    at: float
+    session: str
+    tool: str
+    arguments: Any = None
+    agent: str | None = None
+    run: str | None = None
+    parent_run: str | None = None
+    call_id: str = ""
+    action: str
+    """what was applied"""
+    decided_by: str | None = None
+    reason: str = ""
+    matches: tuple[dict[str, Any], ...] = ()
+    """every rule that matched: rule, then, message, reason, line, shadow, certain"""
+    review: str | None = None
+    would: str | None = None
+    """the action if shadow rules were enforced"""
+    blind: tuple[str, ...] = ()
+    counters: dict[str, int] = {}
+    denial: str | None = None
+    version: str | None = None
+    """of the agent, from a manifest"""
+    policy: str = ""
+    latency_us: float | None = None
+    redacted: bool = False
+    """whether secrets were removed from the arguments"""
+    resumes: str | None = None
+    """the review that it resumes"""
+    notes: tuple[str, ...] = ()
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    """Decisions, the newest first."""
+
+    decisions: list[DecisionView]
+    before: int | None = None
+    """pass it on to read older ones; None: there are none"""
+    searched: int = 0
+    """events that were looked at"""
+
+
+class Bucket(Struct, frozen=True, kw_only=True):
+    """Decisions between `start` and `start + width`."""
+
+    start: float
+    width: float
+    allow: int = 0
+    pause: int = 0
+    block: int = 0
+    terminate_session: int = 0
+    would: int = 0
+    """that shadow rules would have changed"""
+
+
+class Series(Struct, frozen=True, kw_only=True):
+    since: float
+    until: float
+    buckets: list[Bucket]
+    rules: dict[str, list[int]] = field(default_factory=dict)
+    """rule → matches in each bucket"""
+    complete: bool = True
+    """False if there were more events than are read for one answer: then the earliest buckets are too low"""
+
+
+def decision_view(row: EventRow) -> DecisionView | None:
+    """None for rows of another kind, and for those that no guard has written."""
+    attempt, decision = row.data.get("attempt"), row.data.get("decision")
+    if row.kind != "decision" or not isinstance(attempt, dict) or not isinstance(decision, dict):
+        return None
+    matches = decision.get("matches")
+    counters = decision.get("counters")
+    return DecisionView(
+        seq=row.seq,
+        at=row.at,
+        session=row.session,
+        tool=str(attempt.get("tool")),
+        arguments=attempt.get("arguments"),
+        agent=attempt.get("agent") or decision.get("agent"),
+        run=attempt.get("run"),
+        parent_run=attempt.get("parent_run"),
+        call_id=str(decision.get("call_id") or ""),
+        action=str(decision.get("action")),
+        decided_by=decision.get("decided_by"),
+        reason=str(decision.get("reason") or ""),
+        matches=tuple(matches) if isinstance(matches, list) else (),
+        review=decision.get("review"),
+        would=decision.get("would"),
+        blind=tuple(decision.get("blind") or ()),
+        counters=counters if isinstance(counters, dict) else {},
+        denial=decision.get("denial"),
+        version=decision.get("version"),
+        policy=str(decision.get("policy") or ""),
+        latency_us=decision.get("latency_us"),
+        redacted="redacted" in row.data or "unwritten" in row.data,
+        resumes=row.data.get("resumes"),
+        notes=tuple(decision.get("notes") or ()),
+    )
+
+
+def newest_events(store: GuardStore, *, before: int | None = None, most: int = MOST_READ) -> Iterator[EventRow]:
+    """The log backwards, one page in memory at a time."""
+    last = store.last_event() if before is None else before - 1
+    end = max(0, last - most)
+    while last > end:
+        first = max(end, last - _PAGE)
+        rows = store.events(after=first, limit=last - first)
+        yield from reversed([row for row in rows if row.seq <= last])
+        last = first
+
+
+class Decisions:
+    def __init__(self, store: GuardStore, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
+
+    def recent(
+        self,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        action: str | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        session: str | None = None,
+        rule: str | None = None,
+    ) -> Page:
+        """The newest that pass all filters. `rule`: that matched or decided."""
+        if action is not None and action not in list(Action):
+            raise BadRequest(f"`{action}` is not an action: {', '.join(Action)}")
+        wanted = {"action": action, "agent": agent, "tool": tool, "session": session}
+        asked = {name: value for name, value in wanted.items() if value is not None}
+        found: list[DecisionView] = []
+        searched, last = 0, None
+        for row in newest_events(self._store, before=before):
+            searched, last = searched + 1, row.seq
+            view = decision_view(row)
+            if view is None or any(getattr(view, name) != value for name, value in asked.items()):
+                continue
+            if rule is not None and rule != view.decided_by and all(one.get("rule") != rule for one in view.matches):
+                continue
+            found.append(view)
+            if len(found) == limit:
+                break
+        more = last is not None and last > 1 and (len(found) == limit or searched == MOST_READ)
+        return Page(decisions=found, before=last if more else None, searched=searched)
+
+    def series(
+        self,
+        *,
+        since: float | None = None,
+        until: float | None = None,
+        buckets: int = 60,
+        agent: str | None = None,
+        rule: str | None = None,
+    ) -> Series:
+        """Decisions over time, by default of the last hour."""
+        now = self._clock()
+        until = now if until is None else until
+        since = until - 3600.0 if since is None else since
+        if not 1 <= buckets <= MOST_BUCKETS or not since < until:
+            raise BadRequest(f"buckets={buckets}: expected 1 to {MOST_BUCKETS}, and since before until")
+        width = (until - since) / buckets
+        counts = [dict.fromkeys((*map(str, Action), "would"), 0) for _ in range(buckets)]
+        rules: dict[str, list[int]] = {}
+        searched = 0
+        for row in newest_events(self._store):
+            searched += 1
+            if row.at < since - 60:  # rows of several processes may stand slightly out of order
+                break
+            view = decision_view(row)
+            if view is None or not since <= row.at <= until or (agent is not None and view.agent != agent):
+                continue
+            names = {str(one.get("rule")) for one in view.matches} | ({view.decided_by} - {None})
+            if rule is not None and rule not in names:
+                continue
+            place = min(buckets - 1, int((row.at - since) / width))
+            if view.action in counts[place]:
+                counts[place][view.action] += 1
+            counts[place]["would"] += view.would is not None
+            for name in names:
+                rules.setdefault(str(name), [0] * buckets)[place] += 1
+        filled = [Bucket(start=since + place * width, width=width, **one) for place, one in enumerate(counts)]
+        return Series(since=since, until=until, buckets=filled, rules=rules, complete=searched < MOST_READ)

@@ -1,0 +1,203 @@
+"""Incidents, and tasks of both kinds: reviews that pause a call, and alerts to acknowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.incidents import NotChanged
+from bylaw.guard.service.errors import Conflict, NotFound
+from bylaw.guard.stores.ports import StoreConflict
+from bylaw.guard.stores.records import Alert, Detection, Incident, IncidentStatus, ReviewRecord
+
+TaskKind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
+TaskStatus: TypeAlias = Literal["pending", "completed"]
+MOST = 10_000
+
+
+class IncidentView(Struct, frozen=True, kw_only=True):
+    incident: Incident
+    detections: list[Detection]
+    """what it counts, the oldest first"""
+    sessions: list[str]
+    """whose calls broke the rule"""
+    runs: list[str]
+    alert: Alert | None = None
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """Something that waits, or waited, for a person."""
+
+    id: str
+    kind: TaskKind
+    status: TaskStatus
+    session: str
+    run: str | None = None
+    agent: str | None = None
+    tool: str | None = None
+    reason: str = ""
+    rules: tuple[str, ...] = ()
+    severity: str | None = None
+    created_at: float
+    expires_at: float | None = None
+    outcome: str | None = None
+    """`approved`, `rejected`, `expired`, `used` or `acknowledged`"""
+    completed_by: str | None = None
+    completed_at: float | None = None
+    incident: str | None = None
+    """of an alert"""
+
+
+class TaskCounts(Struct, frozen=True, kw_only=True):
+    """What is open, for a badge."""
+
+    reviews: int
+    alerts: int
+    incidents: int
+
+    @property
+    def tasks(self) -> int:
+        return self.reviews + self.alerts
+
+
+class IncidentOperations:
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def list(
+        self,
+        *,
+        status: IncidentStatus | None = None,
+        open: bool | None = None,
+        session: str | None = None,
+        rule: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[Incident]:
+        """The newest first. `open`: True for those that are not solved, False for those that are."""
+        found = self._guard.incidents.list(status=status, session=session, limit=MOST)
+        wanted = [
+            one for one in found if (open is None or open == (one.status != "solved")) and rule in (None, one.rule)
+        ]
+        return sorted(wanted, key=lambda one: -one.last_seen)[:limit]
+
+    def get(self, incident_id: str) -> Incident:
+        found = self._guard.incidents.get(incident_id)
+        if found is None:
+            raise NotFound(f"there is no incident `{incident_id}`")
+        return found
+
+    def view(self, incident_id: str) -> IncidentView:
+        incident = self.get(incident_id)
+        detections = list(self._guard.incidents.detections(incident))
+        return IncidentView(
+            incident=incident,
+            detections=sorted(detections, key=lambda one: (one.when, one.seq)),
+            sessions=_distinct(one.call_session or one.session for one in detections),
+            runs=_distinct(one.run for one in detections),
+            alert=self._guard.incidents.alert(f"alert-{incident.id.removeprefix('incident-')}"),
+        )
+
+    def acknowledge(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
+        self.get(incident_id)
+        return _changed(lambda: self._guard.incidents.acknowledge(incident_id, by=by, note=note))
+
+    def assign(self, incident_id: str, to: str, *, by: str, note: str | None = None) -> Incident:
+        self.get(incident_id)
+        return _changed(lambda: self._guard.incidents.assign(incident_id, to, by=by, note=note))
+
+    def note(self, incident_id: str, text: str, *, by: str) -> Incident:
+        self.get(incident_id)
+        return _changed(lambda: self._guard.incidents.note(incident_id, text, by=by))
+
+    def solve(self, incident_id: str, *, by: str, note: str | None = None) -> Incident:
+        self.get(incident_id)
+        return _changed(lambda: self._guard.incidents.solve(incident_id, by=by, note=note))
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def tasks(self, *, kind: TaskKind | None = None, status: TaskStatus | None = None, limit: int = 100) -> Sequence[Task]:
+        """The newest first."""
+        found: Sequence[Task] = []
+        if kind != "anomaly_alert":
+            found += map(_review_task, self._guard.reviews.list(limit=MOST))
+        if kind != "anomaly_review":
+            found += map(_alert_task, self._guard.incidents.alerts(limit=MOST))
+        wanted = [one for one in found if status in (None, one.status)]
+        return sorted(wanted, key=lambda one: -one.created_at)[:limit]
+
+    def task(self, task_id: str) -> Task:
+        review = self._guard.reviews.get(task_id)
+        if review is not None:
+            return _review_task(review)
+        alert = self._guard.incidents.alert(task_id)
+        if alert is None:
+            raise NotFound(f"there is no task `{task_id}`")
+        return _alert_task(alert)
+
+    def acknowledge_alert(self, alert_id: str, *, by: str, note: str | None = None) -> Task:
+        if self._guard.incidents.alert(alert_id) is None:
+            raise NotFound(f"there is no alert `{alert_id}`")
+        return _alert_task(_changed(lambda: self._guard.incidents.acknowledge_alert(alert_id, by=by, note=note)))
+
+    def counts(self) -> TaskCounts:
+        incidents = self._guard.incidents
+        return TaskCounts(
+            reviews=len(self._guard.reviews.list(status="pending", limit=MOST)),
+            alerts=len(incidents.alerts(status="pending", limit=MOST)),
+            incidents=sum(len(incidents.list(status=status, limit=MOST)) for status in ("unresolved", "acknowledged")),
+        )
+
+
+def _review_task(review: ReviewRecord) -> Task:
+    pending = review.status == "pending"
+    return Task(
+        id=review.id,
+        kind=review.kind,
+        status="pending" if pending else "completed",
+        session=review.session,
+        run=review.run,
+        agent=review.agent,
+        tool=review.tool,
+        reason=review.reason,
+        rules=review.rules,
+        created_at=review.created_at,
+        expires_at=review.expires_at,
+        outcome=None if pending else review.status,
+        completed_by=review.decided_by,
+        completed_at=review.decided_at,
+    )
+
+
+def _alert_task(alert: Alert) -> Task:
+    pending = alert.status == "pending"
+    return Task(
+        id=alert.id,
+        kind=alert.kind,
+        status="pending" if pending else "completed",
+        session=alert.call_session or alert.session,
+        tool=alert.tool,
+        reason=alert.message,
+        rules=(alert.rule,),
+        severity=alert.severity.value,
+        created_at=alert.created_at,
+        outcome=None if pending else alert.status,
+        completed_by=alert.acknowledged_by,
+        completed_at=alert.acknowledged_at,
+        incident=alert.incident,
+    )
+
+
+def _distinct(names: Any) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _changed(change: Callable[[], Any]) -> Any:
+    try:
+        return change()
+    except NotChanged as why:
+        raise Conflict(str(why)) from None
+    except StoreConflict:
+        raise Conflict("somebody else has changed it at the same moment") from None

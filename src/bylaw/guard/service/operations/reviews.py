@@ -1,0 +1,208 @@
+"""Reviews: what a person needs to know to answer one, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from bylaw.guard.guard import Guard
+from bylaw.guard.reviews import NotAnswered, missing_approvals
+from bylaw.guard.service.errors import Conflict, Forbidden, NotFound
+from bylaw.guard.service.operations.decisions import DecisionView, decision_view, newest_events
+from bylaw.guard.service.operations.rule_views import RuleView, rule_views
+from bylaw.guard.service.records import Claim
+from bylaw.guard.stores.ports import StoreConflict
+from bylaw.guard.stores.records import EventRow, ReviewRecord, ReviewStatus
+
+CLAIM_SECONDS = 120.0
+"""how long somebody counts as looking at a review"""
+MOST_EVENTS = 2_000
+"""events of the session that are read for its context"""
+
+
+class ChangedArgument(Struct, frozen=True, kw_only=True):
+    """One value that differs from the last call of the same tool."""
+
+    path: str
+    before: Any = None
+    after: Any = None
+    what: str
+    """`added`, `removed` or `changed`"""
+
+
+class SimilarCall(Struct, frozen=True, kw_only=True):
+    """The last call of the same tool before this one, in this session or else in any."""
+
+    decision: DecisionView
+    changes: list[ChangedArgument]
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """One observation of the conversation."""
+
+    seq: int
+    at: float
+    kind: str
+    role: str
+    text: Any = None
+
+
+class ReviewView(Struct, frozen=True, kw_only=True):
+    """A review with everything around it."""
+
+    review: ReviewRecord
+    missing: int
+    """approvals that it still needs"""
+    rules: list[RuleView]
+    """those that paused it, as far as they are still in force"""
+    similar: SimilarCall | None
+    conversation: list[Said]
+    calls: list[DecisionView]
+    """of the session so far, the oldest first"""
+    claimed_by: str | None = None
+    """who else has opened it within the last two minutes"""
+    claimed_at: float | None = None
+
+
+class ReviewOperations:
+    def __init__(self, guard: Guard, clock: Callable[[], float]) -> None:
+        self._guard, self._store, self._clock = guard, guard.store, clock
+
+    def list(
+        self,
+        *,
+        status: ReviewStatus | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[ReviewRecord]:
+        """Oldest first."""
+        found = self._guard.reviews.list(status=status, session=session, limit=10 * limit if agent else limit)
+        return [one for one in found if agent in (None, one.agent)][:limit]
+
+    def get(self, review_id: str) -> ReviewRecord:
+        found = self._guard.reviews.get(review_id)
+        if found is None:
+            raise NotFound(f"there is no review `{review_id}`")
+        return found
+
+    def view(self, review_id: str, *, by: str | None = None) -> ReviewView:
+        """`by`: who looks; the claim of anybody else is told."""
+        review = self.get(review_id)
+        rows = self._store.events(session=review.session, limit=MOST_EVENTS)
+        calls = [view for view in map(decision_view, rows) if view is not None]
+        claim = self._claim(review_id)
+        is_other = claim is not None and claim.by != by
+        return ReviewView(
+            review=review,
+            missing=missing_approvals(review),
+            rules=[one for one in rule_views(self._guard) if one.id in review.rules],
+            similar=self._similar(review, calls),
+            conversation=[said for said in map(_said, rows) if said is not None],
+            calls=calls,
+            claimed_by=claim.by if claim is not None and is_other else None,
+            claimed_at=claim.at if claim is not None and is_other else None,
+        )
+
+    def claim(self, review_id: str, *, by: str) -> Claim:
+        """Say that this person is looking at the review. Raises Conflict if somebody else is."""
+        self.get(review_id)
+        known = self._claim(review_id)
+        if known is not None and known.by != by:
+            raise Conflict(f"`{known.by}` is looking at this review", by=known.by)
+        try:
+            with self._store.transaction("") as transaction:
+                stored = transaction.followed(Claim, review_id) or Claim(id=review_id, session=review_id, by=by)
+                return transaction.put_followed(replace(stored, by=by, at=self._clock()))
+        except StoreConflict:
+            raise Conflict("somebody else has just opened this review") from None
+
+    def _claim(self, review_id: str) -> Claim | None:
+        found = self._store.followed(Claim, session=review_id, limit=1)
+        return found[0] if found and self._clock() - found[0].at < CLAIM_SECONDS else None
+
+    def approve(
+        self,
+        review_id: str,
+        *,
+        by: str,
+        note: str | None = None,
+        uses: int | None = None,
+        edited: dict[str, Any] | None = None,
+        version: int | None = None,
+    ) -> ReviewRecord:
+        """`edited`: `{tool, arguments}` to run instead. `version`: of the review as the person has seen it; raises
+        Conflict if it has changed since."""
+        self._check_version(review_id, version)
+        return self._answer(
+            lambda: self._guard.reviews.approve(review_id, by=by, note=note, uses=uses, edited=edited), review_id
+        )
+
+    def reject(self, review_id: str, *, by: str, note: str | None = None, version: int | None = None) -> ReviewRecord:
+        self._check_version(review_id, version)
+        return self._answer(lambda: self._guard.reviews.reject(review_id, by=by, note=note), review_id)
+
+    def wait(self, review_id: str, *, timeout: float) -> ReviewRecord:
+        """The review once it is answered, or as it is after the timeout."""
+        self.get(review_id)
+        return self._answer(lambda: self._guard.reviews.wait(review_id, timeout=timeout), review_id)
+
+    def _check_version(self, review_id: str, version: int | None) -> None:
+        review = self.get(review_id)
+        if version is not None and review.version != version:
+            raise Conflict("the review has changed since you have seen it", version=review.version)
+
+    def _answer(self, answer: Callable[[], ReviewRecord], review_id: str) -> ReviewRecord:
+        try:
+            return answer()
+        except StoreConflict:
+            raise Conflict("somebody else has answered at the same moment") from None
+        except NotAnswered as why:
+            if "cannot answer" in str(why) or "cannot approve" in str(why):
+                raise Forbidden(str(why)) from None
+            raise Conflict(str(why), review=review_id) from None
+
+    def _similar(self, review: ReviewRecord, calls: Sequence[DecisionView]) -> SimilarCall | None:
+        last = next((one for one in reversed(calls) if _is_similar(one, review)), None)
+        if last is None:
+            recent = map(decision_view, newest_events(self._store, most=MOST_EVENTS))
+            last = next((one for one in recent if one is not None and _is_similar(one, review)), None)
+        if last is None:
+            return None
+        return SimilarCall(decision=last, changes=changed_arguments(last.arguments, review.arguments))
+
+
+def _is_similar(one: DecisionView, review: ReviewRecord) -> bool:
+    return one.tool == review.tool and one.agent == review.agent and one.review != review.id
+
+
+def changed_arguments(before: Any, after: Any, path: str = "") -> list[ChangedArgument]:
+    """The values that differ, by their paths."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        found: list[ChangedArgument] = []
+        for key in {**before, **after}:
+            place = f"{path}.{key}" if path else str(key)
+            if key not in before:
+                found.append(ChangedArgument(path=place, after=after[key], what="added"))
+            elif key not in after:
+                found.append(ChangedArgument(path=place, before=before[key], what="removed"))
+            else:
+                found += changed_arguments(before[key], after[key], place)
+        return found
+    if before == after:
+        return []
+    return [ChangedArgument(path=path, before=before, after=after, what="changed")]
+
+
+def _said(row: EventRow) -> Said | None:
+    data = row.data
+    said = data.get("said")
+    if row.kind != "observation" or not isinstance(said, dict):
+        return None
+    kind = str(data.get("kind"))
+    text = said.get("text") if kind == "response" else said.get("content")
+    role = "assistant" if kind == "response" else str(said.get("role") or kind)
+    return Said(seq=row.seq, at=row.at, kind=kind, role=role, text=text)

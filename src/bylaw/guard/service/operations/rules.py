@@ -1,0 +1,302 @@
+"""Rules: the text in force, what each rule does and has done, new versions, and what would have changed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from bylaw.guard.backtest.model import BacktestReport
+from bylaw.guard.backtest.replay import trial_guard
+from bylaw.guard.backtest.shadow import ShadowReport, shadow_report
+from bylaw.guard.decide.policy import cannot_prevent
+from bylaw.guard.guard import Guard
+from bylaw.guard.service.errors import BadRequest, Conflict, Unusable
+from bylaw.guard.service.operations.decisions import Decisions
+from bylaw.guard.service.operations.rule_views import RuleView, rule_views, views_of
+from bylaw.guard.service.records import RuleVersion
+from bylaw.guard.service.rule_versions import RuleVersions
+from bylaw.guard.service.store_trace import MOST_EVENTS, StoreBacktest, StoreTrace
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.guard_policy import GuardPolicy
+from bylaw.rules.promotion import NotPromoted, promotion
+
+MOST_FILES, MOST_TEXT = 20, 1 << 20
+"""of one rule version: files, and characters in all"""
+
+
+class RuleSetView(Struct, frozen=True, kw_only=True):
+    """The rules of one version, with their text."""
+
+    version: RuleVersion
+    """its `files` are the text"""
+    rules: list[RuleView]
+    in_force: bool
+    warnings: list[Diagnostic] = []
+    unenforced: list[str] = []
+    """one line for each rule that the guard cannot, or cannot always, enforce"""
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """What is to be said about rules that were not activated."""
+
+    ok: bool
+    diagnostics: list[Diagnostic]
+    policy: str | None = None
+    """hash of the rules, if they can be used"""
+    rules: list[RuleView] = []
+    unenforced: list[str] = []
+    same: bool = False
+    """whether these rules are in force already"""
+
+
+class VersionSummary(Struct, frozen=True, kw_only=True):
+    id: str
+    number: int
+    status: str
+    at: float
+    by: str
+    note: str
+    origin: str
+    policy: str
+    before: str | None
+    in_force: bool
+    files: tuple[str, ...]
+
+
+class Rules:
+    def __init__(self, guard: Guard, versions: RuleVersions, clock: Callable[[], float]) -> None:
+        self._guard, self._versions, self._clock = guard, versions, clock
+
+    # -- what is in force -----------------------------------------------------------------------------------------
+
+    def active(self) -> RuleSetView:
+        return self.version(self._versions.active().id)
+
+    def version(self, version_id: str) -> RuleSetView:
+        version = self._versions.get(version_id)
+        loaded = self._versions.load(version)
+        return RuleSetView(
+            version=version,
+            rules=views_of(loaded.policies),
+            in_force=version.id == self._versions.active_id(),
+            warnings=loaded.diagnostics,
+            unenforced=_unenforced(loaded.policies),
+        )
+
+    def list(self) -> Sequence[RuleView]:
+        """The rules by which this worker decides now."""
+        return rule_views(self._guard)
+
+    def hits(
+        self, *, since: float | None = None, until: float | None = None, buckets: int = 24
+    ) -> dict[str, list[int]]:
+        """Rule → how often it matched, in each bucket; by default over the last day."""
+        until = self._clock() if until is None else until
+        since = until - 86_400.0 if since is None else since
+        return Decisions(self._guard.store, self._clock).series(since=since, until=until, buckets=buckets).rules
+
+    def versions(self) -> Sequence[VersionSummary]:
+        """The newest first."""
+        active = self._versions.active_id()
+        return [
+            VersionSummary(
+                **{name: getattr(one, name) for name in ("id", "number", "status", "at", "by", "note", "origin")},
+                policy=one.policy,
+                before=one.before,
+                in_force=one.id == active,
+                files=tuple(one.files),
+            )
+            for one in self._versions.list()
+        ]
+
+    def diff(self, before: str, after: str) -> str:
+        """A unified diff of two versions' text."""
+        old, new = self._versions.get(before).files, self._versions.get(after).files
+        lines: Sequence[str] = []
+        for name in sorted({*old, *new}):
+            lines += difflib.unified_diff(
+                old.get(name, "").splitlines(),
+                new.get(name, "").splitlines(),
+                f"{before}/{name}",
+                f"{after}/{name}",
+                lineterm="",
+            )
+        return "\n".join(lines) + "\n" if lines else ""
+
+    # -- changes --------------------------------------------------------------------------------------------------
+
+    def validate(self, files: Mapping[str, str], **settings: Any) -> Checked:
+        """Would these rules be accepted? Regular expressions, modes and pauses are checked too."""
+        _check_size(files)
+        try:
+            loaded = self._versions.check(files, **settings)
+        except Unusable as bad:
+            return Checked(ok=False, diagnostics=bad.details["diagnostics"])
+        return Checked(
+            ok=True,
+            diagnostics=loaded.diagnostics,
+            policy=loaded.hash,
+            rules=views_of(loaded.policies),
+            unenforced=_unenforced(loaded.policies),
+            same=loaded.hash == self._versions.active().policy,
+        )
+
+    def activate(
+        self, files: Mapping[str, str], *, by: str, note: str = "", expected: str | None = None, testing: bool = False
+    ) -> RuleVersion:
+        """A new version, in force in every worker within half a second. `expected`: the version that the author has
+        seen. `testing`: store it, and bring it into force later with `release`. Raises Unusable, Conflict."""
+        _check_size(files)
+        active = self._versions.active()
+        kept = {name: getattr(active, name) for name in ("modes", "labels", "off")}
+        status = "testing" if testing else "released"
+        return self._versions.add(files, by=by, note=note, expected=expected, status=status, **kept)  # type: ignore[arg-type]
+
+    def release(self, version_id: str, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
+        """Bring an earlier or a testing version into force, as a new version."""
+        version = self._versions.get(version_id)
+        if version.id == self._versions.active_id():
+            raise Conflict(f"`{version_id}` is in force already")
+        return self._versions.release(version, by=by, note=note or f"text of {version_id}", expected=expected)
+
+    def rollback(self, *, by: str, note: str = "", to: str | None = None) -> RuleVersion:
+        """Back to a version, by default to the one before the one in force."""
+        active = self._versions.active()
+        target = to or active.before
+        if target is None:
+            raise Conflict("there is no earlier version")
+        return self.release(target, by=by, note=note or f"rolled back from {active.id} to {target}", expected=active.id)
+
+    def shadow(
+        self,
+        rules: Sequence[Mapping[str, Any]],
+        *,
+        by: str,
+        agent: str | None = None,
+        note: str = "",
+        testing: bool = False,
+    ) -> RuleVersion:
+        """The version in force, with these rules in shadow: they are judged and recorded, and stop nothing. `agent`:
+        whose rules they are; None means of every agent that the rules know. Raises Unusable, Conflict."""
+        active = self._versions.active()
+        name = f"shadow-{active.number + 1}.json"
+        shadowed = [{**rule, "mode": "shadow"} for rule in rules]
+        agents = [agent] if agent is not None else _agents(self._versions.load(active).policies)
+        text = msgspec.json.format(
+            msgspec.json.encode(
+                {"guard": [{**({} if one is None else {"agent": one}), "rules": shadowed} for one in agents]}
+            )
+        ).decode()
+        files = {**active.files, name: text}
+        loaded = self._versions.check(files, active.folder, active.modes, active.labels, active.off)
+        enforced = [one.id for one in views_of(loaded.policies) if not one.shadow]
+        kept = {one.id for one in views_of(self._versions.load(active).policies)}
+        if added := [id for id in enforced if id not in kept]:
+            raise Conflict(f"these rules would not be in shadow: {', '.join(added)}")
+        settings = {key: getattr(active, key) for key in ("folder", "modes", "labels", "off")}
+        return self._versions.add(
+            files,
+            by=by,
+            note=note or "in shadow: " + ", ".join(str(rule.get("id")) for rule in rules),
+            expected=active.id,
+            status="testing" if testing else "released",
+            **settings,
+        )
+
+    def promote(self, rule: str, *, by: str, note: str = "") -> RuleVersion:
+        """Turn on a rule that is in shadow."""
+        active = self._versions.active()
+        for name, text in active.files.items():
+            try:
+                edit = promotion(text, rule.rpartition("/")[2] if f'"{rule}"' not in text else rule, file=name)
+            except NotPromoted as why:
+                problem = why
+                continue
+            settings = {key: getattr(active, key) for key in ("folder", "modes", "labels", "off")}
+            files = {**active.files, name: edit.text}
+            return self._versions.add(files, by=by, note=note or f"`{rule}` is on", expected=active.id, **settings)
+        raise Conflict(str(problem))
+
+    def change_agent(
+        self,
+        agent: str,
+        *,
+        by: str,
+        mode: str | None = None,
+        rules_on: bool | None = None,
+        label: str | None = None,
+        note: str = "",
+    ) -> RuleVersion:
+        """Another execution mode, another version of the manifest, or the rules of one agent on or off. `*`: the rules
+        of every agent. Raises Unusable, such as for a rule that pauses in mode `request`."""
+        active = self._versions.active()
+        known = {policy.agent or "*" for policy in self._versions.load(active).policies}
+        if agent not in known:
+            raise BadRequest(f"the rules name no agent `{agent}`; they name {', '.join(sorted(known))}")
+        off = tuple(name for name in active.off if name != agent) if rules_on is not None else active.off
+        changed = {
+            "modes": active.modes | ({agent: mode} if mode is not None else {}),
+            "labels": active.labels | ({agent: label} if label is not None else {}),
+            "off": (*off, agent) if rules_on is False else off,
+        }
+        what = {"mode": mode, "rules": None if rules_on is None else "on" if rules_on else "off", "version": label}
+        told = ", ".join(f"{name} {value}" for name, value in what.items() if value is not None)
+        if not told:
+            raise BadRequest("nothing to change: mode, rules_on or label")
+        return self._versions.add(
+            active.files, by=by, note=note or f"`{agent}`: {told}", expected=active.id, folder=active.folder, **changed
+        )
+
+    # -- what would have changed ----------------------------------------------------------------------------------
+
+    def compare(
+        self, files: Mapping[str, str] | None = None, *, version: str | None = None, most: int = MOST_EVENTS
+    ) -> BacktestReport:
+        """What these rules, or those of a version, would have done to the recorded traffic, beside the rules in force:
+        `flips` are the decisions that differ."""
+        if (files is None) == (version is None):
+            raise BadRequest("pass either `files` or `version`")
+        if files is not None:
+            _check_size(files)
+            policies = self._versions.check(files).policies
+        else:
+            policies = self._versions.load(self._versions.get(str(version))).policies
+        against = self._versions.load(self._versions.active()).policies
+        return compare_policies(self._guard, policies, against, most=most)
+
+    def shadow_report(self, *, rule: str | None = None, examples: int = 3) -> ShadowReport:
+        """The decisions that rules in shadow would have changed."""
+        return shadow_report(self._guard.store, rule=rule, examples=examples)
+
+
+def compare_policies(
+    guard: Guard, policies: Sequence[GuardPolicy], against: Sequence[GuardPolicy] | None, *, most: int = MOST_EVENTS
+) -> BacktestReport:
+    other = None if against is None else trial_guard(against)
+    job = StoreBacktest(trial_guard(policies), against=other)
+    job.trace = StoreTrace(guard.store, most=most)
+    job.add(job.trace)
+    return job.report()
+
+
+def _unenforced(policies: Sequence[GuardPolicy]) -> list[str]:
+    return [line for policy in policies for line in cannot_prevent(policy)]
+
+
+def _agents(policies: Sequence[GuardPolicy]) -> list[str | None]:
+    """A rule of every agent would give rules to agents that have none, and then their calls would no longer be refused.
+    So it is added to each agent, unless there are rules of every agent already."""
+    agents = list(dict.fromkeys(policy.agent for policy in policies))
+    return [None] if None in agents else agents
+
+
+def _check_size(files: Mapping[str, str]) -> None:
+    if not files or len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_TEXT:
+        raise BadRequest(f"expected 1 to {MOST_FILES} files with at most {MOST_TEXT:,} characters in all")
+    for name in files:
+        if not name or len(name) > 200 or not name.isprintable() or ".." in name.split("/") or name.startswith("/"):
+            raise BadRequest(f"`{name[:80]}` is not the name of a rule file")

@@ -1,0 +1,234 @@
+"""Sessions: the tree of their runs, their calls, their counters, and who ended them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from bylaw.guard.decide.session import SessionState
+from bylaw.guard.decide.session_codec import load
+from bylaw.guard.guard import Guard
+from bylaw.guard.json_values import Refused
+from bylaw.guard.model import Attempt
+from bylaw.guard.service.errors import NotFound
+from bylaw.guard.service.operations.decisions import DecisionView, decision_view, newest_events
+from bylaw.guard.service.operations.rule_views import RuleView, views_of
+from bylaw.guard.stores.records import EventRow, SessionRecord
+
+SessionStatus: TypeAlias = Literal["open", "ended", "terminated"]
+MOST_EVENTS = 5_000
+"""events of one session that are read for one answer"""
+
+
+class CallView(Struct, kw_only=True):
+    """One attempt and what became of it."""
+
+    decision: DecisionView
+    result_at: float | None = None
+    result: Any = None
+    is_error: bool | None = None
+    released: bool = False
+    """allowed, and never made"""
+    found: tuple[dict[str, Any], ...] = ()
+    """rules that the result has broken"""
+
+
+class RunView(Struct, kw_only=True):
+    """One run of an agent, with the runs below it."""
+
+    run: str | None
+    """None: calls that name no run"""
+    agent: str | None = None
+    parent_run: str | None = None
+    started_at: float
+    last_at: float
+    calls: list[CallView] = field(default_factory=list)
+    counters: dict[str, int] = field(default_factory=dict)
+    """`rule: counter` → its value at the last attempt of the run: of the run, the session or a window"""
+    below: list[RunView] = field(default_factory=list)
+
+
+class SessionSummary(Struct, kw_only=True):
+    session: str
+    agents: list[str]
+    first_at: float
+    last_at: float
+    attempts: int = 0
+    denied: int = 0
+    paused: int = 0
+    status: SessionStatus = "open"
+    ended_by: str | None = None
+    """the rule, or what ended it in its place"""
+
+
+class SessionView(Struct, kw_only=True):
+    summary: SessionSummary
+    terminated: str | None
+    """why no further call of it may run"""
+    tree: list[RunView]
+    """runs without a parent, each with those below"""
+    observations: list[dict[str, Any]]
+    """what was said, as it was recorded"""
+    open_calls: list[str]
+    """ids of calls that may be running"""
+    truncated: bool = False
+    """whether it has more events than are shown"""
+
+
+class Sessions:
+    def __init__(self, guard: Guard, clock: Callable[[], float]) -> None:
+        self._guard, self._store, self._clock = guard, guard.store, clock
+
+    def list(
+        self,
+        *,
+        status: SessionStatus | None = None,
+        agent: str | None = None,
+        limit: int = 100,
+        most: int = 20_000,
+    ) -> Sequence[SessionSummary]:
+        """Sessions of the newest `most` events, the most recently used first."""
+        found: dict[str, SessionSummary] = {}
+        for row in newest_events(self._store, most=most):
+            if row.session and row.kind in _KINDS:
+                _add(found, row)
+        wanted = (one for one in found.values() if status in (None, one.status))
+        return [one for one in wanted if agent is None or agent in one.agents][:limit]
+
+    def get(self, session: str) -> SessionView:
+        key = self._guard.session_key(session)
+        rows = list(self._store.events(session=key, limit=MOST_EVENTS + 1))
+        if not rows:
+            raise NotFound(f"there is no session `{session}`")
+        truncated, rows = len(rows) > MOST_EVENTS, rows[:MOST_EVENTS]
+        found: dict[str, SessionSummary] = {}
+        for row in reversed(rows):
+            if row.kind in _KINDS:
+                _add(found, row)
+        summary = found.get(key) or SessionSummary(session=key, agents=[], first_at=rows[0].at, last_at=rows[-1].at)
+        record, state = self.state(key)
+        if record.terminated is not None:
+            summary.status = "terminated"
+        return SessionView(
+            summary=summary,
+            terminated=record.terminated,
+            tree=_tree(rows),
+            observations=[{"seq": row.seq, **row.data} for row in rows if row.kind == "observation"],
+            open_calls=list(state.open),
+            truncated=truncated,
+        )
+
+    def state(self, key: str) -> tuple[SessionRecord, SessionState]:
+        """The session as the guard would load it."""
+        with self._store.transaction(key) as transaction:
+            record = transaction.session(key)
+        return record, load(key, record.state, self._guard.policies.all)
+
+    def agents_of(self, session: str) -> set[str]:
+        """Who has begun the session, and who was announced in it since; empty if there is no such session."""
+        key = self._guard.session_key(session)
+        rows = self._store.events(session=key, limit=1)
+        if not rows:
+            return set()
+        known = {agent for agent in (_agent(rows[0]),) if agent is not None}
+        _, state = self.state(key)
+        return known | {agent for agent, _ in state.runs.values() if agent} | set(state.above)
+
+    def effective_rules(self, session: str, *, agent: str | None = None, run: str | None = None) -> Sequence[RuleView]:
+        """The rules that apply to calls of this agent or run, those of its ancestors first."""
+        _, state = self.state(self._guard.session_key(session))
+        attempt = Attempt(tool="-", agent=agent, run=run, session=session)
+        attempt = Attempt(tool="-", agent=state.agent_of(attempt), run=run, session=session)
+        try:
+            chain = self._guard.policies.chain(attempt, state.runs, state.above)
+        except Refused as why:
+            raise NotFound(str(why)) from None
+        return views_of([compiled.policy for compiled in chain.policies])
+
+    def terminate(self, session: str, *, by: str, why: str = "") -> SessionView:
+        """No further call of this session runs."""
+        self._guard.terminate(session, f"{by}: {why}" if why else by)
+        return self.get(session)
+
+
+_KINDS = frozenset({"decision", "taken", "session", "run", "result", "observation"})
+
+
+def _agent(row: EventRow) -> str | None:
+    attempt = row.data.get("attempt")
+    agent = attempt.get("agent") if isinstance(attempt, dict) else row.data.get("agent")
+    return agent if isinstance(agent, str) else None
+
+
+def _add(found: dict[str, SessionSummary], row: EventRow) -> None:
+    """Count a row, the newest first: the first one that ends a session decides its status."""
+    one = found.get(row.session)
+    if one is None:
+        one = found[row.session] = SessionSummary(
+            session=row.session, agents=[], first_at=row.at, last_at=row.at, status="open"
+        )
+        how = row.data.get("how") if row.kind == "session" else None
+        if how in ("ended", "terminated"):
+            one.status = how
+            one.ended_by = row.data.get("why")
+    one.first_at, one.last_at = min(one.first_at, row.at), max(one.last_at, row.at)
+    agent = _agent(row)
+    if agent is not None and agent not in one.agents:
+        one.agents.insert(0, agent)
+    decision = row.data.get("decision")
+    if row.kind == "decision" and isinstance(decision, dict):
+        action = decision.get("action")
+        one.attempts += 1
+        one.denied += action in ("block", "terminate_session")
+        one.paused += action == "pause"
+        if action == "terminate_session" and one.status != "ended":
+            one.status, one.ended_by = "terminated", decision.get("decided_by")
+
+
+def _tree(rows: list[EventRow]) -> list[RunView]:
+    runs: dict[str | None, RunView] = {}
+    calls: dict[str, CallView] = {}
+    for row in rows:
+        data = row.data
+        if row.kind == "run":
+            one = _run(runs, data.get("run"), row)
+            one.agent, one.parent_run = data.get("agent") or one.agent, data.get("parent_run") or one.parent_run
+        view = decision_view(row)
+        if view is not None:
+            one = _run(runs, view.run, row)
+            one.agent, one.parent_run = one.agent or view.agent, one.parent_run or view.parent_run
+            one.counters |= view.counters
+            call = CallView(decision=view)
+            one.calls.append(call)
+            calls[view.call_id] = call
+        elif row.kind == "result" and data.get("result_of") in calls:
+            call = calls[data["result_of"]]
+            call.result_at, call.result, call.is_error = row.at, data.get("content"), data.get("is_error")
+            call.found = tuple(data.get("found") or ())
+        elif row.kind == "release" and data.get("call_id") in calls:
+            calls[data["call_id"]].released = True
+    return _nested(runs)
+
+
+def _run(runs: dict[str | None, RunView], run: str | None, row: EventRow) -> RunView:
+    one = runs.setdefault(run, RunView(run=run, started_at=row.at, last_at=row.at))
+    one.last_at = max(one.last_at, row.at)
+    return one
+
+
+def _nested(runs: dict[str | None, RunView]) -> list[RunView]:
+    """A run whose parent is not known, or that stands below itself, stands at the top."""
+    top = []
+    for one in runs.values():
+        parent, seen = one.parent_run, {one.run}
+        while parent in runs and parent not in seen:
+            seen.add(parent)
+            parent = runs[parent].parent_run
+        is_circle = parent in seen
+        if one.parent_run in runs and one.parent_run is not None and not is_circle:
+            runs[one.parent_run].below.append(one)
+        else:
+            top.append(one)
+    return top

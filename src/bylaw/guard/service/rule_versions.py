@@ -1,0 +1,327 @@
+"""Which rules are in force: a version in the store, which every worker looks at before it decides.
+
+Versions come from rule files (`--policy`) and from the API. Whichever came last is in force: a rule file that has
+changed since it was last read becomes the next version, and one that has not changed stays behind a version of the API,
+also after a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from bylaw.errors import InputError
+from bylaw.guard.decide.chain import Policies
+from bylaw.guard.decide.policy import CompiledPolicy
+from bylaw.guard.guard import Guard
+from bylaw.guard.model import Options
+from bylaw.guard.policies import fill_mode, guard_hash, known_mode, refuse_pausing_options, with_mode, without_repeats
+from bylaw.guard.service.errors import Conflict, NotFound, Unusable
+from bylaw.guard.service.records import ActiveRules, RuleVersion, RuleVersionStatus, write_change
+from bylaw.guard.stores.ports import GuardStore, StoreConflict, StoreUnavailable, Transaction, each_followed
+from bylaw.model.diagnostic import Diagnostic
+from bylaw.model.guard_policy import GuardPolicy, GuardSet
+from bylaw.rules import parse_guard
+from bylaw.rules.files import NotRead, format_of, index_of, read_text_file
+from bylaw.rules.loader import parse_documents
+from bylaw.rules.located import ListNode, MapNode, Node
+from bylaw.rules.source import Problems, Source, Unreadable
+from bylaw.rules.versions import select_version
+
+_log = logging.getLogger("bylaw")
+LOOK_EVERY = 0.5
+"""seconds between two looks at the store"""
+ACTIVE = "active"
+NOBODY = "*"
+"""the agent without a name"""
+NOWHERE = "/nonexistent/bylaw"
+"""the folder of rules that came over the network: no path in them leads to a file of this machine"""
+
+
+class LoadedRules:
+    """The policies of a version, and what there is to say about its text."""
+
+    def __init__(
+        self, policies: Sequence[GuardPolicy], all_versions: Sequence[GuardPolicy], diagnostics: Sequence[Diagnostic]
+    ):
+        self.policies, self.all_versions, self.diagnostics = policies, all_versions, diagnostics
+
+    @property
+    def hash(self) -> str:
+        return guard_hash(without_repeats(self.policies))
+
+
+def parse_files(files: Mapping[str, str], folder: str | None, inputs: Mapping[str, str]) -> GuardSet:
+    """The guards of all files with every problem in them. Does not raise for their content."""
+    parts = []
+    for name, text in files.items():
+        base = Path(NOWHERE) if folder is None else Path(folder) / Path(name).parent
+        if folder is None and (refused := _paths_in(name, text)):
+            parts.append(GuardSet((), tuple(refused)))
+        else:
+            parts.append(parse_guard(text, file=name, format=format_of(name), base=base, inputs=inputs))
+    problems = sorted((one for part in parts for one in part.diagnostics), key=Diagnostic.sort_key)
+    policies = tuple(policy for part in parts for policy in part.policies)
+    return GuardSet(policies, tuple(problems), tuple(files))
+
+
+def _paths_in(name: str, text: str) -> list[Diagnostic]:
+    """Paths of files in rules that came over the network: they must not be a way to look at this machine."""
+    problems = Problems(Source(name, text))
+    nodes: list[Node] = []
+    with suppress(Unreadable):
+        nodes = list(parse_documents(problems.source, problems, format_of(name)))
+    found = []
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ListNode):
+            nodes += node.items
+        elif isinstance(node, MapNode):
+            nodes += [entry.value for entry in node.entries.values()]
+            if (entry := node.entries.get("schema_path")) is not None:
+                message = "`schema_path` names a file, and these rules came without files"
+                help, span = "write the schema in the rule: `schema: …`", entry.value.span
+                found.append(Diagnostic(code="unreadable-schema", message=message, file=name, span=span, help=help))
+    return found
+
+
+def read_files(paths: Sequence[str]) -> dict[str, str]:
+    """Rule files as they are now. Raises InputError."""
+    found: dict[str, str] = {}
+    for path in paths:
+        file = str(index_of(path))
+        try:
+            found[file] = read_text_file(Path(file), file)
+        except NotRead as problem:
+            raise InputError([problem.diagnostic]) from None
+    return found
+
+
+class RuleVersions:
+    """The versions in one store, as one guard uses them."""
+
+    def __init__(
+        self,
+        store: GuardStore,
+        *,
+        mode: str | None = None,
+        labels: Mapping[str, str] | str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        options: Options | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`mode`, `labels` and `inputs` as for `Guard`: they apply to every version that says nothing else."""
+        self._store, self._clock = store, clock
+        self._mode, self._labels, self._inputs = mode, labels, dict(inputs or {})
+        self._options = options or Options()
+        self._guard: Guard | None = None
+        self._in_force = ""
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    # -- reading --------------------------------------------------------------------------------------------------
+
+    def list(self, *, status: RuleVersionStatus | None = None) -> Sequence[RuleVersion]:
+        """The newest first."""
+        return sorted(each_followed(self._store, RuleVersion, status=status), key=lambda one: -one.number)
+
+    def get(self, version_id: str) -> RuleVersion:
+        with self._store.transaction("") as transaction:
+            found = transaction.followed(RuleVersion, version_id)
+        if found is None:
+            raise NotFound(f"there is no rule version `{version_id}`")
+        return found
+
+    def active_id(self) -> str | None:
+        found = self._store.followed(ActiveRules, limit=1)
+        return found[0].rules if found else None
+
+    def active(self) -> RuleVersion:
+        id = self.active_id()
+        if id is None:
+            raise NotFound("no rules are in force")
+        return self.get(id)
+
+    def load(self, version: RuleVersion) -> LoadedRules:
+        """Raises Unusable."""
+        return self.check(version.files, version.folder, version.modes, version.labels, version.off)
+
+    def check(
+        self,
+        files: Mapping[str, str],
+        folder: str | None = None,
+        modes: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        off: Sequence[str] = (),
+    ) -> LoadedRules:
+        """The policies that these files would bring into force. Raises Unusable with every problem."""
+        found = parse_files(files, folder, self._inputs)
+        problems = list(found.diagnostics)
+        try:
+            if not found.ok:
+                raise InputError(problems)
+            chosen = select_version(found.policies, self._chosen(found.policies, labels or {}))
+            policies = [_changed(policy, modes or {}, off) for policy in chosen]
+            policies = with_mode(policies, self._mode)
+            refuse_pausing_options(policies, self._options)
+            compiled = [CompiledPolicy(policy) for policy in without_repeats(policies)]
+            if Policies(compiled, depth=self._options.max_depth).decide_nothing:
+                raise ValueError("these rules decide nothing: no rule has `then`, and there is no allowlist")
+        except InputError as bad:
+            raise Unusable("the rules cannot be used", diagnostics=list(bad.diagnostics)) from None
+        except ValueError as bad:
+            problem = Diagnostic(code="unusable-rules", message=str(bad), file=next(iter(files), "<rules>"))
+            raise Unusable("the rules cannot be used", diagnostics=[*problems, problem]) from None
+        return LoadedRules(policies, list(found.policies), problems)
+
+    def _chosen(self, policies: Sequence[GuardPolicy], labels: Mapping[str, str]) -> Any:
+        if not labels:
+            return self._labels
+        versioned = {policy.agent or "": policy for policy in policies if policy.version is not None}
+        own = dict(self._labels) if isinstance(self._labels, Mapping) else {}
+        if isinstance(self._labels, str):
+            own = dict.fromkeys(versioned, self._labels)
+        return own | {agent if agent != NOBODY else "": label for agent, label in labels.items()}
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        files: Mapping[str, str],
+        *,
+        by: str,
+        note: str = "",
+        status: RuleVersionStatus = "released",
+        expected: str | None = None,
+        **more: Any,
+    ) -> RuleVersion:
+        """A new version; a `released` one is in force from now on. `expected`: the version that must still be in
+        force. Raises Unusable, and Conflict if another version came in between."""
+        loaded = self.check(files, more.get("folder"), more.get("modes"), more.get("labels"), more.get("off", ()))
+        try:
+            with self._store.transaction("") as transaction:
+                version = self._write(transaction, dict(files), loaded.hash, by, note, status, expected, more)
+        except StoreConflict:
+            raise Conflict("other rules were activated at the same moment; look at them first") from None
+        if status == "released":
+            self.look(now=True)
+        return version
+
+    def _write(
+        self,
+        transaction: Transaction,
+        files: dict[str, str],
+        hash: str,
+        by: str,
+        note: str,
+        status: RuleVersionStatus,
+        expected: str | None,
+        more: dict[str, Any],
+    ) -> RuleVersion:
+        active = transaction.followed(ActiveRules, ACTIVE)
+        before = None if active is None else active.rules
+        if expected is not None and expected != before:
+            raise Conflict(f"`{before}` is in force, and not `{expected}`; look at it first", active=before)
+        digest = more.pop("digest", "" if active is None else active.files)
+        number = 1
+        while transaction.followed(RuleVersion, version_id(number)) is not None:
+            number += 1
+        now = self._clock()
+        version = transaction.put_followed(
+            RuleVersion(
+                id=version_id(number),
+                number=number,
+                at=now,
+                status=status,
+                files=files,
+                policy=hash,
+                by=by,
+                note=note,
+                before=before,
+                **more,
+            )
+        )
+        if status == "released":
+            current = active or ActiveRules(id=ACTIVE, rules="")
+            transaction.put_followed(replace(current, rules=version.id, files=digest, at=now))
+        write_change(transaction, now, f"rules {status}", by, rules=version.id, note=note)
+        return version
+
+    def release(self, version: RuleVersion, *, by: str, note: str = "", expected: str | None = None) -> RuleVersion:
+        """Bring the text of an earlier or a testing version into force, as a new version."""
+        kept = {name: getattr(version, name) for name in ("folder", "modes", "labels", "off")}
+        return self.add(version.files, by=by, note=note, expected=expected, **kept)
+
+    # -- the guard of this worker ---------------------------------------------------------------------------------
+
+    def begin(self, paths: Sequence[str]) -> LoadedRules:
+        """The rules in force, after the rule files became a version if they have changed. Raises InputError."""
+        self.read_again(paths)
+        version = self.active()
+        self._in_force = version.id
+        return self.load(version)
+
+    def read_again(self, paths: Sequence[str]) -> bool:
+        """Whether the rule files have changed since they were last read, and are in force now."""
+        files = read_files(paths)
+        digest = hashlib.sha256(repr(sorted(files.items())).encode()).hexdigest()
+        known = self._store.followed(ActiveRules, limit=1)
+        if not files or (known and known[0].files == digest):
+            return False
+        try:
+            self.add(
+                files, by="rule files", note="read from " + ", ".join(files), origin="file", folder="", digest=digest
+            )
+        except Unusable as bad:
+            raise InputError(bad.details["diagnostics"]) from None
+        except Conflict:  # another worker has read them at the same moment
+            return self._store.followed(ActiveRules, limit=1)[0].files == digest
+        return True
+
+    def attach(self, guard: Guard) -> None:
+        """Keep the rules of this guard up to date: it looks before its decisions."""
+        self._guard = guard
+        guard._before_decision = self.look
+
+    def look(self, *, now: bool = False) -> None:
+        """Load the version that is in force, if it is another one. At most every half second, unless `now`."""
+        if self._guard is None or (time.monotonic() < self._next and not now):
+            return
+        if not self._lock.acquire(blocking=now):
+            return
+        try:
+            self._next = time.monotonic() + LOOK_EVERY
+            id = self.active_id()
+            if id is not None and id != self._in_force:
+                self._guard.reload(GuardSet(tuple(self.load(self.get(id)).policies)))
+                self._in_force = id
+        except StoreUnavailable:  # the decision itself will say so
+            pass
+        except Exception as problem:  # whoever asks for a decision gets one
+            _log.error("the rules have changed and cannot be used, so the old ones stay in force: %s", problem)
+        finally:
+            self._lock.release()
+
+    @property
+    def in_force(self) -> str:
+        """The version by which this worker decides."""
+        return self._in_force
+
+
+def version_id(number: int) -> str:
+    return f"rules-{number}"
+
+
+def _changed(policy: GuardPolicy, modes: Mapping[str, str], off: Sequence[str]) -> GuardPolicy:
+    name = policy.agent or NOBODY
+    if name in modes:
+        policy = fill_mode([replace(policy, mode=None)], known_mode(modes[name]))[0]
+    return replace(policy, switched_off=True) if name in off else policy
