@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 import bylaw
-from tests.record.model_clients import read, responses
+from tests.record.model_clients import notes, read, responses
 from tests.record.server import Server
 
 ASKED = [("system", "be kind"), ("user", "Where is A-17?")]
@@ -72,18 +73,107 @@ def test_a_call_of_pydantic_ai_is_recorded_with_its_tools(tmp_path: Path) -> Non
     assert "sent on Monday" in (tmp_path / "run.jsonl").read_text()
 
 
-def test_a_streamed_call_that_cannot_be_recorded_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def _streamed_by_pydantic_ai(reads_all: bool) -> Any:
     from pydantic_ai import Agent
     from pydantic_ai.models.test import TestModel
 
     async def go() -> None:
-        async with Agent(TestModel()).run_stream("hello") as result:
-            await result.get_output()
+        async with Agent(TestModel(custom_output_text="It is on its way.")).run_stream("Where?") as result:
+            async for _ in result.stream_text(delta=True, debounce_by=None):
+                if not reads_all:
+                    break
+
+    return go
+
+
+def _streamed_by_langchain(reads_all: bool) -> Any:
+    async def go() -> None:
+        stream = _fake().astream("Where?")
+        async for _ in stream:
+            if not reads_all:
+                break
+        await stream.aclose()
+
+    return go
+
+
+@pytest.mark.parametrize("reads_all", [True, False])
+@pytest.mark.parametrize("stream", [_streamed_by_langchain, _streamed_by_pydantic_ai])
+def test_a_stream_is_recorded_as_far_as_it_was_read(tmp_path: Path, stream: Any, reads_all: bool) -> None:
+    """The OpenAI Agents SDK, whose import takes seconds, has its case in `tests/live/python/test_frameworks.py`."""
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+        asyncio.run(stream(reads_all)())
+    assert (recording.turns, recording.errors, recording.lost) == (1, 0, 0)
+    trace = read(tmp_path / "run.jsonl")
+    (said,) = responses(trace)
+    assert said.text is not None and "It is on its way.".startswith(said.text) and said.text.startswith("It")
+    assert said.request is not None and "Where?" in str(said.request.messages)
+    assert (said.text == "It is on its way.") == reads_all
+    assert [one.label for one in notes(trace)] == ([] if reads_all else ["incomplete_response"])
+
+
+def test_what_an_agent_does_between_two_pieces_is_not_part_of_the_call(tmp_path: Path, server: Server) -> None:
+    """Each piece may also be read by a task of its own, as `asyncio.wait_for` does."""
+
+    async def go() -> None:
+        stream = _fake().astream(ASKED)
+        with contextlib.suppress(StopAsyncIteration):
+            while True:
+                await asyncio.wait_for(anext(stream), 300)
+                if not recording.turns:
+                    body = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+                    httpx.post(f"{server.url}/v1/chat/completions", json=body)
 
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         asyncio.run(go())
-    assert (recording.turns, recording.lost) == (0, 1)
-    assert "`TestModel`, which no HTTP carries" in caplog.text
+    assert (recording.turns, recording.lost) == (2, 0)
+
+
+def test_a_model_that_is_defined_during_the_recording_is_recorded(tmp_path: Path) -> None:
+    from pydantic_ai import Agent
+    from pydantic_ai.messages import ModelResponse, TextPart
+    from pydantic_ai.models import Model
+
+    before = vars(Model).get("__init_subclass__")
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+
+        class Late(Model):
+            model_name = "late"
+            system = "here"
+
+            async def request(self, *args: Any) -> ModelResponse:
+                return ModelResponse(parts=[TextPart("It is late.")])
+
+        assert asyncio.run(Agent(Late()).run("hello")).output == "It is late."
+    assert (recording.turns, recording.lost) == (1, 0)
+    assert vars(Model).get("__init_subclass__") is before
+
+
+class Failing(GenericFakeChatModel):
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        raise RuntimeError("no tokens left")
+
+
+def test_a_call_that_fails_or_is_cancelled_is_an_error(tmp_path: Path) -> None:
+    async def cancelled() -> None:
+        from pydantic_ai import Agent
+        from pydantic_ai.models.function import FunctionModel
+
+        async def never(*_: Any) -> Any:
+            await asyncio.sleep(300)
+
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(Agent(FunctionModel(never)).run("hello"), 0.01)
+
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+        with pytest.raises(RuntimeError, match="no tokens left"):
+            Failing(messages=iter([])).invoke(ASKED)
+        asyncio.run(cancelled())
+    assert (recording.turns, recording.errors, recording.lost) == (0, 2, 0)
+    first, second = notes(read(tmp_path / "run.jsonl"))
+    assert (
+        first.label == second.label == "model_error" and "no tokens left" in str(first) and "Cancelled" in str(second)
+    )
 
 
 class OverHttp(GenericFakeChatModel):

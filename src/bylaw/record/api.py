@@ -202,14 +202,14 @@ def _recordings() -> list[tuple[Recording, str | None]]:
 
 
 def _listeners() -> Sequence[Listener]:
-    seen = carried.get()
-    if seen is not None:
-        seen.append("http")
     return [functools.partial(_listen, recording, session) for recording, session in _recordings()]
 
 
 def _listen(recording: Recording, session: str | None, exchange: Exchange) -> Exchange:
-    return recording.listen(exchange, session=session)
+    heard, seen = recording.listen(exchange, session=session), carried.get()
+    if seen is not None and heard is not exchange:
+        seen.append("http")
+    return heard
 
 
 def _write(call: ModelCall | Exception) -> None:
@@ -219,15 +219,16 @@ def _write(call: ModelCall | Exception) -> None:
 
 def _wrap_for_thread(function: Callable[..., Any]) -> Callable[..., Any]:
     """Also if the code carries no recording, because the thread may still carry those of earlier work."""
-    carried = _scope.get()
+    scope, asking = _scope.get(), carried.get()
 
     @functools.wraps(function, updated=())
     def run(*args: Any, **kwargs: Any) -> Any:
-        token = _scope.set(carried)
+        tokens = _scope.set(scope), carried.set(asking)
         try:
             return function(*args, **kwargs)
         finally:
-            _scope.reset(token)
+            _scope.reset(tokens[0])
+            carried.reset(tokens[1])
 
     return run
 

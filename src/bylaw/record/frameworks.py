@@ -1,24 +1,27 @@
-"""Calls to models that no HTTP of this process carried: models of a framework that run here, or speak otherwise.
+"""Calls to models that no recorded HTTP carried: models of a framework that run in this process, or speak otherwise.
 
-A call of a framework's model that caused no request over HTTP is recorded from the framework's own messages. If it did
-cause one, that one was recorded, and nothing is written here. LangChain's models are recorded whole and streamed. A
-streamed call of Pydantic AI or the OpenAI Agents SDK cannot be recorded so; it is counted as lost, with a warning.
+A call of a framework's model that caused no recorded request is recorded from the framework's own messages. If it did
+cause one, nothing is written here. Whole and streamed calls are recorded; of a stream that breaks off, the part that
+was read. A call that fails is recorded as an error.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bylaw.record.turns import ModelCall
 from bylaw.wire.formats import format_named
 from bylaw.wire.formats.base import Json
 from bylaw.wire.patch_on_import import Patches, PatchOnImport
-from bylaw.wire.values import plain
+from bylaw.wire.values import one_line, plain
 
 carried: ContextVar[list[str] | None] = ContextVar("bylaw_carried", default=None)
 """what carried the calls of the framework's model that is being asked; None outside of such a call"""
@@ -49,12 +52,35 @@ def patch(module: Any, patches: Patches) -> None:
         patches.replace(module.BaseChatModel, "astream", _langchain_astream)
         return
     model = getattr(module, "Model", None)
-    if hasattr(model, "get_response") or hasattr(model, "request"):
-        read, streamed = (_of_agents, "stream_response") if hasattr(model, "get_response") else (_of_pydantic, "")
-        name = "get_response" if hasattr(model, "get_response") else "request"
-        for derived in _derived(model):
-            patches.replace(derived, name, functools.partial(_awaited, read))
-            patches.replace(derived, streamed or "request_stream", _lost)
+    if hasattr(model, "get_response"):
+        _patch_classes(model, patches, {"get_response": _asked(_of_agents), "stream_response": _agents_stream})
+    elif hasattr(model, "request"):
+        _patch_classes(model, patches, {"request": _asked(_of_pydantic), "request_stream": _pydantic_stream})
+
+
+def _patch_classes(base: Any, patches: Patches, methods: dict[str, Callable[[Any], Any]]) -> None:
+    """Patch the methods of all models, those that are defined later included."""
+
+    def patch_class(derived: Any) -> None:
+        for name, make in methods.items():
+            patches.replace(derived, name, make)
+
+    def watch(original: Any) -> Any:
+        def __init_subclass__(cls: Any, **kwargs: Any) -> None:
+            if original is None:
+                super(base, cls).__init_subclass__(**kwargs)
+            else:
+                original.__get__(None, cls)(**kwargs)
+            patch_class(cls)
+
+        return classmethod(__init_subclass__)
+
+    for derived in _derived(base):
+        patch_class(derived)
+    if "__init_subclass__" in vars(base):
+        patches.replace(base, "__init_subclass__", watch)
+    else:
+        patches.add(base, "__init_subclass__", watch(None))
 
 
 def _derived(kind: Any) -> Iterator[Any]:
@@ -63,39 +89,51 @@ def _derived(kind: Any) -> Iterator[Any]:
         yield from _derived(derived)
 
 
-@contextmanager
-def _asking() -> Iterator[list[Callable[[], Iterable[ModelCall]]]]:
-    """Record what the functions read that the block appends, unless HTTP carried the call.
+class _Asking:
+    """One call of a model: `step` is around each piece of its work, and `finish` records it unless HTTP carried it.
 
+    A stream has many steps, and what the agent does between two of them is no part of the call.
     INVARIANT: nothing that goes wrong in reading reaches the agent.
     """
-    began, clock, outer = time.time(), time.perf_counter(), carried.get()
-    readers: list[Callable[[], Iterable[ModelCall]]] = []
-    seen: list[str] = []
-    token = carried.set(seen)
-    try:
-        yield readers
-    finally:
-        carried.reset(token)
-        if readers and not seen:
-            latency = (time.perf_counter() - clock) * 1000
+
+    def __init__(self, failed: Callable[[], Iterable[ModelCall]]) -> None:
+        """`failed` reads the call where it failed without an answer."""
+        self._began, self._clock, self._outer = time.time(), time.perf_counter(), carried.get()
+        self._seen: list[str] = []
+        self._failed = failed
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        token = carried.set(self._seen)
+        try:
+            yield
+        except BaseException as error:  # cancelling counts too: the model was asked
+            self.finish(self._failed, is_whole=False, error=one_line(error))
+            raise
+        finally:
+            carried.reset(token)
+
+    def finish(
+        self, read: Callable[[], Iterable[ModelCall]], *, is_whole: bool = True, error: str | None = None
+    ) -> None:
+        if not self._seen:
+            latency = (time.perf_counter() - self._clock) * 1000
             for write in _writers:
                 try:
-                    for call in [call for read in readers for call in read()]:
-                        write(_timed(call, began, latency))
+                    for call in list(read()):
+                        times = {"began": self._began, "ended": time.time(), "latency_ms": latency}
+                        write(replace(call, **times, is_whole=is_whole, error=error))
                 except Exception as problem:
                     write(problem)
-            seen.append("framework")
-        if outer is not None:
-            outer += seen
+            self._seen.append("framework")
+        if self._outer is not None:
+            self._outer += self._seen
 
 
-def _timed(call: ModelCall, began: float, latency_ms: float) -> ModelCall:
-    return ModelCall(call.wire, call.request, call.reply, began=began, ended=time.time(), latency_ms=latency_ms)
-
-
-def _call(wire: str, request: Json, reply: Json) -> ModelCall:
-    return ModelCall(format_named(wire), plain(request), plain(reply), began=0, ended=0, latency_ms=0)
+def _call(wire: str, request: Json, reply: Json | None) -> ModelCall:
+    """`reply`: None if the call failed."""
+    answer = None if reply is None else plain(reply)
+    return ModelCall(format_named(wire), plain(request), answer, began=0, ended=0, latency_ms=0)
 
 
 # LangChain
@@ -104,9 +142,10 @@ def _call(wire: str, request: Json, reply: Json) -> ModelCall:
 def _langchain(original: Any) -> Any:
     @functools.wraps(original)
     def generate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as readers:
+        asking = _Asking(lambda: _failed_langchain(self, messages, kwargs))
+        with asking.step():
             result = original(self, messages, *args, **kwargs)
-            readers.append(lambda: _of_langchain(self, messages, result, kwargs))
+        asking.finish(lambda: _of_langchain(self, messages, result, kwargs))
         return result
 
     return generate
@@ -115,9 +154,10 @@ def _langchain(original: Any) -> Any:
 def _alangchain(original: Any) -> Any:
     @functools.wraps(original)
     async def agenerate(self: Any, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as readers:
+        asking = _Asking(lambda: _failed_langchain(self, messages, kwargs))
+        with asking.step():
             result = await original(self, messages, *args, **kwargs)
-            readers.append(lambda: _of_langchain(self, messages, result, kwargs))
+        asking.finish(lambda: _of_langchain(self, messages, result, kwargs))
         return result
 
     return agenerate
@@ -127,11 +167,21 @@ def _langchain_stream(original: Any) -> Any:
     @functools.wraps(original)
     def stream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
         chunks: list[Any] = []
-        with _asking() as readers:
-            for chunk in original(self, input, *args, **kwargs):
+        asking = _Asking(lambda: _of_chunks(self, input, chunks, kwargs))
+        source, is_whole = original(self, input, *args, **kwargs), False
+        try:
+            while True:
+                with asking.step():
+                    try:
+                        chunk = next(source)
+                    except StopIteration:
+                        break
                 chunks.append(chunk)
                 yield chunk
-            readers.append(lambda: _of_chunks(self, input, chunks, kwargs))
+            is_whole = True
+        finally:
+            asking.finish(lambda: _of_chunks(self, input, chunks, kwargs), is_whole=is_whole)
+            source.close()
 
     return stream
 
@@ -140,20 +190,32 @@ def _langchain_astream(original: Any) -> Any:
     @functools.wraps(original)
     async def astream(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
         chunks: list[Any] = []
-        with _asking() as readers:
-            async for chunk in original(self, input, *args, **kwargs):
+        asking = _Asking(lambda: _of_chunks(self, input, chunks, kwargs))
+        source, is_whole = original(self, input, *args, **kwargs), False
+        try:
+            while True:
+                with asking.step():
+                    try:
+                        chunk = await anext(source)
+                    except StopAsyncIteration:
+                        break
                 chunks.append(chunk)
                 yield chunk
-            readers.append(lambda: _of_chunks(self, input, chunks, kwargs))
+            is_whole = True
+        finally:
+            asking.finish(lambda: _of_chunks(self, input, chunks, kwargs), is_whole=is_whole)
+            await source.aclose()
 
     return astream
 
 
 def _of_chunks(model: Any, input: Any, chunks: list[Any], kwargs: Any) -> list[ModelCall]:
-    if not chunks:
-        return []
-    whole = functools.reduce(lambda left, right: left + right, chunks)
+    whole = functools.reduce(lambda left, right: left + right, chunks) if chunks else None
     return [_chat_call(model, model._convert_input(input).to_messages(), whole, kwargs)]
+
+
+def _failed_langchain(model: Any, batches: Any, kwargs: Any) -> list[ModelCall]:
+    return [_chat_call(model, messages, None, kwargs) for messages in batches]
 
 
 def _of_langchain(model: Any, batches: Any, result: Any, kwargs: Any) -> Iterator[ModelCall]:
@@ -169,10 +231,12 @@ def _chat_call(model: Any, messages: Any, message: Any, kwargs: Any) -> ModelCal
     request = {"model": name, "messages": convert_to_openai_messages(messages)}
     if kwargs.get("tools"):
         request["tools"] = kwargs["tools"]
-    return _chat("langchain", request, convert_to_openai_messages([message])[0])
+    return _chat("langchain", request, None if message is None else convert_to_openai_messages([message])[0])
 
 
-def _chat(framework: str, request: Json, message: Json) -> ModelCall:
+def _chat(framework: str, request: Json, message: Json | None) -> ModelCall:
+    if message is None:
+        return _call("openai", request, None)
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     choice = {"index": 0, "message": message, "finish_reason": finish}
     request = {**request, "metadata": {"carried_by": framework}}
@@ -182,32 +246,78 @@ def _chat(framework: str, request: Json, message: Json) -> ModelCall:
 # Pydantic AI and the OpenAI Agents SDK
 
 
-def _awaited(read: Any, original: Any) -> Any:
+def _asked(read: Callable[[Any, Any, Any, Any], ModelCall]) -> Callable[[Any], Any]:
+    """A patch of a method that returns the whole answer, which `read` turns into a call."""
+
+    def make(original: Any) -> Any:
+        @functools.wraps(original)
+        async def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+            asking = _Asking(lambda: [read(self, args, kwargs, None)])
+            with asking.step():
+                response = await original(self, *args, **kwargs)
+            asking.finish(lambda: [read(self, args, kwargs, response)])
+            return response
+
+        return ask
+
+    return make
+
+
+def _pydantic_stream(original: Any) -> Any:
     @functools.wraps(original)
-    async def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with _asking() as readers:
-            response = await original(self, *args, **kwargs)
-            readers.append(lambda: [read(self, args, kwargs, response)])
-        return response
+    @asynccontextmanager
+    async def request_stream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        asking = _Asking(lambda: [_of_pydantic(self, args, kwargs, None)])
+        async with AsyncExitStack() as stack:
+            with asking.step():  # a model that speaks HTTP sends its request here
+                streamed = await stack.enter_async_context(original(self, *args, **kwargs))
+            is_whole = False
+            try:
+                yield streamed
+                is_whole = streamed.get().state == "complete"
+            finally:
+                asking.finish(lambda: [_of_pydantic(self, args, kwargs, streamed.get())], is_whole=is_whole)
 
-    return ask
+    return request_stream
 
 
-def _lost(original: Any) -> Any:
+def _agents_stream(original: Any) -> Any:
     @functools.wraps(original)
-    def stream(self: Any, *args: Any, **kwargs: Any) -> Any:
-        is_inner = carried.get() is not None
-        over_http = any(kind.__module__.endswith(_OVER_HTTP) for kind in type(self).__mro__)
-        for write in () if is_inner or over_http else _writers:
-            name = type(self).__name__
-            write(RuntimeError(f"a streamed answer of the model `{name}`, which no HTTP carries, cannot be recorded"))
-        return original(self, *args, **kwargs)
+    async def stream_response(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        pieces: list[str] = []
+        asking = _Asking(lambda: [_of_agents(self, args, kwargs, None)])
+        source, response = original(self, *args, **kwargs), None
+        try:
+            while True:
+                with asking.step():
+                    try:
+                        event = await anext(source)
+                    except StopAsyncIteration:
+                        break
+                if event.type == "response.output_text.delta":
+                    pieces.append(event.delta)
+                response = getattr(event, "response", None) if event.type in _ENDS else response
+                yield event
+        finally:
+            said = response or _Spoken([_message("".join(pieces))])
+            asking.finish(lambda: [_of_agents(self, args, kwargs, said)], is_whole=response is not None)
+            if hasattr(source, "aclose"):
+                await source.aclose()
 
-    return stream
+    return stream_response
 
 
-_OVER_HTTP = (".openai", ".anthropic", ".openai_chatcompletions", ".openai_responses", ".groq", ".mistral", ".wrapper")
-"""modules of models that speak HTTP, or pass calls on to one that does"""
+_ENDS = ("response.completed", "response.incomplete", "response.failed")
+
+
+class _Spoken(Struct):
+    """A response that broke off."""
+
+    output: list[Any]
+
+
+def _message(text: str) -> Json:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
 def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
@@ -215,6 +325,8 @@ def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
     asked = {**dict(zip(names, args, strict=False)), **kwargs}
     request = {"model": str(getattr(model, "model", type(model).__name__)), "input": asked.get("input") or ""}
     request |= {"instructions": asked.get("system_instructions"), "metadata": {"carried_by": "openai_agents"}}
+    if response is None:
+        return _call("openai_responses", request, None)
     output = [item.model_dump(exclude_unset=True) if hasattr(item, "model_dump") else item for item in response.output]
     return _call("openai_responses", request, {"status": "completed", "model": request["model"], "output": output})
 
@@ -222,7 +334,7 @@ def _of_agents(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
 def _of_pydantic(model: Any, args: Any, kwargs: Any, response: Any) -> ModelCall:
     messages = args[0] if args else kwargs["messages"]
     converted = [one for message in messages for one in _pydantic_messages(message)]
-    (said,) = _pydantic_messages(response)
+    said = None if response is None else next(_pydantic_messages(response))
     return _chat("pydantic_ai", {"model": model.model_name, "messages": converted}, said)
 
 

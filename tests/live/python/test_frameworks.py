@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+import bylaw
 from bylaw.contract.faults.effects import DEFAULT_PAYLOAD
 from bylaw.contract.faults.model import Injection
 from bylaw.contract.live_agent import AgentRun
-from bylaw.model.events import ToolCall, ToolResult
+from bylaw.model.events import Annotation, ToolCall, ToolResult
 from tests.contract.stacks import IN_PROCESS, run_stack, stacks
 from tests.live.python.support import ask, attack, llm_fault, started, tool_fault
 
@@ -211,6 +212,31 @@ def test_streams_of_openai_agents_are_hit_too() -> None:
 
     assert streamed().answer == "Order A-17 is shipped."
     assert streamed(llm_fault("truncated_response", max_tokens=2)).answer == "Order A-17"
+
+
+@pytest.mark.parametrize("reads_all", [True, False])
+def test_a_streamed_answer_of_openai_agents_is_recorded(tmp_path: Path, reads_all: bool) -> None:
+    """A case of `bylaw.record`, here for the same reason as the next."""
+    from agents import ModelSettings, ModelTracing
+    from agents.testing import ScriptedModel, assistant_message
+
+    async def go() -> None:
+        asked: Any = ("be kind", "Where?", ModelSettings(), [], None, [], ModelTracing.DISABLED)
+        more: Any = {"previous_response_id": None, "conversation_id": None, "prompt": None}
+        stream: Any = ScriptedModel([[assistant_message("It is on its way.")]]).stream_response(*asked, **more)
+        async for event in stream:
+            if not reads_all and event.type == "response.output_text.delta":
+                break
+        await stream.aclose()
+
+    with bylaw.record(tmp_path / "run.jsonl") as recording:
+        asyncio.run(go())
+    assert (recording.turns, recording.errors, recording.lost) == (1, 0, 0)
+    trace = bylaw.load_trace(tmp_path / "run.jsonl")
+    (turn,) = trace.turns
+    assert turn.response is not None and turn.response.text == "It is on its way." and "Where?" in str(turn.request)
+    noted = [event.label for event in trace.events if isinstance(event, Annotation)]
+    assert noted == ([] if reads_all else ["incomplete_response"])
 
 
 def test_the_stacks_have_the_expected_scores(tmp_path: Path) -> None:
