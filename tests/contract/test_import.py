@@ -126,9 +126,19 @@ def test_sessions_and_profiles(tmp_path: Path) -> None:
     assert profile.file == {"chaos_matrix": [{"name": "down", "tool_faults": [fault]}]}
 
 
-@pytest.mark.parametrize("odd", [{}, {"contract": 3}, {"invariants": [1, None], "chaos": [2]}, {"chaos_matrix": "x"}])
-def test_odd_files_do_not_end_in_an_error(odd: dict[str, Any]) -> None:
-    import_flakestorm(odd, HERE)
+@pytest.mark.parametrize(
+    ("odd", "left_out"),
+    [
+        ({}, []),
+        ({"contract": 3}, ["contract"]),
+        ({"invariants": [1, None], "chaos": [2]}, ["invariants[0]", "invariants[1]", "chaos"]),
+        ({"chaos_matrix": "x", "golden_prompts": {"a": 1}}, ["chaos_matrix", "golden_prompts"]),
+    ],
+)
+def test_parts_of_odd_files_are_named_and_left_out(odd: dict[str, Any], left_out: list[str]) -> None:
+    made = import_flakestorm(odd, HERE)
+    assert made.file == {} and made.notes[-1].startswith("the file cannot be run before it has `contract`")
+    assert [note.split("`")[1] for note in made.notes if "was left out" in note] == left_out
 
 
 def test_mutations_become_variations_that_exist() -> None:

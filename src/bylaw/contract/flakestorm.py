@@ -47,6 +47,10 @@ _NOT_RUN = {
 _MOST_SESSIONS = 100
 _DOUBLED = re.compile(r"(?:[^\\]|\\\\)*")
 _RENAMED = {"threshold": "similarity_threshold"}
+_SECTIONS: dict[str, type] = {
+    "contract": Mapping, "agent": Mapping, "chaos": Mapping, "chaos_matrix": list, "invariants": list,
+    "golden_prompts": list,
+}  # fmt: skip
 
 
 class Imported(Struct):
@@ -89,6 +93,9 @@ class _Import:
         if prompts := self._prompts(root):
             made["golden_prompts"] = prompts
         self._note_rest(root)
+        for key, kind in _SECTIONS.items():
+            if root.get(key) is not None and not isinstance(root[key], kind) and not _is_session(root):
+                self._leave_out(key, f"it is no {'mapping' if kind is Mapping else 'list'}")
         missing = [key for key in ("contract", "chaos_matrix", "agent", "golden_prompts") if key not in made]
         if missing:
             self._notes.append(f"the file cannot be run before it has {', '.join(f'`{key}`' for key in missing)}")

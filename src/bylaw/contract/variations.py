@@ -128,7 +128,9 @@ def _base64(text: str, random: Random) -> str:
 
 
 def _homoglyphs(text: str, random: Random) -> str:
-    return "".join(_HOMOGLYPHS[c] if c in _HOMOGLYPHS and random.random() < 0.5 else c for c in text)
+    places = [at for at, c in enumerate(text) if c in _HOMOGLYPHS]
+    chosen = {at for at in places if random.random() < 0.5} or set(places[:1])
+    return "".join(_HOMOGLYPHS[c] if at in chosen else c for at, c in enumerate(text))
 
 
 def _zero_width(text: str, random: Random) -> str:

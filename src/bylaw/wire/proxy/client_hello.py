@@ -50,7 +50,9 @@ def protocols_in(hello: bytes) -> list[bytes] | None:
                 return _names(hello[at + 6 : at + 4 + length])
             at += 4 + length
     except IndexError:
-        pass
+        # The message is cut off or is no TLS. Such a client counts as one that offers nothing: it is decrypted, and
+        # the TLS library, which reads all of it, refuses what is broken.
+        return None
     return None
 
 

@@ -329,7 +329,9 @@ async def _copy_both_ways(connection: Connection, reader: asyncio.StreamReader, 
             both.create_task(_copy(connection.reader, writer))
             both.create_task(_copy(reader, connection.writer))
     except* OSError:
-        pass  # one side broke off, so the other is closed as well
+        # One side broke off, so the other is closed as well and notices it. Nothing is lost: what passes here is not
+        # read, so it is no part of a recording or of a run.
+        pass
     finally:
         writer.close()
 
