@@ -14,6 +14,7 @@ import bylaw
 from bylaw.diff.judgement import interval
 from bylaw.diff.model import DiffReport
 from bylaw.diff.report.terminal import render_diff
+from bylaw.diff.report.wording import headline
 from bylaw.model.events import Annotation, Origin
 from bylaw.model.trace import Trace
 from bylaw.rules import load_rules
@@ -273,6 +274,41 @@ def test_one_long_session_is_compared_in_time() -> None:
     diff([run(1)], [run(2)])
     diff([run(1)], [run(1)])
     assert time.process_time() - started < 4
+
+
+# -- pairs that are guesses ------------------------------------------------------------------------------------------
+
+ASKED = ["Refund order 12, my kettle is broken", "Where is my parcel to Lisbon", "I forgot my password", "Book a table"]
+OTHERS = ["How do volcanoes erupt", "Write some verses about sailing", "Name three rivers in Brazil", "Solve x = 2"]
+
+
+def asked(side: str, texts: list[str]) -> list[Turns]:
+    return [talk(f"{side}{i}", text, [("look", {"id": i}, "x")]) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "codes", "said"),
+    [
+        (OTHERS, (3, 3), "NOTHING COMPARED"),
+        (OTHERS[:1], (3, 3), "the two sessions begin otherwise"),
+        ([f"Hello. {text}, please" for text in ASKED], (0, 3), "4 of 4 tasks paired by similar messages"),
+        (ASKED, (0, 0), "PASSED: nothing got worse"),
+    ],
+)
+def test_a_guessed_pair_is_told_and_is_no_pass_if_nothing_speaks_for_it(
+    texts: list[str], codes: tuple[int, int], said: str
+) -> None:
+    before, after = asked("b", ASKED[: len(texts)]), asked("c", texts)
+    reports = [diff(before, after, strict=strict) for strict in (False, True)]
+    assert tuple(report.exit_code for report in reports) == codes
+    assert said in headline(reports[0])
+
+
+def test_sessions_paired_in_order_are_a_guess() -> None:
+    sides = [[[{"session": f"{side}{i}", "calls": ["look"]}] for i in range(4)] for side in "bc"]
+    reports = [diff(*sides, strict=strict) for strict in (False, True)]
+    assert [report.exit_code for report in reports] == [0, 3]
+    assert "4 of 4 tasks paired by order, which is a guess" in headline(reports[0])
 
 
 # -- what the report says ---------------------------------------------------------------------------------------------

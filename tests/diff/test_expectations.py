@@ -30,7 +30,7 @@ def test_only_what_is_expected_stops_gating() -> None:
     report = dropped(expect=[tool, {"axis": "latency", "reason": "a larger model"}, "rule r: gone"])
     assert report.exit_code == 0
     assert [one.expected for one in report.findings if one.tool == "confirm"] == ["the form asks now"]
-    assert report.unused_expectations == ("rule r",)
+    assert report.unused_expectations == ("rule r (there is no such rule)",)
     assert dropped(expect=["tool confirm more: wrong", axis]).exit_code == 1
 
 
@@ -47,10 +47,31 @@ def test_the_text_of_an_expectation(text: str, wanted: Expectation) -> None:
     assert parse_expectation(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["", "tool", "tool confirm", "axis speed: why", "latency: why", "rule r:", "rule r: "])
+@pytest.mark.parametrize("text", ["", "tool", "tool confirm", "latency: why", "rule r:", "rule r: "])
 def test_a_text_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="expected `tool NAME"):
         parse_expectation(text)
+
+
+def test_a_name_that_there_is_not_is_told_with_a_near_one() -> None:
+    with pytest.raises(ValueError, match="unknown axis `latncy`; did you mean `latency`"):
+        parse_expectation("axis latncy: why")
+    rules = [{"id": "pay-once", "kind": "max_calls", "params": {"tool": "pay", "n": 1}, "scope": "session"}]
+    report = dropped(rules=rules, expect=["tool confrim gone: why", "rule pay_once: why", "tool other: why"])
+    assert report.exit_code == 1
+    assert report.unused_expectations == (
+        "tool confrim gone (neither side calls it; did you mean confirm?)",
+        "rule pay_once (there is no such rule; did you mean pay-once?)",
+        "tool other (neither side calls it)",
+    )
+
+
+def test_lint_tells_a_rule_that_there_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "bylaw.yaml"
+    rule = "rules:\n  - {id: pay-once, kind: max_calls, params: {tool: pay, n: 1}, scope: session}\n"
+    path.write_text(f"{rule}expected:\n  - {{rule: pay-one, reason: why}}\n", "utf-8")
+    [warning] = [one for one in lint_files([path]) if one.code == "unknown-rule"]
+    assert (warning.is_error, warning.help) == (False, "did you mean `pay-once`?")
 
 
 def test_a_mapping_with_two_kinds_is_refused() -> None:

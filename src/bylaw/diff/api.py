@@ -25,7 +25,7 @@ from bylaw.diff.fingerprint import compare as compare_fingerprints
 from bylaw.diff.judge import checked_score, load_judge
 from bylaw.diff.judgement import judge_units
 from bylaw.diff.mending import excused_calls
-from bylaw.diff.model import Change, DiffReport, Fingerprint, SessionIssue
+from bylaw.diff.model import Change, DiffReport, Fingerprint, PolicyDiff, SessionIssue
 from bylaw.diff.policy import CANDIDATE, broken_rules, policy_diff, rule_rates
 from bylaw.diff.units import Unit, fill_figures, make_units
 from bylaw.engine.compile import Program, compile_rules
@@ -39,7 +39,7 @@ from bylaw.rules.loader import Rules
 from bylaw.text.prices import Prices
 from bylaw.text.similarity import EmbeddedTexts, Lexicon
 from bylaw.traces import find_traces, open_trace
-from bylaw.traces.comparison.compare import Comparisons, Pairing, pair_sessions
+from bylaw.traces.comparison.compare import Comparisons, Group, Pairing, pair_sessions
 from bylaw.traces.comparison.recording import Side, read_side
 from bylaw.traces.seen_names import SeenNames
 from bylaw.traces.source import Traces, TraceStream, as_sources
@@ -88,29 +88,19 @@ def compare_versions(
 
     `embedder` measures the semantic axis; alignment and the weight of divergences still compare words.
     `deterministic`: nothing varies by chance, so that every difference is a change. `expected`: changes that are shown
-    and do not gate. `strict`: an axis that only one side recorded is exit 3. `unread`: why files could not be opened.
-    Files that cannot be read are added to it and left out; InputError without it, or if a side has no other file.
+    and do not gate. `strict`: an axis that only one side recorded is exit 3, and so is a guessed pair. `unread`: why
+    files could not be opened. Files that cannot be read are added to it and left out; InputError without it, or if a
+    side has no other file.
     """
     program = compile_rules(rules)
     before, after = read_side(baseline, program, unread), read_side(candidate, program, unread)
     if unread and not (before.traces and after.traces):
         raise InputError(unread)
     pairing = pair_sessions(before.recordings, after.recordings)
-    answers = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
-    compare = Comparisons(Lexicon(answers))
-    texts: TextSimilarity = compare.lexicon if embedder is None else EmbeddedTexts(embedder, answers)
+    compare, texts = _text_measures(before, after, embedder)
     comparisons = [one for group in pairing.groups for one in compare.nearest(group)]
     policy = policy_diff(before, after, pairing.groups, comparisons)
-    broken = broken_rules(before), broken_rules(after)
-    left_out = (
-        expected_tools(expected, pairing.groups),
-        excused_calls(policy, rules, pairing.groups, broken[CANDIDATE]),
-    )
-    units = sessions = make_units(pairing.groups, *left_out)
-    fill_figures(units, Measures(prices, judge), broken)
-    if any(unit.is_turn for unit in units):
-        sessions = make_units(pairing.groups, *left_out, by_session=True)
-        fill_figures(sessions, Measures(), broken)
+    units, sessions = _measure(pairing.groups, policy, rules, (before, after), expected, Measures(prices, judge))
     judgement = judge_units(
         units, compare, lambda one: one.semantic(texts), sessions=sessions, deterministic=deterministic
     )
@@ -120,6 +110,8 @@ def compare_versions(
         axis_rows(judgement, units, texts.name),
         find_changes(judgement),
         rule_rates(before, after, policy, p_values, deterministic),
+        tools=_tools(before, after) if expected else (),
+        rules={rule.id for rule in rules},
     )
     tools = {one.tool for one in announced.findings if one.tool and one.expected is None and not one.mends}
     found, count = divergences(comparisons, compare.lexicon, tools)
@@ -141,14 +133,55 @@ def compare_versions(
         unused_expectations=announced.unused,
         strict=strict,
         pairing=dict(Counter(group.matched_by for group in pairing.groups)),
+        guessed=sum(group.is_guess for group in pairing.groups),
+        unlike=any(group.is_unlike for group in pairing.groups),
         rules=len(rules),
-        notes=(
-            *(f"{one.file}: could not be read: {one.message}" for one in unread or ()),
-            *(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
-        ),
+        notes=_notes(before, after, pairing, program, unread or ()),
         unread=tuple(unread or ()),
         refuses_unread=refuses_unread,
         fail_on=fail_on,
+    )
+
+
+def _text_measures(before: Side, after: Side, embedder: Embedder | None) -> tuple[Comparisons, TextSimilarity]:
+    """What compares turns by their words, and what measures the semantic axis."""
+    answers = [step.text for side in (before, after) for r in side.recordings for step in r.steps if step.text]
+    compare = Comparisons(Lexicon(answers))
+    return compare, compare.lexicon if embedder is None else EmbeddedTexts(embedder, answers)
+
+
+def _measure(
+    groups: Sequence[Group],
+    policy: PolicyDiff,
+    rules: Sequence[Rule],
+    sides: tuple[Side, Side],
+    expected: Sequence[Expectation],
+    measures: Measures,
+) -> tuple[list[Unit], list[Unit]]:
+    """The units with their figures, and the same by session: another list only in a replay, where units are turns."""
+    broken = broken_rules(sides[0]), broken_rules(sides[1])
+    left_out = expected_tools(expected, groups), excused_calls(policy, rules, groups, broken[CANDIDATE])
+    units = make_units(groups, *left_out)
+    fill_figures(units, measures, broken)
+    if not any(unit.is_turn for unit in units):
+        return units, units
+    sessions = make_units(groups, *left_out, by_session=True)
+    fill_figures(sessions, Measures(), broken)
+    return units, sessions
+
+
+def _tools(*sides: Side) -> set[str]:
+    """The tools that are called."""
+    steps = (step for side in sides for recording in side.recordings for step in recording.steps)
+    return {call.name for step in steps for call in step.response.tool_calls}
+
+
+def _notes(
+    before: Side, after: Side, pairing: Pairing, program: Program, unread: Iterable[Diagnostic]
+) -> tuple[str, ...]:
+    return (
+        *(f"{one.file}: could not be read: {one.message}" for one in unread),
+        *(*before.notes, *after.notes, *pairing.doubts, *_doubtful_names(program, before, after)),
     )
 
 
@@ -208,7 +241,8 @@ def diff(
     the path of a price list of your own. `embeddings` measures the semantic axis by sentence embeddings instead of
     words; needs `bylaw[embeddings]`. `deterministic`: nothing varies by chance (a replay, temperature 0), so that every
     difference is a change. `expect`: intended changes, beside those under `expected` in the rule file, such as
-    `"tool confirm gone: the form asks now"`. `strict`: an axis that only one side recorded is exit 3.
+    `"tool confirm gone: the form asks now"`. `strict`: an axis that only one side recorded is exit 3, and
+    so is a guessed pair.
     """
     from bylaw.text.price_file import load_prices
     from bylaw.text.similarity import load_embedder

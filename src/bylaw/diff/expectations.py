@@ -24,6 +24,7 @@ from bylaw.errors import InputError
 from bylaw.model.rule import Rule, RuleSet
 from bylaw.rules.loader import Rules, as_rules, read_rules
 from bylaw.rules.located import ListNode, MapNode, Node
+from bylaw.rules.messages import did_you_mean, near, near_name, quote
 from bylaw.rules.params import Context
 from bylaw.rules.readers import Fields, read_choice, read_text, report_wrong_type
 from bylaw.rules.rule_fields import Ids
@@ -84,8 +85,8 @@ class Expectation(Struct, frozen=True):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_expected(documents: Sequence[Node], found: list[Expectation], context: Context) -> None:
-    """Add what the section says, and report what is wrong with it."""
+def read_expected(documents: Sequence[Node], found: list[Expectation], ids: Ids, context: Context) -> None:
+    """Add what the section says, and report what is wrong with it. `ids`: of the rules."""
     root = documents[0]
     entry = root.entries.get(SECTION) if isinstance(root, MapNode) else None
     if entry is None:
@@ -93,15 +94,15 @@ def read_expected(documents: Sequence[Node], found: list[Expectation], context: 
     if not isinstance(entry.value, ListNode):
         report_wrong_type(entry.value, "`expected`", "a list", context.problems, help="start each entry with `- `")
         return
-    found += [one for item in entry.value.items if (one := _read_one(item, context)) is not None]
+    found += [one for item in entry.value.items if (one := _read_one(item, ids, context)) is not None]
 
 
 def check_expected(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
     """For `bylaw lint`: report what is wrong with the section."""
-    read_expected(documents, [], context)
+    read_expected(documents, [], ids, context)
 
 
-def _read_one(node: Node, context: Context) -> Expectation | None:
+def _read_one(node: Node, ids: Ids, context: Context) -> Expectation | None:
     problems = context.problems
     if not isinstance(node, MapNode):
         report_wrong_type(node, "an entry of `expected`", "a mapping", problems)
@@ -122,6 +123,9 @@ def _read_one(node: Node, context: Context) -> Expectation | None:
         name = read_choice(at, kind, EXPECTED_AXES, problems, code="unknown-value", message="unknown axis {}")
     else:
         name = read_text(at, kind, problems)
+        if kind == "rule" and name is not None and name not in ids:
+            help = did_you_mean(name, ids) if ids else "put the rule under `rules:`"
+            problems.warn(code="unknown-rule", message=f"there is no rule {quote(name)}", at=at, help=help)
     change = None
     if changed is not None:
         change = read_choice(changed, "change", CHANGES, problems, code="unknown-value", message="unknown change {}")
@@ -138,8 +142,9 @@ def parse_expectation(text: str) -> Expectation:
     name, _, change = name.strip().rpartition(" ") if kind == "tool" else (name.strip(), "", "")
     if kind == "tool" and change not in CHANGES:
         name, change = f"{name} {change}".strip(), ""
-    is_axis = kind != "axis" or name in EXPECTED_AXES
-    if kind not in KINDS or not name or not colon or not reason.strip() or not is_axis:
+    if kind == "axis" and name and name not in EXPECTED_AXES:
+        raise ValueError(f"{text!r}: unknown axis `{name}`; {did_you_mean(name, EXPECTED_AXES)}")
+    if kind not in KINDS or not name or not colon or not reason.strip():
         kinds = "`tool NAME [more|less|new|gone]: REASON`, `axis NAME: REASON` or `rule ID: REASON`"
         raise ValueError(f"{text!r}: expected {kinds}")
     return Expectation(kind, name, reason.strip(), change or None)
@@ -155,7 +160,7 @@ def load_with_expectations(
     found: list[Expectation] = []
 
     def section(documents: Sequence[Node], rules: Sequence[Rule], ids: Ids, context: Context) -> None:
-        read_expected(documents, found, context)
+        read_expected(documents, found, ids, context)
 
     loaded = read_rules(paths, sections=(section,), inputs=inputs, version=version)
     if any(problem.is_error for problem in loaded.diagnostics):
@@ -180,7 +185,10 @@ def apply_expectations(
     axes: Sequence[AxisRow],
     findings: Sequence[Finding],
     rates: Sequence[RuleRate],
+    tools: Collection[str] = (),
+    rules: Collection[str] = (),
 ) -> Announced:
+    """`tools` and `rules`: the names that there are, for expectations that nothing met."""
     used: set[Expectation] = set()
     known = list(expectations)
 
@@ -202,8 +210,17 @@ def apply_expectations(
         else rate
         for rate in rates
     ]
-    unused = tuple(str(one) for one in known if one not in used)
+    unused = tuple(_unused(one, rules if one.kind == "rule" else tools) for one in known if one not in used)
     return Announced(tuple(rows), tuple(marked), tuple(broken), unused)
+
+
+def _unused(one: Expectation, names: Collection[str]) -> str:
+    """The expectation, and whether its name is one that there is not."""
+    if one.kind == "axis" or one.name in names:
+        return str(one)
+    match = near_name(one.name, names) or near(one.name, names)
+    advice = f"; did you mean {match}?" if match else ""
+    return f"{one} ({'neither side calls it' if one.kind == 'tool' else 'there is no such rule'}{advice})"
 
 
 def expected_tools(expectations: Iterable[Expectation], groups: Sequence[Group]) -> frozenset[str]:

@@ -244,6 +244,10 @@ class DiffReport(Struct, kw_only=True):
     """confirmed changes, the gravest first"""
     pairing: dict[str, int] = {}
     """how many tasks were matched by what"""
+    guessed: int = 0
+    """tasks that were paired by a guess: similar messages, or the order in the file"""
+    unlike: bool = False
+    """each side has one session, and nothing shows that the two belong together"""
     by_turn: bool = False
     """a replay: the turns of both sides answer the same requests, so that each turn is a unit"""
     deterministic: bool = False
@@ -251,7 +255,7 @@ class DiffReport(Struct, kw_only=True):
     unused_expectations: tuple[str, ...] = ()
     """announced changes that did not happen"""
     strict: bool = False
-    """an axis that only one side recorded is exit 3"""
+    """an axis that only one side recorded is exit 3, and so is a guessed pair"""
     divergences: tuple[Divergence, ...] = ()
     """the first and the gravest ones, in order of appearance"""
     divergence_count: int = 0
@@ -324,8 +328,8 @@ class DiffReport(Struct, kw_only=True):
         """The exit code by the files that could be read."""
         if self.tripped:
             return 1
-        is_unchecked = self.nothing_compared or self.policy.scope_doubts or (self.strict and self.one_sided)
-        return 3 if is_unchecked else 0
+        is_unchecked = self.nothing_compared or self.unlike or self.policy.scope_doubts
+        return 3 if is_unchecked or (self.strict and (self.one_sided or self.guessed)) else 0
 
     @property
     def one_sided(self) -> list[str]:

@@ -43,6 +43,7 @@ def diff_as_json(report: DiffReport) -> dict[str, Any]:
         "by_turn": report.by_turn,
         "deterministic": report.deterministic,
         "pairing": fields["pairing"],
+        "guessed_pairs": report.guessed,
         "cases": fields["cases"],
         "one_sided": report.one_sided,
         "unused_expectations": fields["unused_expectations"],

@@ -57,9 +57,10 @@ def _verdict(report: DiffReport) -> str:
     if report.gate_code == 3 and report.policy.scope_doubts:
         rules = ", ".join(report.policy.scope_doubts)
         return f"NOT SHOWN: scope not given, and sessions disagree with the trace: {rules}"
+    doubts = [*([f"only one side recorded {one_sided}"] if one_sided else ()), *_guesses(report)]
     if report.gate_code == 3:
-        return f"NOT COMPARED: only one side recorded {one_sided}"
-    warning = f"; only one side recorded {one_sided}" if one_sided else ""
+        return f"{'NOT COMPARED' if one_sided else 'NOT SHOWN'}: {'; '.join(doubts)}"
+    warning = "".join(f"; {doubt}" for doubt in doubts)
     least = report.fail_on if report.tripped else report.worst
     found = [text for change, text in changes(report) if change.rank >= least.rank] if least is not Change.NONE else []
     if not found or report.worst is Change.NONE:
@@ -69,6 +70,14 @@ def _verdict(report: DiffReport) -> str:
     more = f"; and {count(len(found) - 1, 'more change')}" if len(found) > 1 else ""
     verdict = "FAILED" if report.tripped else "PASSED"
     return f"{verdict}: {found[0]}{more}; worst: {report.worst}, threshold: {report.fail_on}{warning}"
+
+
+def _guesses(report: DiffReport) -> Iterator[str]:
+    if report.unlike:
+        yield "the two sessions begin otherwise and have other ids, so they may be different tasks"
+    elif report.guessed:
+        how = " or ".join(by for by in ("similar messages", "order") if by in report.pairing)
+        yield f"{report.guessed:,} of {count(report.groups, 'task')} paired by {how}, which is a guess"
 
 
 def changes(report: DiffReport) -> list[tuple[Change, str]]:

@@ -2,8 +2,9 @@
 
 Sessions are paired by session id, else by task id, else by how they begin. Sessions that begin alike are trials of one
 task if the user says the same in all of them or begins with more than a greeting, and are paired one to one if not.
-Sessions whose requests were not recorded are paired in order. Ids that a reader made up (`1`, `2`, `3`, …) match
-nothing in another file and are ignored.
+Sessions whose requests were not recorded are paired in order, and those that begin otherwise by similar words: both are
+guesses, and the report says so. Sessions that share few words are not paired. Ids that a reader made up (`1`, `2`, `3`,
+…) match nothing in another file and are ignored.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ class Group(Struct):
     candidate: list[Recording] = field(default_factory=list)
     matched_by: str = ""
     """what showed that these sessions belong together"""
+    is_unlike: bool = False
+    """they were compared because each side has no other, and nothing else speaks for it"""
+
+    @property
+    def is_guess(self) -> bool:
+        return self.is_unlike or self.matched_by in (_SIMILAR, _IN_ORDER)
 
     @property
     def has_repeats(self) -> bool:
@@ -52,9 +59,11 @@ class Pairing(Struct):
 def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording]) -> Pairing:
     baseline = [recording for recording in baseline if recording.steps]
     candidate = [recording for recording in candidate if recording.steps]
-    if len(baseline) == len(candidate) == 1:
-        return Pairing([Group(baseline[0].session, [baseline[0]], [candidate[0]], "the only session")])
     numbered = _numbered(baseline) | _numbered(candidate)
+    if len(baseline) == len(candidate) == 1:
+        [b], [c] = baseline, candidate
+        is_same = b.session == c.session and not numbered
+        return Pairing([Group(b.session, [b], [c], "the only session", not (is_same or _is_alike(b, c)))])
     sessions = len(baseline) + len(candidate)
     groups: list[Group] = []
     for matched_by, key_of, is_explicit in (
@@ -71,9 +80,9 @@ def pair_sessions(baseline: Sequence[Recording], candidate: Sequence[Recording])
         baseline += [one for one in left[0] if id(one) not in paired]
         candidate += [one for one in left[1] if id(one) not in paired]
     unopened = [[one for one in side if one.openings[1] is None] for side in (baseline, candidate)]
-    groups += [Group(b.session, [b], [c], "order") for b, c in zip(*unopened, strict=False)]
+    groups += [Group(b.session, [b], [c], _IN_ORDER) for b, c in zip(*unopened, strict=False)]
     opened = [[one for one in side if one.openings[1] is not None] for side in (baseline, candidate)]
-    groups += _one_to_one(Group("", opened[0], opened[1], "similar messages"), may_share_nothing=False)
+    groups += _one_to_one(Group("", opened[0], opened[1], _SIMILAR), may_share_nothing=False)
     used = {id(one) for group in groups for one in (*group.baseline, *group.candidate)}
     left = [[one for one in side if id(one) not in used] for side in (baseline, candidate)]
     return Pairing(groups, left[0], left[1], list(_doubts(groups)))
@@ -178,17 +187,30 @@ def _one_to_one(group: Group, *, may_share_nothing: bool = True) -> list[Group]:
     chosen: dict[int, int] = {}
     free = dict.fromkeys(range(len(left_c)))
     for _, place, number in sorted(edges):  # the surest pair first, wherever it stands in the file
-        if place not in chosen and number in free:
+        if place not in chosen and number in free and (may_share_nothing or _is_alike(left_b[place], left_c[number])):
             chosen[place] = number
             del free[number]
     for place, recording in enumerate(left_b):
-        nearest = chosen.get(place)
+        nearest, matched_by = chosen.get(place), group.matched_by
         if nearest is None and may_share_nothing:
-            nearest = next(iter(free), None)
+            nearest, matched_by = next(iter(free), None), _IN_ORDER
             free.pop(nearest, None)  # type: ignore[arg-type]
         if nearest is not None:
-            pairs.append(Group(recording.session, [recording], [left_c[nearest]], group.matched_by))
+            pairs.append(Group(recording.session, [recording], [left_c[nearest]], matched_by))
     return pairs
+
+
+def _is_alike(b: Recording, c: Recording) -> bool:
+    """Whether at least half of the words of one are in the other: of the first messages, or of all that the user says.
+    Sessions without recorded requests may be alike.
+    """
+    if b.openings[1] is None or c.openings[1] is None:
+        return True
+    both = (({*words(b.openings[1])}, {*words(c.openings[1])}), (_words_of(b), _words_of(c)))
+    return any(2 * len(left & right) >= min(len(left), len(right)) for left, right in both)
+
+
+_SIMILAR, _IN_ORDER = "similar messages", "order"
 
 
 _COMMON = 50
