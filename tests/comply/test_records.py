@@ -76,3 +76,43 @@ def test_a_quoted_field_is_compared(noun: str, says: str, good: Any, bad: Any, d
 def test_a_record_is_not_demanded_if_the_call_does_not_say_which(noun: str) -> None:
     assert state_of(f"The {noun} must exist.", None, noun=noun, takes_id=False) == "undecided"
     assert state_of(f"The {noun} must exist.", None, noun=noun) == "violated"
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "described", "good", "bad"),
+    [
+        ("order", "The order total must be at least 40 dollars.", "returns status, total, owner", 55, 12),
+        ("parcel", "The parcel weight must not exceed 30.", "Returns weight and address", 3, 31),
+        ("lease", "The lease rent must be more than 500.", "Returns: tenant, rent, end date.", 900, 400),
+    ],
+)
+def test_a_field_that_a_description_lists_is_compared(
+    noun: str, says: str, described: str, good: int, bad: int
+) -> None:
+    field = says.split()[2]
+    states = [state_of(says, record, noun=noun, described=described) for record in ({field: good}, {field: bad})]
+    assert states == ["satisfied", "violated"]
+
+
+@pytest.mark.parametrize(
+    ("noun", "says", "described"),
+    [
+        ("order", "The order total must be at least 40 dollars.", "returns status, total, owner"),
+        ("coupon", "The coupon must have been approved.", "returns its details"),
+        ("room", "The room must not have been cancelled already.", "returns its details"),
+    ],
+)
+def test_a_record_without_the_field_shows_nothing(noun: str, says: str, described: str) -> None:
+    assert state_of(says, {"colour": "red"}, noun=noun, described=described) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("noun", "says"),
+    [
+        ("unit", "The income must be at least three times the rent."),
+        ("loan", "The deposit must be 2 times the rate."),
+        ("trip", "The fee must not exceed twice the price."),
+    ],
+)
+def test_a_multiple_of_a_thing_is_no_number(noun: str, says: str) -> None:
+    assert state_of(says, {"rent": 1, "rate": 1, "price": 1}, noun=noun) == "undecided"

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from bylaw.comply.model import ToolSpec
 from bylaw.comply.observed import Observed, observe_results
+from bylaw.comply.prompt.returns import answer_of
 from bylaw.errors import InputError
 from bylaw.model.diagnostic import Diagnostic
 from bylaw.model.events import Event, Request, ToolCall, seconds
@@ -106,7 +107,7 @@ def complete_tools(given: Iterable[ToolSpec], called: Iterable[ToolSpec], prompt
 
 def says_result(tool: ToolSpec) -> bool:
     """Whether a tool's schema or description says what it returns."""
-    return bool(tool.answer) or "return" in tool.description.lower()
+    return answer_of(tool) != ""
 
 
 def _readable(tools: Any) -> Iterator[ToolSpec]:

@@ -219,8 +219,7 @@ _JSON = any_case(
     rf"| strictly| always| with| in| as| using| a| an| the"
     r"| exactly| nothing but| one| single| raw| pure| well-formed| format| your answer| your response| your output)*"
     r"(?: valid| parseable)? json(?: object| array| format| only| response| output| document)*(?: and nothing else"
-    r"| in (?:this|the following)"
-    r"(?: exact)? (?:format|structure|schema)| with (?:this|the following)(?: exact)? (?:format|structure|schema))?"
+    r"|(?P<form> (?:in|with) (?:this|the following)(?: exact)? (?:format|structure|schema)))?"
     rf"|{ANSWER} {LEAD}(?:only )?be (?:in )?(?:a |an )?(?:single )?(?:valid )?json(?: object| array"
     rf"| format)?(?: and nothing else)?"
 )
@@ -229,8 +228,11 @@ _STRICTLY = any_case(r"\b(?:only|always|must|nothing (?:but|else)|strictly|every
 
 def _read_json(shape: str) -> Reading | None:
     """`respond only with valid JSON`."""
-    if not _JSON.fullmatch(shape) or not _STRICTLY.search(shape):
+    found = _JSON.fullmatch(shape)
+    if found is None or not _STRICTLY.search(shape):
         return None
+    if found["form"]:
+        return Reading(name="answer in JSON", undecided="the format that it shows is not read")
     draft = Draft("must_match_json_schema", {"schema": {}}, "text")
     return Reading(name="answer in JSON", drafts=(draft,), required="say: JSON", ceiling=_PATTERNS_CONFIDENCE)
 

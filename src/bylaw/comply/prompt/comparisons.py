@@ -58,6 +58,10 @@ _COUNTED = any_case(
 _NUMBER = re.compile(r"(?<![\w.])[$€£]?\s?(\d[\d,]*(?:\.\d+)?)(?![\w.]*\w)")
 _LEADING = any_case(rf"\W*(?P<number>{NUMBER})")
 _PERCENT = any_case(rf"(?P<number>{NUMBER})\s*(?:%|percent|per cent)\s+of\s+(?P<of>.+)")
+_TIMES = any_case(
+    rf"(?P<number>{NUMBER})(?:\s+times|x)\s+(?P<of>(?:the(?! (?:last|past|same))|their|its|his|her|your)\b.+)"
+)
+"""`three times the rent`"""
 NOW = any_case(
     r"\b(?:today(?:['\u2019]s date)?|now|(?:current|present|interaction|system)[ _](?:date|day|time|datetime|timestamp)"
     r"|(?:date|day|time) of (?:the )?(?:interaction|request|call|conversation|visit))\b"
@@ -154,6 +158,8 @@ def _comparison(before: str, left: str, sign: str, after: str) -> Comparison:
     if part := _PERCENT.match(right.strip()):
         share = number_of(part["number"].rstrip("% "))
         return Comparison(left, sign, part["of"], share=None if share is None else share / 100)
+    if part := _TIMES.match(right.strip()):
+        return Comparison(left, sign, part["of"], share=number_of(part["number"]))
     found = _NUMBER.search(right)
     if found is None and (word := _LEADING.match(right)):
         return Comparison(left, sign, right, _plain(number_of(word["number"])))

@@ -40,7 +40,8 @@ _USER_SAYS = any_case(
 _NOT = any_case(r"\b(?:not|never|no)\b|n't\b")
 _OR = any_case(r"\bor\b")
 _SAME = any_case(
-    r"\b(?:same|each|every|corresponding|that (?:order|user|account|customer|item|file|booking|reservation|id))\b"
+    r"\b(?:same|each|every|corresponding"
+    r"|(?<!in )that (?:order|user|account|customer|item|file|booking|reservation|id))\b"
     r"|\b(?:verified|validated|checked|authenticated|approved) (?:by|with|using|via|through)\b"
 )
 """both calls are about the same thing"""
@@ -48,6 +49,7 @@ _EACH_TIME = any_case(
     r"\b(?:before|prior to|ahead of) (?:(?:any and )?(?:each|every)(?: (?:time|new|single))?)\b|\b(?:each|every) time\b"
 )
 """one call before does not cover all later ones"""
+_IN_ORDER = any_case(r"\bin (?:that|this|the given|exactly this|exactly that) (?:order|sequence)\b")
 _DESTRUCTIVE_SQL = r"\b(?:drop|delete|truncate|alter|update|grant|revoke)\b"
 
 
@@ -129,6 +131,8 @@ def require_before(
     """`call verify_identity before issue_refund`: each of the first tools, or one of them if they are a choice."""
     drafts = []
     anew = _EACH_TIME.search(view.whole) is not None
+    if len(first.groups) > 1 and _IN_ORDER.search(view.whole):
+        drafts.append(formula(f"G ({atom(second.tools, tests)} -> {_one_after_another(first.groups)})", "order"))
     for group in first.groups:
         joined = shared_ids(group, second.tools, view.sentence) if _SAME.search(view.whole) else ()
         drafts.append(called_before(group, second.tools, tests=tests, joined=joined, anew=anew))
@@ -141,6 +145,14 @@ def require_before(
         bounds=(first, second),
         ceiling=ceiling,
     )
+
+
+def _one_after_another(groups: list[tuple[str, ...]]) -> str:
+    """`preceded by A and B, in that order`: O (B & O A)."""
+    found = f"O {atom(groups[0])}"
+    for group in groups[1:]:
+        found = f"O ({atom(group)} & {found})"
+    return found
 
 
 def _not_negative(

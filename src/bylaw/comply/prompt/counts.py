@@ -49,12 +49,20 @@ _IN_TIME = any_case(r"\b(?:per|a|an|each|every|in one) (?:second|minute|hour|day
 COUNTED_UNDER_A_CONDITION = "it counts calls under a condition"
 _OFTEN_WORDS = any_case(rf"\b(?:once|twice|thrice|{NUMBER} times?)\b(?! more than)")
 """a clause with two of these counts the calls of each tool by itself"""
-_AT_ONCE = any_case(r"\b(?:at once|at the same time|in parallel|simultaneously|concurrently|together|in a row)\b")
+_AT_ONCE = any_case(
+    r"\b(?:at a time|at once|at the same time|in parallel|simultaneously|concurrently|together|in a row)\b"
+)
 _OFTEN = {"once": 1, "twice": 2, "thrice": 3}
 _ENTITY = any_case(
     r"\b(?:per|for (?:each|every|any|the same|a single|one)|each|on the same|with the same|to the same"
     r"|the same|same)\s+(?P<noun>[a-z]+(?:[ _](?:id|number))?)\b"
 )
+_THING_AGAIN = any_case(
+    r"\b(?:an?|any|the same|one|each) (?P<noun>[a-z]+) (?:twice|a second time"
+    r"|more than (?:once|twice|thrice|\w+ times))\b"
+)
+"""`never reroute a shipment twice` counts the calls for each shipment"""
+_QUANTITIES = root_set("count counts quantity qty number amount copies num n units size total")
 _NO_ENTITIES = word_set(
     "turn response message reply step time conversation session chat run task call tool single day request"
 )
@@ -84,7 +92,7 @@ def find_count(text: str, *, is_forbidden: bool = False) -> Count | None:
     if _IN_TIME.search(text):
         return None
     per: Per = "turn" if _TURN.search(text) else "conversation"
-    nouns = (found["noun"].lower() for found in _ENTITY.finditer(text))
+    nouns = (found["noun"].lower() for pattern in (_ENTITY, _THING_AGAIN) for found in pattern.finditer(text))
     entity = next((noun for noun in nouns if noun.split(" ")[0] not in _NO_ENTITIES), "")
     kinds: tuple[tuple[At, re.Pattern[str]], ...] = (("=", _EXACT), (">=", _LEAST), ("<=", _LIMIT))
     for at, pattern in kinds:
@@ -112,7 +120,7 @@ def find_count_of_calls(view: View, *, is_forbidden: bool = False) -> tuple[Coun
     tools = view.bind(view.main)
     if count is None or not tools or len(_OFTEN_WORDS.findall(view.main)) > 1:
         return None
-    if tools.is_any and count.number > 1 and _AT_ONCE.search(view.main):
+    if (not tools.is_any or count.number > 1) and _AT_ONCE.search(view.main):
         return None
     unit = set(roots(count.unit))
     counts_calls = not count.unit or (unit and all(unit <= set(roots(tool)) for tool in tools.tools))
@@ -126,6 +134,8 @@ def limit_calls(view: View, count: Count, tools: Bound) -> Reading:
         return Reading(name=name, undecided=not_shown(narrowing))
     if view.clause.parts:
         return Reading(name=name, undecided=COUNTED_UNDER_A_CONDITION)
+    if several := _several_at_once(count, tools, view):
+        return Reading(name=name, undecided=several)
     joined = _entity_param(count.entity, tools.tools, view)
     if count.entity and not joined:
         why = f"no parameter of {', '.join(tools.tools)} says which `{count.entity}` it is"
@@ -172,6 +182,17 @@ def _narrowing(view: View, tools: Bound, count: Count) -> str:
     known = _COUNTING.union(roots(count.entity), roots(count.unit))
     left = [word for word in view.narrowing(view.bare, tools).split() if not set(roots(word)) <= known]
     return " ".join(word for word in left if number_of(word) is None)
+
+
+def _several_at_once(count: Count, tools: Bound, view: View) -> str:
+    """Why `at most two keys` is no count of calls: one call of `issue_key` with `count` may make several."""
+    for tool in tools.tools if count.unit else ():
+        for param, schema in view.sentence.tools.spec(tool).params.items():
+            is_number = schema.get("type") in ("number", "integer") and not _QUANTITIES.isdisjoint(roots(param))
+            is_list = schema.get("type") == "array" and set(roots(param)) & set(roots(count.unit))
+            if is_number or is_list:
+                return f"one call of {tool} may be about several {count.unit}, by its `{param}`"
+    return ""
 
 
 def _entity_param(entity: str, tools: tuple[str, ...], view: View) -> tuple[str, ...]:

@@ -52,7 +52,8 @@ _ASKS_USER = any_case(
 _OTHERS = any_case(
     r"\b(?:manager|supervisor|admin|administrator|team lead|lawyer|legal|director|compliance|partner|colleague"
     r"|doctor|physician|nurse|parent|guardian|boss|officer|committee|board|teams?|department|reviewer|approver|finance"
-    r"|human agent|operator)\b|\b(?:approval|consent|confirmation|permission|agreement|go-ahead) (?:of|from|by)"
+    r"|human agent|operator)\b|\b(?:written|signed|in writing|notari[sz]ed|on file)\b"
+    r"|\b(?:approval|consent|confirmation|permission|agreement|go-ahead) (?:of|from|by)"
     r" (?:(?:an?|the|your|our|another|two|one) )*(?!(?:an?|the|your|our|another|two|one)\b"
     r"|user|customer|client|caller|requester|them|guest|owner|account|patient|member"
     r"|passenger|human|person|explicit|both|him|her|you)\w+"

@@ -100,6 +100,8 @@ class Statement(Struct):
     """the heading that forbids what it lists"""
     is_below: bool = False
     """an item below another one"""
+    block: int = 0
+    """the number of the heading it stands below"""
     follows_condition: bool = False
     """an earlier sentence of its paragraph begins with `if` or `when`, which may hold for it too"""
 
@@ -116,8 +118,11 @@ def read_layout(prompt: str, tools: Collection[str]) -> list[Statement]:
         if line.role != "heading" and named is None:
             block.append(line)
             continue
+        begin = len(statements)
         for root in _tree(block):
             statements += _statements(root, tool)
+        for one in statements[begin:]:
+            one.block = begin
         tool, block = named, []
         if line.role == "heading" and named is None and _states_rule(line):
             statements += _statements(line, None)

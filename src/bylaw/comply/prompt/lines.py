@@ -81,6 +81,7 @@ _ANNOUNCES = any_case(
 )
 """says when the text below it holds: `The following only applies to guests.`"""
 _CONDITIONAL_TAG = any_case(r"\b(?!id|name|class|number|n|type|priority|severity|level|title|lang|version)[\w-]+\s*=")
+_ATTRIBUTE = re.compile(r"=\s*[\"']([^\"']{1,200})[\"']")
 _DENIES = any_case(
     r"\W*(?:(?:things|what) (?:you (?:must|should) )?(?:not to|never|to avoid|not)\b.{0,30}|(?:please )?(?:never"
     r"|do not|don['\u2019]?t(?:['\u2019]?s)?"
@@ -188,7 +189,9 @@ def _raw_lines(prompt: str) -> Iterator[Line]:
                     shown = name
                     continue
                 if name:
-                    limit = f" if {more}" if _CONDITIONAL_TAG.search(more) and name not in _BLOCKS else ""
+                    values = _ATTRIBUTE.findall(more)
+                    has_condition = _CONDITIONAL_TAG.search(more) and name not in _BLOCKS
+                    limit = f" if {more}" if has_condition or any(map(limits_scope, values)) else ""
                     yield _tag_heading(name, begin + at, open_tags, limit)
                 if piece.strip():
                     yield from _under(conditions, _plain_lines(piece, begin + at, "", is_item=name in _LISTED))
@@ -218,7 +221,7 @@ def _tag_heading(name: str, start: int, open_tags: list[str], limit: str = "") -
         if name[1:] in open_tags:
             del open_tags[len(open_tags) - 1 - open_tags[::-1].index(name[1:]) :]
         return Line("heading", "", start, level=(len(open_tags) + 1) / 1_000)
-    if name in _BLOCKS or name == "%":
+    if (name in _BLOCKS and not limit) or name == "%":
         return Line("heading", "", start, level=1)
     open_tags.append(name)
     return Line("heading", re.sub(r"[_-]", " ", name) + limit, start, level=len(open_tags) / 1_000)

@@ -36,6 +36,7 @@ _DESCRIBES_THE_TOOL = any_case(
     r"\W*(?:(?:this|the) (?:tool|function|action|operation|call|endpoint|api)|it|returns?|takes|accepts|used?)\b"
 )
 _HAS = any_case(r"\b(?:has|have|had|having|owns?|holds?)\b")
+_HOW_OFTEN = any_case(r"\b(?:once|twice|thrice)\b(?! (?:the|it|you|they|a)\b)|\bmore than one time\b")
 _BETWEEN = any_case(
     rf"\bbetween\s+(?P<low>{NUMBER})\s+and\s+(?P<high>{NUMBER})(?!\s*(?:%|percent|days?|hours?|years?))"
 )
@@ -139,6 +140,8 @@ def _read(statement: Statement, action: ToolSpec, tools: Tools) -> _Condition:
     text = plain_text(statement.text)
     if exception := _EXCEPTION.search(text):
         return _Condition(unread=f"no event shows whether `{exception[0].strip(' .,')}` holds")
+    if _HOW_OFTEN.search(text):
+        return _Condition(unread="it says how often, which no look-up shows")
     comparison = read_comparison(text)
     own = _read_own(comparison, action, tools) if comparison else _read_range(text, action)
     if found := own or _read_choice(text, action):

@@ -47,6 +47,10 @@ _ANY_CALL = any_case(
     r"|apis?|actions?)\b|\b(?:tools?|functions?|tool calls?) (?:\w+ ){0,3}?(?:called|used|invoked|made|allowed"
     r"|permitted)\b"
 )
+_PRONOUN = any_case(
+    r"\b(?:for|on|to|with|of|in|about|at) (?:it|them|that|this|those|these|such)(?=\W*$)|\bthen(?=\W*$)"
+)
+"""`do not call A for them`: the sentence before says which calls are meant"""
 _DIRECTLY = any_case(r"\bdirectly\b(?=\s*\W*$)")
 """`never call A directly` allows to call it in another way"""
 _ONLY_THIS = any_case(r"^\W*(?:(?:call|use|run|say|invoke)\w* )?(?:only|just|merely|simply|solely)\b")
@@ -132,8 +136,8 @@ def _read_calls(view: View) -> Reading | None:
         return _undecided(tools, OPEN)
     if len(tools.tools) > 1 and tools.is_named and not _stand_side_by_side(view.main, tools):
         return _undecided(tools, "it says how one tool is called by another")
-    if _DIRECTLY.search(view.main):
-        return _narrowed(tools, "directly")
+    if way := _DIRECTLY.search(view.main) or _PRONOUN.search(view.main):
+        return _narrowed(tools, way[0])
     if state := described_state(view.main, tools):
         return _undecided(tools, f"`{state}` may be a state, not a call")
     beneficiary = _BENEFICIARY.search(view.action)
@@ -158,6 +162,8 @@ def _stand_side_by_side(text: str, tools: Bound) -> bool:
 def _read_all_but(view: View) -> Reading | None:
     """`never call any tool other than A`."""
     part = view.clause.part("unless")
+    if len(view.clause.parts) > 1:
+        return Reading(name=f"no {view.action}", undecided=SEVERAL_CONDITIONS)
     allowed = view.bind(part.text, likeness=False) if part else Bound()
     if not allowed or allowed.is_any:
         return None

@@ -14,7 +14,8 @@ from itertools import islice
 from msgspec.structs import replace
 
 from bylaw.comply.model import EngineItem, PromptRule, PromptRules, ToolSpec
-from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of
+from bylaw.comply.prompt.binding import bind
+from bylaw.comply.prompt.clauses import MAX_SENTENCE, label_of, read_clauses, read_sentence
 from bylaw.comply.prompt.comparisons import stated_today
 from bylaw.comply.prompt.layout import Statement, read_layout
 from bylaw.comply.prompt.lines import MAX_PROMPT, limits_scope
@@ -28,6 +29,8 @@ from bylaw.model.rule import RuleSet
 from bylaw.rules.loader import parse_rules
 
 _EXCEPTED = "the next sentence makes an exception"
+_PERMITTED = "a later sentence permits it in some cases"
+_MAY = any_case(r"\b(?:may|can|are allowed to|is allowed)\b")
 _EXCEPTION = any_case(
     r"\W*(?:(?:and|so)\W+)?(?:(?:the )?(?:only |sole |one )?exceptions?(?: to (?:this|that))?\b|except\b|unless\b"
     r"|however\b|but\b|that said\b|nevertheless\b|nonetheless\b|having said that\b)"
@@ -119,6 +122,8 @@ def extract_rules(
             is_tied and (_LIMITATION.match(statement.text) or _TAKES_BACK.search(statement.text[:MAX_SENTENCE]))
         ):
             _except(found, read, index)
+        elif _MAY.search(statement.text[:MAX_SENTENCE]):
+            _permit(found, read, index, every)
     rules = [rule for some in found for rule in some]
     for introduction, steps in _step_lists(read):
         rules += read_steps(steps, every, introduction=introduction)
@@ -183,6 +188,26 @@ def _except(found: list[list[PromptRule]], read: Sequence[Statement], index: int
         found[before] = [_leave_open(rule, _EXCEPTED) for rule in found[before]]
         if read[before].leads:
             break
+
+
+def _permit(found: list[list[PromptRule]], read: Sequence[Statement], index: int, tools: Tools) -> None:
+    """`if we cancelled the flight, you may refund without approval`: what is said above of the tool is not all."""
+    sentence = read_sentence(read[index].text, tools) if len(read[index].text) <= MAX_SENTENCE else None
+    for clause in read_clauses(sentence) if sentence else ():
+        marker = find_marker(clause.main.text)
+        if sentence is None or marker is None or marker.force is not Force.PERMIT or not clause.parts:
+            continue
+        names = [f"call_tool: {name}" for name in bind(clause.main.text, sentence).tools if name != "*"]
+        for before in range(index - 1, -1, -1):
+            if read[before].block != read[index].block:
+                break
+            found[before] = [
+                _leave_open(rule, _PERMITTED)
+                if any(name in f"{rule.trigger} {rule.forbidden_action}" for name in names)
+                and not any(one.aspect in ("argument", "count") for one in rule.items)
+                else rule
+                for rule in found[before]
+            ]
 
 
 def _leave_open(rule: PromptRule, why: str) -> PromptRule:

@@ -26,6 +26,8 @@ _USE = any_case(
     r"\b(?:call|use|invoke|run|execute|rely on|work with|calling|using)\w*\b|\b(?:may|can|should"
     r"|must) be (?:called|used|invoked)\b"
 )
+_ABLE = any_case(r"\b(?:can|able to|have access to|has access to)\b")
+"""`you can only use A` may say which tools there are"""
 _WHO = any_case(r"\bonly\s+(?P<who>[\w' -]+?)\s+(?:may|can|should|are allowed to|is allowed to|shall|must)\b")
 
 
@@ -113,4 +115,6 @@ def _read_nothing_else(view: View) -> Reading | None:
     who = _WHO.search(view.main)
     if (who and not view.bind(who["who"], likeness=False)) or view.extra(view.bare, tools):
         return None
+    if _ABLE.search(view.subject):
+        return Reading(name=f"only {tools.names}", undecided="it may only say which tools there are")
     return only_these(tools)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from bylaw.comply.model import ToolSpec
 from bylaw.comply.prompt.comparisons import NOW, OPPOSITE, SWAPPED, Comparison, Sum, read_sum, shifted
 from bylaw.comply.prompt.lookups import MENTION, OF_IT, Lookup, Lookups, find_lookups, shows_field
-from bylaw.comply.prompt.returns import answer_of
+from bylaw.comply.prompt.returns import answer_of, listed_fields
 from bylaw.comply.prompt.vocabulary import Tools, any_case, stems, word_set
 
 NOT_SHOWN = "results do not show whether it holds, only that it was looked up"
@@ -91,16 +91,23 @@ class ResultReader:
             shown = self._read_date(text, comparison)
         else:
             shown = self._read_comparison(text, comparison)
-        return self._with_field(text, shown)
+        return self._with_missing(shown)
 
-    def _with_field(self, text: str, shown: Shown) -> Shown:
-        """A record without the field that the sentence quotes shows nothing: the engine cannot compare it either."""
-        fields, lookups = self._quoted_fields(text), self._lookups.any_of
-        if len(fields) != 1 or len(lookups) != 1 or not shown.contrary or self._is_plain(lookups[0]):
-            return shown
-        call = arguments(lookups[0].tool, lookups[0].same)
-        missing = f"result({call}, result.{fields[0]} missing) & result({call}, result < 0)"
-        return replace(shown, contrary=(*shown.contrary, f"(!result({call}) S ({missing}))"))
+    def _with_missing(self, shown: Shown) -> Shown:
+        """A record that has none of the fields that are looked at shows nothing: the rule is unknown there.
+
+        A record cannot be compared with a number, so `result < 0` is unknown for it; for a single value it does not
+        matter, since a path into it is unknown already.
+        """
+        more = []
+        for lookup in self._lookups.any_of if shown.contrary else ():
+            call = arguments(lookup.tool, lookup.same)
+            tested = [test for one in shown.contrary for test in re.findall(rf"result\({re.escape(call)}, (.*?) ", one)]
+            fields = dict.fromkeys(test for test in tested if re.fullmatch(r"result\.[a-zA-Z_]\w*", test))
+            if fields and "result" not in tested and not self._is_plain(lookup):
+                missing = ", ".join(f"{field} missing" for field in fields)
+                more.append(f"(!result({call}) S result({call}, {missing}, result < 0))")
+        return replace(shown, contrary=(*shown.contrary, *more))
 
     def _quoted_fields(self, text: str) -> list[str]:
         """What the sentence quotes before it says how it must be, and is no argument: a field of a record."""
@@ -335,7 +342,8 @@ class ResultReader:
         found: list[str | None] = []
         for lookup in self._lookups.any_of:
             tests = [f"{path} {contrary} {value}" for path in self._date_paths(text, lookup)]
-            tests += [_NULL] if tests and contrary in ("<", "<=") else []
+            is_record = answer_of(self._tools.specs[lookup.tool]) == "object"  # which cannot be compared with a text
+            tests += [_NULL] if tests and contrary in ("<", "<=") and not is_record else []
             found.append(latest(lookup, tests) if tests else None)
         return found
 
@@ -391,7 +399,8 @@ class ResultReader:
         own = [word for word in words if word.isalpha() and stems(word) and not set(stems(word)) <= _FILLERS]
         pairs = [f"{left}_{right}" for left, right in pairwise(words) if left in own and right in own]
         said = frozenset(stems(text))
-        named = [field for field in tool.fields if said.issuperset(stems(field)) and re.fullmatch(r"\w+", field)]
+        shown = (*tool.fields, *listed_fields(tool))
+        named = [field for field in shown if said.issuperset(stems(field)) and re.fullmatch(r"\w+", field)]
         age = ["age"] if _AGE.search(text) else []
         fields = dict.fromkeys((*MENTION.findall(text), *named, *_described(tool, said), *pairs, *own, *age))
         found = [f"result.{field}" for field in fields if field not in params]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from bylaw.comply.model import ToolSpec
@@ -15,6 +16,10 @@ _OBJECTS = any_case(
     r"\breturns?\b[^.]*\b(?:dict(?:ionary)?|object|details|record|profile|information|json|mapping|both)\b"
     r"|\b(?:retrieves?|gets?|shows?) (?:the )?(?:\w+ )?(?:details|profile|record|information)\b"
 )
+_LISTED = any_case(
+    r"\breturns?:?\s+(?P<fields>[a-z_]\w*(?: \w+)?(?:(?:,\s*(?:and )?| and )[a-z_]\w*(?: \w+)?)+)\W*(?:\.|$)"
+)
+"""`Returns status, total, delivery date`: the fields of an object"""
 _SEVERAL = any_case(r"\breturns?\b[^.]*,[^.]*\band\b|\bwith \w+, \w+[^.]* and \w+|\breturns? \w+ and \w+ of\b")
 """names several things: they are fields of an object"""
 _TEXTS = any_case(
@@ -32,8 +37,22 @@ def answer_of(tool: ToolSpec) -> Answer:
     text = tool.description
     if _YES_NO.search(text) or _CHECKS.match(text):
         return "boolean"
-    kinds = (_LISTS, "list"), (_OBJECTS, "object"), (_SEVERAL, "object"), (_NUMBERS, "number"), (_TEXTS, "text")
+    kinds = (
+        (_LISTS, "list"),
+        (_OBJECTS, "object"),
+        (_LISTED, "object"),
+        (_SEVERAL, "object"),
+        (_NUMBERS, "number"),
+        (_TEXTS, "text"),
+    )
     for pattern, kind in kinds:
         if pattern.search(text):
             return kind  # type: ignore[return-value]
     return ""
+
+
+def listed_fields(tool: ToolSpec) -> list[str]:
+    """The fields that a description lists: `Returns status, total, delivery date`."""
+    found = _LISTED.search(tool.description)
+    names = re.split(r",\s*(?:and )?| and ", found["fields"].lower()) if found else []
+    return [re.sub(r"\s+", "_", name.strip()) for name in names]
