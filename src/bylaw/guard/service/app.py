@@ -13,9 +13,11 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from bylaw.guard.service import sign_in
+from bylaw.guard.service.api.routes import api_routes
 from bylaw.guard.service.context import Context
 from bylaw.guard.service.errors import ServiceError, Unavailable
 from bylaw.guard.service.gate import Gate, error_response
+from bylaw.guard.service.updates import Hub
 from bylaw.guard.stores.ports import StoreUnavailable
 
 
@@ -32,8 +34,10 @@ def create_app(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
         context.stopping.set()
+        context.metrics.write()
 
-    routes: list[BaseRoute] = [*sign_in.routes()]
+    context.hub = Hub(context)
+    routes: list[BaseRoute] = [*api_routes(context), *sign_in.routes()]
     if console:
         routes += _console_routes(context)
     app = Starlette(

@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from bylaw.guard.service.auth import Credentials, People, Principal
 from bylaw.guard.service.errors import Unauthorized
+from bylaw.guard.service.metrics import Metrics
 from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.session_owners import SessionOwners
+from bylaw.guard.service.spans import NoSpans, Spans
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -50,11 +53,16 @@ class Context:
         credentials: Credentials | None = None,
         people: People | None = None,
         settings: Settings | None = None,
+        metrics: Metrics | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self.operations = operations
         self.credentials = credentials or Credentials(operations.guard.store, operations.clock)
         self.people = people or People()
         self.settings = settings or Settings()
+        self.sessions = SessionOwners(operations.sessions)
+        self.metrics = metrics or Metrics()
+        self.spans: Spans = spans or NoSpans()
         self.oidc: Any = None
         """the identity provider, if there is one: `service.oidc.Provider`"""
         self.hub: Any = None

@@ -42,6 +42,12 @@ class TooLarge(ServiceError):
     status, code = 413, "too-large"
 
 
+class Unsupported(ServiceError):
+    """The body is not JSON, or does not say so."""
+
+    status, code = 415, "unsupported-media-type"
+
+
 class Unusable(ServiceError):
     """The rules cannot be used; `details["diagnostics"]` says why."""
 

@@ -1,0 +1,337 @@
+"""The endpoints of agents: decide, record, observe, release, runs, and the end of a session.
+
+A key of the scope `agent` is bound to its agents: it names no other agent, and uses no session that another agent has
+begun, unless an agent above has announced it there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from bylaw.guard.decide.records import decision_json
+from bylaw.guard.json_values import Refused
+from bylaw.guard.model import Attempt
+from bylaw.guard.reviews import edited_attempt
+from bylaw.guard.service.api.declare import Asked, Done, Endpoint, Given
+from bylaw.guard.service.api.shapes import CallShape, DecisionShape, Found, Released, ReviewAnswer, VerdictShape
+from bylaw.guard.service.errors import BadRequest, NotFound
+from bylaw.guard.stores.records import ReviewRecord
+from bylaw.model.events import Event, Message, Origin, Request, Response, ToolCall
+from bylaw.model.verdict import Verdict
+
+
+class DecideBody(Given, frozen=True, kw_only=True):
+    """One tool call that is about to be made."""
+
+    tool: str
+    session: str
+    """the user's task"""
+    arguments: Any = None
+    """a JSON object; null means no arguments"""
+    agent: str | None = None
+    """whose call it is; not needed with a key for one agent"""
+    run: str | None = None
+    parent_run: str | None = None
+    ancestors: tuple[str, ...] = ()
+    """agents above this one, root first; needed only if the runs were not announced"""
+    ts: float | None = None
+    """seconds since 1970; null means now"""
+    call_id: str | None = None
+    review: str | None = None
+    """resumes a call that was paused"""
+
+
+class RecordBody(Given, frozen=True, kw_only=True):
+    """The result of a call that ran."""
+
+    call_id: str
+    session: str
+    content: Any = None
+    is_error: bool | None = None
+    ts: float | None = None
+
+
+class ReleaseBody(Given, frozen=True, kw_only=True):
+    """A call that was allowed and never ran."""
+
+    call_id: str
+    session: str
+
+
+class ObservedCall(Given, frozen=True, kw_only=True):
+    name: str
+    call_id: str
+    arguments: Any = None
+
+
+class ObserveBody(Given, frozen=True, kw_only=True):
+    """A request, response or message that the host has seen."""
+
+    kind: Literal["message", "response", "request"]
+    session: str
+    agent: str | None = None
+    run: str | None = None
+    parent_run: str | None = None
+    at: float | None = None
+    role: str = "user"
+    """of a message"""
+    content: Any = None
+    """of a message, or the blocks of a response"""
+    text: str | None = None
+    """of a response"""
+    stop_reason: str | None = None
+    model: str | None = None
+    tool_calls: tuple[ObservedCall, ...] = ()
+    messages: list[Any] | UnsetType | None = UNSET
+    """of a request, or of the request that a response answers"""
+
+
+class RunBody(Given, frozen=True, kw_only=True):
+    """A run of an agent begins."""
+
+    session: str
+    run: str
+    agent: str | None = None
+    parent_run: str | None = None
+
+
+class EndBody(Given, frozen=True, kw_only=True):
+    session: str
+    complete: bool = True
+
+
+class WaitQuery(Given, frozen=True, kw_only=True):
+    timeout: float = 30.0
+    """seconds; the service waits for at most a minute"""
+
+
+def decide(asked: Asked[DecideBody]) -> Any:
+    given, who, context = asked.body, asked.who, asked.context
+    agent = context.sessions.agent(who, given.agent)
+    if not given.session:
+        raise BadRequest("`session` is empty: it names the user's task")
+    is_new = context.sessions.check(who, given.session)
+    attempt = Attempt(
+        tool=given.tool,
+        arguments=given.arguments,
+        agent=agent,
+        session=given.session,
+        run=given.run,
+        parent_run=given.parent_run,
+        ancestors=given.ancestors,
+        ts=given.ts,
+        call_id=given.call_id,
+    )
+    decision = context.operations.guard.decide(attempt, review=given.review)
+    if is_new:  # another agent may have begun it at the same moment
+        context.sessions.check(who, given.session)
+    return decision_json(decision)
+
+
+def record(asked: Asked[RecordBody]) -> Found:
+    given = asked.body
+    _check(asked, given.session)
+    with _refusals():
+        verdicts = asked.context.operations.guard.record(
+            given.call_id, given.content, session=given.session, is_error=given.is_error, ts=given.ts
+        )
+    return _found(verdicts)
+
+
+def release(asked: Asked[ReleaseBody]) -> Released:
+    given = asked.body
+    _check(asked, given.session)
+    with _refusals():
+        return Released(asked.context.operations.guard.release(given.call_id, session=given.session))
+
+
+def observe(asked: Asked[ObserveBody]) -> Found:
+    given = asked.body
+    agent = asked.context.sessions.agent(asked.who, given.agent)
+    asked.context.sessions.check(asked.who, given.session)
+    with _refusals():
+        return _found(asked.context.operations.guard.observe(event_of(given, agent)))
+
+
+def start_run(asked: Asked[RunBody]) -> Done:
+    """An agent may announce the agents below it in a session of its own."""
+    given = asked.body
+    is_new = asked.context.sessions.check(asked.who, given.session)
+    agent = given.agent
+    if agent is None or is_new or given.parent_run is None:
+        agent = asked.context.sessions.agent(asked.who, agent)
+    with _refusals():
+        asked.context.operations.guard.start_run(given.session, given.run, agent=agent, parent_run=given.parent_run)
+    return Done()
+
+
+def end(asked: Asked[EndBody]) -> Found:
+    given = asked.body
+    _check(asked, given.session)
+    with _refusals():
+        return _found(asked.context.operations.guard.end_session(given.session, complete=given.complete))
+
+
+async def wait(asked: Asked[None]) -> ReviewAnswer:
+    """Waits without holding a thread: the updates of the worker say when to look again."""
+    context, id = asked.context, asked.path["id"]
+    until = time.monotonic() + max(0.0, min(asked.query.timeout, context.settings.longest_wait))
+    while True:
+        change = context.hub.next_change()
+        review = await context.run(context.operations.reviews.get, id)
+        if not (asked.who.may("operator") or asked.who.is_for(review.agent)):
+            raise NotFound(f"there is no review `{id}`")
+        left = until - time.monotonic()
+        if review.status != "pending" or left <= 0 or context.stopping.is_set():
+            return _answer(review)
+        expires = left if review.expires_at is None else max(0.05, review.expires_at - context.operations.clock())
+        try:
+            async with asyncio.timeout(min(left, expires, 5.0)):
+                await change
+        except TimeoutError:
+            continue
+
+
+def _answer(review: ReviewRecord) -> ReviewAnswer:
+    call, why = None, review.note
+    if review.status == "approved" and review.edited is not None:
+        edited = edited_attempt(review, Attempt(tool=review.tool))
+        if edited is None:
+            why = "another call was approved in its place, and its secrets are not written down"
+        else:
+            call = CallShape(tool=edited.tool, arguments=edited.arguments)
+    return ReviewAnswer(
+        review=review.id,
+        status=review.status,
+        edited=review.edited is not None,
+        call=call,
+        decided_by=review.decided_by,
+        note=why,
+    )
+
+
+def event_of(given: ObserveBody, agent: str | None) -> Event:
+    origin = Origin(given.session, given.run, given.parent_run, agent)
+    request = None
+    if given.messages is not UNSET:
+        request = Request(origin=origin, at=given.at, model=given.model, held_messages=given.messages)
+    if given.kind == "message":
+        return Message(origin=origin, at=given.at, role=given.role, content=given.content)
+    if given.kind == "request":
+        return request or Request(origin=origin, at=given.at, model=given.model)
+    if given.content is not None and not isinstance(given.content, list):
+        raise BadRequest("`content` of a response is a list of blocks")
+    calls = tuple(
+        ToolCall(origin=origin, at=given.at, name=one.name, call_id=one.call_id, arguments=one.arguments)
+        for one in given.tool_calls
+    )
+    return Response(
+        origin=origin,
+        at=given.at,
+        request=request,
+        model=given.model,
+        content=given.content,
+        text=given.text,
+        tool_calls=calls,
+        stop_reason=given.stop_reason,
+    )
+
+
+class _refusals:
+    """What the guard raises for names and times that it does not take becomes a bad request."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, problem: BaseException | None, trace: Any) -> None:
+        if isinstance(problem, ValueError | Refused):
+            raise BadRequest(str(problem)) from None
+
+
+def _check(asked: Asked[Any], session: str) -> None:
+    if asked.context.sessions.check(asked.who, session):
+        raise NotFound("there is no such session")
+
+
+def _found(verdicts: tuple[Verdict, ...]) -> Found:
+    return Found(tuple(VerdictShape(rule=v.rule.id, outcome=v.outcome.value, message=v.message) for v in verdicts))
+
+
+ENDPOINTS = [
+    Endpoint(
+        method="POST",
+        path="/decide",
+        scope="agent",
+        noun="calls",
+        summary="may this tool call run? Run `call` of the answer, and nothing else",
+        call=decide,
+        body=DecideBody,
+        returns=DecisionShape,
+    ),
+    Endpoint(
+        method="POST",
+        path="/record",
+        scope="agent",
+        noun="calls",
+        summary="the call ran: its result, and the rules that this breaks",
+        call=record,
+        body=RecordBody,
+        returns=Found,
+        fails=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/release",
+        scope="agent",
+        noun="calls",
+        summary="the call was allowed and never ran",
+        call=release,
+        body=ReleaseBody,
+        returns=Released,
+        fails=(404,),
+    ),
+    Endpoint(
+        method="POST",
+        path="/observe",
+        scope="agent",
+        noun="calls",
+        summary="a request, response or message that the host has seen",
+        call=observe,
+        body=ObserveBody,
+        returns=Found,
+    ),
+    Endpoint(
+        method="POST",
+        path="/runs",
+        scope="agent",
+        noun="calls",
+        summary="announce a run, so that calls in it need only name it",
+        call=start_run,
+        body=RunBody,
+    ),
+    Endpoint(
+        method="POST",
+        path="/sessions/end",
+        scope="agent",
+        noun="calls",
+        summary="the session is over: the rules that only its end breaks",
+        call=end,
+        body=EndBody,
+        returns=Found,
+        fails=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/reviews/{id}/wait",
+        scope="agent",
+        noun="calls",
+        summary="wait until a person has answered",
+        call=wait,
+        query=WaitQuery,
+        returns=ReviewAnswer,
+        fails=(404,),
+    ),
+]

@@ -1,0 +1,205 @@
+"""Declared endpoints as ASGI routes: read, validate, let through, call, answer."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from bylaw.guard.service.api import calls, desk, jobs, rules
+from bylaw.guard.service.api.declare import Asked, Endpoint, Nothing
+from bylaw.guard.service.api.openapi import document
+from bylaw.guard.service.api.shapes import Health
+from bylaw.guard.service.auth import Principal
+from bylaw.guard.service.context import Context
+from bylaw.guard.service.errors import BadRequest, Forbidden, Unauthorized, Unavailable, Unsupported
+from bylaw.guard.stores.ports import StoreUnavailable
+from bylaw.text.repeated_keys import repeated_key
+
+ENDPOINTS: list[Endpoint] = [*calls.ENDPOINTS, *desk.ENDPOINTS, *rules.ENDPOINTS, *jobs.ENDPOINTS]
+V1 = "/v1"
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def api_routes(context: Context) -> list[BaseRoute]:
+    routes: list[BaseRoute] = [
+        Route(V1 + one.path, Answer(one, context), methods=[one.method]) for one in in_order(ENDPOINTS)
+    ]
+    described = _encode(document(ENDPOINTS))
+
+    async def openapi(request: Any) -> Response:
+        return Response(described, media_type="application/json")
+
+    async def stream(request: Any) -> Response:
+        _let_through(request.state.principal, "operator")
+        last = request.headers.get("last-event-id") or request.query_params.get("after")
+        if last is not None and not (last.isascii() and last.isdigit() and len(last) < 19):
+            raise BadRequest("`Last-Event-ID` is the number of an event")
+        content = context.hub.stream(None if last is None else int(last))
+        first = await anext(content)  # raises before the answer begins
+
+        async def with_first() -> Any:
+            yield first
+            async for one in content:
+                yield one
+
+        return StreamingResponse(with_first(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+    async def healthz(request: Any) -> Response:
+        return _json(Health(ok=True, version=_version()))
+
+    async def readyz(request: Any) -> Response:
+        try:
+            await context.run(context.operations.guard.store.audit_head)
+        except StoreUnavailable:  # whoever asks need not know more
+            return _json(Health(ok=False, version=_version(), problem="the store cannot be used"), 503)
+        ready = not context.stopping.is_set()
+        return _json(
+            Health(ok=ready, version=_version(), rules=context.operations.versions.in_force), 200 if ready else 503
+        )
+
+    async def metrics(request: Any) -> Response:
+        _let_through(request.state.principal, "operator")
+        counts = await context.run(context.operations.incidents.counts)
+        gauges = {
+            "reviews_pending": counts.reviews,
+            "alerts_pending": counts.alerts,
+            "incidents_open": counts.incidents,
+            "streams": context.hub.listeners,
+        }
+        return PlainTextResponse(context.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+
+    return [
+        *routes,
+        Route(f"{V1}/openapi.json", openapi),
+        Route(f"{V1}/stream", stream),
+        Route("/healthz", healthz),
+        Route("/readyz", readyz),
+        Route("/metrics", metrics),
+    ]
+
+
+def in_order(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Fixed paths before those with a name in them, since `/tasks/counts` is no task."""
+    return sorted(endpoints, key=lambda one: "{" in one.path)
+
+
+class Answer:
+    """One endpoint as an ASGI application."""
+
+    def __init__(self, endpoint: Endpoint, context: Context) -> None:
+        self._endpoint, self._context = endpoint, context
+        self._is_async = inspect.iscoroutinefunction(endpoint.call)
+        self._has_query = endpoint.query is not Nothing
+        self._is_decision = endpoint.path == "/decide"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, endpoint, context = time.perf_counter(), self._endpoint, self._context
+        status = 500
+        try:
+            headers = Headers(scope=scope)
+            with context.spans.request(endpoint.method, V1 + endpoint.path, headers) as span:
+                asked = await self._read(scope, headers, receive)
+                result = await (endpoint.call(asked) if self._is_async else context.run(endpoint.call, asked))
+                if self._is_decision:
+                    context.metrics.decision(result["action"])
+                    if span is not None:
+                        span.set_attribute("bylaw.action", result["action"])
+                status = 200
+            if endpoint.media != "application/json":
+                await StreamingResponse(_lines(result), media_type=endpoint.media)(scope, receive, send)
+                return
+            body = _encode(result)
+            length = str(len(body)).encode()
+            start = [(b"content-type", b"application/json"), (b"content-length", length)]
+            await send({"type": "http.response.start", "status": 200, "headers": start})
+            await send({"type": "http.response.body", "body": body})
+        except StoreUnavailable as problem:
+            status = 503
+            raise Unavailable(str(problem)) from None
+        except Exception as problem:
+            status = getattr(problem, "status", 500)
+            raise
+        finally:
+            context.metrics.request(endpoint.method, V1 + endpoint.path, status, time.perf_counter() - started)
+
+    async def _read(self, scope: Scope, headers: Headers, receive: Receive) -> Asked[Any]:
+        endpoint = self._endpoint
+        who = _let_through(scope["state"].get("principal"), endpoint.scope, or_operator=endpoint.path.endswith("/wait"))
+        query = read_query(scope["query_string"], endpoint.query) if self._has_query or scope["query_string"] else None
+        body = await _body(receive) if endpoint.method == "POST" else b""
+        given = None
+        if endpoint.body is not None:
+            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+                raise Unsupported("expected `Content-Type: application/json`")
+            given = read_body(body, endpoint.body)
+        elif body:
+            raise BadRequest("this takes no body")
+        return Asked(context=self._context, who=who, path=scope["path_params"], query=query, body=given)
+
+
+def _let_through(who: Any, scope: Any, *, or_operator: bool = False) -> Principal:
+    if not isinstance(who, Principal):
+        raise Unauthorized("this needs a key: `Authorization: Bearer KEY`")
+    if not who.may(scope) and not (or_operator and who.may("operator")):
+        raise Forbidden(f"this needs the scope `{scope}`")
+    return who
+
+
+async def _body(receive: Receive) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        return message.get("body", b"")  # type: ignore[no-any-return]
+    parts = []
+    while message["type"] == "http.request":
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+        message = await receive()
+    raise BadRequest("the request was cut off")
+
+
+def read_body(body: bytes, kind: Any) -> Any:
+    """Raises BadRequest, also for an object that has a key twice: nobody knows which of the two is meant."""
+    try:
+        value = _decode(body)
+        repeated = repeated_key(body, value)
+        if repeated is not None:
+            raise BadRequest(f"the key `{repeated[:40]}` is given twice")
+        return msgspec.convert(value, kind)
+    except RecursionError:
+        raise BadRequest("the body is nested too deeply") from None
+    except ValueError as problem:  # msgspec's errors are ValueErrors
+        raise BadRequest(str(problem)) from None
+
+
+def read_query(text: bytes, kind: type[Any]) -> Any:
+    given = QueryParams(text).multi_items()
+    if len({name for name, _ in given}) < len(given):
+        raise BadRequest("a parameter is given twice")
+    try:
+        return msgspec.convert(dict(given), kind, strict=False)
+    except ValueError as problem:
+        raise BadRequest(str(problem)) from None
+
+
+def _lines(result: Iterator[str]) -> Iterator[str]:
+    yield from result
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(_encode(content), status, media_type="application/json")
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("bylaw")

@@ -1,0 +1,94 @@
+"""Counters and times of requests, in the text format of Prometheus. Workers share a folder, so that every scrape shows
+the sum of all of them, whichever of them it reaches."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+BOUNDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+"""seconds"""
+WRITE_EVERY = 1.0
+
+
+class Metrics:
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._requests: Counter[str] = Counter()
+        """`method path status` → requests"""
+        self._times: Counter[str] = Counter()
+        """`path bound` → requests that took no longer"""
+        self._seconds: dict[str, float] = {}
+        self._decisions: Counter[str] = Counter()
+        """action → decisions"""
+        self._written = 0.0
+
+    def request(self, method: str, path: str, status: int, seconds: float) -> None:
+        self._requests[f"{method} {path} {status}"] += 1
+        self._seconds[path] = self._seconds.get(path, 0.0) + seconds
+        bound = next((str(one) for one in BOUNDS if seconds <= one), "+Inf")
+        self._times[f"{path} {bound}"] += 1
+        if self._folder is not None and time.monotonic() - self._written > WRITE_EVERY:
+            self.write()
+
+    def decision(self, action: str) -> None:
+        self._decisions[action] += 1
+
+    def write(self) -> None:
+        """For the other workers; a worker that is gone stays counted."""
+        if self._folder is None:
+            return
+        self._written = time.monotonic()
+        try:
+            draft = self._folder / f".{os.getpid()}"
+            draft.write_bytes(msgspec.json.encode(self._own()))
+            draft.replace(self._folder / f"{os.getpid()}.json")
+        except OSError:  # metrics must not stop a decision
+            return
+
+    def _own(self) -> dict[str, Any]:
+        return {
+            "requests": self._requests,
+            "times": self._times,
+            "seconds": self._seconds,
+            "decisions": self._decisions,
+        }
+
+    def _sum(self) -> dict[str, Counter[str]]:
+        found = {name: Counter(values) for name, values in self._own().items()}
+        for file in self._folder.glob("*.json") if self._folder is not None else ():
+            if file.stem == str(os.getpid()):
+                continue
+            try:
+                other = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, float]])
+            except (OSError, ValueError):
+                continue
+            for name, values in other.items():
+                if name in found:
+                    found[name].update(values)  # type: ignore[arg-type]
+        return found
+
+    def text(self, gauges: dict[str, float]) -> str:
+        found = self._sum()
+        lines = ["# TYPE bylaw_requests_total counter"]
+        for key, count in sorted(found["requests"].items()):
+            method, path, status = key.split(" ")
+            lines.append(f'bylaw_requests_total{{method="{method}",path="{path}",status="{status}"}} {count}')
+        lines.append("# TYPE bylaw_decisions_total counter")
+        lines += [f'bylaw_decisions_total{{action="{key}"}} {n}' for key, n in sorted(found["decisions"].items())]
+        lines.append("# TYPE bylaw_request_seconds histogram")
+        for path in sorted(found["seconds"]):
+            total = 0
+            for bound in (*map(str, BOUNDS), "+Inf"):
+                total += found["times"].get(f"{path} {bound}", 0)
+                lines.append(f'bylaw_request_seconds_bucket{{path="{path}",le="{bound}"}} {total}')
+            lines.append(f'bylaw_request_seconds_sum{{path="{path}"}} {found["seconds"][path]:.6f}')
+            lines.append(f'bylaw_request_seconds_count{{path="{path}"}} {total}')
+        for name, value in gauges.items():
+            lines += [f"# TYPE bylaw_{name} gauge", f"bylaw_{name} {value:g}"]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,53 @@
+"""OpenTelemetry spans, where they were asked for: one for each request, below the span of whoever calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+INSTALL = "spans need OpenTelemetry: pip install 'bylaw[otel]'"
+
+
+class Spans(Protocol):
+    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Any: ...
+
+
+class NoSpans:
+    @contextmanager
+    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Any]:
+        yield None
+
+
+class OpenTelemetrySpans:
+    """Of the tracer provider of the process, or of this one."""
+
+    def __init__(self, provider: Any = None) -> None:
+        try:
+            from opentelemetry import propagate, trace
+        except ImportError:
+            raise RuntimeError(INSTALL) from None
+        self._tracer = trace.get_tracer("bylaw", tracer_provider=provider)
+        self._extract, self._kind, self._status = propagate.extract, trace.SpanKind.SERVER, trace.StatusCode
+
+    @contextmanager
+    def request(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Any]:
+        about = {"http.request.method": method, "http.route": path}
+        with self._tracer.start_as_current_span(
+            f"{method} {path}", context=self._extract(headers), kind=self._kind, attributes=about
+        ) as span:
+            yield span
+
+
+def make_exporter() -> OpenTelemetrySpans:
+    """Spans that are sent as the variables `OTEL_EXPORTER_OTLP_…` say. Raises RuntimeError without the packages."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        raise RuntimeError(INSTALL) from None
+    provider = TracerProvider(resource=Resource.create({"service.name": "bylaw-guard"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return OpenTelemetrySpans(provider)
