@@ -164,10 +164,9 @@ def _check(settings: CheckSettings, config: str, strict: bool, warnings: list[st
 
 
 def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Part:
-    from bylaw.diff.api import as_step_judge, compare_versions, open_side
+    from bylaw.diff.api import as_level, as_step_judge, compare_versions, open_side
     from bylaw.diff.expectations import load_with_expectations
     from bylaw.diff.judge import load_judge
-    from bylaw.diff.model import Change
     from bylaw.diff.report.wording import headline
 
     files = list(settings.policies) or ([config] if config else [])
@@ -182,7 +181,7 @@ def _diff(settings: DiffSettings, config: str | None, warnings: list[str]) -> Pa
         before,
         after,
         rules,
-        fail_on=Change(settings.fail_on),
+        fail_on=as_level(settings.fail_on),
         judge=as_step_judge(load_judge(settings.judge) if settings.judge else None),
         deterministic=settings.deterministic,
         expected=expected,

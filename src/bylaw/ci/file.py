@@ -84,12 +84,20 @@ _DIFF = Table(
         _INPUTS,
         Param(
             "fail_on",
-            choice("none", "minor", "moderate", "severe"),
-            "the least change that fails",
+            choice("none", "never", "minor", "moderate", "severe"),
+            "the smallest change for the worse that fails; `minor` fails also for changes that may be chance, and "
+            "`none` and `never` let every change pass",
             default="severe",
         ),
-        Param("deterministic", FLAG, "whether every difference is a change: a replay, temperature 0", default=False),
-        Param("strict", FLAG, "whether an axis that only one side recorded is exit 3", default=False),
+        Param(
+            "deterministic",
+            FLAG,
+            "whether nothing varies by chance (a replay, temperature 0), so that every difference is a change",
+            default=False,
+        ),
+        Param(
+            "strict", FLAG, "whether an axis that only one side recorded, or a guessed pair, is exit 3", default=False
+        ),
         Param("judge", _NAME, "`module:function` that scores a response from 0 to 1"),
     ),
 )

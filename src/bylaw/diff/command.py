@@ -24,7 +24,8 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     type=click.Choice(LEVELS),
     default="severe",
     show_default=True,
-    help="Smallest change for the worse that makes the command fail; `never` is the same as `none`.",
+    help="Smallest change for the worse that makes the command fail. `minor` fails also for changes that may be chance,"
+    " `moderate` and `severe` do not; `none` and `never` let every change pass.",
 )
 @version_option
 @input_option
@@ -49,7 +50,11 @@ LEVELS = ("none", "never", "minor", "moderate", "severe")
     help="A change that is intended and does not gate: `tool NAME [more|less|new|gone]: REASON`, `axis NAME: REASON` or"
     " `rule ID: REASON`; may be repeated.",
 )
-@click.option("--strict", is_flag=True, help="Exit 3 if only one side recorded an axis, so that it was not compared.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit 3 if only one side recorded an axis, so that it was not compared, or if a pair of sessions is a guess.",
+)
 @click.option("--judge", metavar="MODULE:FUNCTION", help="Your function that scores a response from 0 to 1.")
 @output_options(RENDERERS)
 def command(
@@ -71,9 +76,10 @@ def command(
 ) -> ExitCode:
     """Compare two versions of an agent: exit 1 if a change for the worse is too severe.
 
-    BASELINE and CANDIDATE are each a trace, a folder or a glob. A change makes the command fail only if chance does not
-    explain it. With one recording on each side, only figures that rise or fall are judged, such as calls, tokens and
-    broken rules. Record the baseline twice to judge also how far the versions are apart, or pass --deterministic.
+    BASELINE and CANDIDATE are each a trace, a folder or a glob. A change is moderate or severe only if chance does not
+    explain it; else it is at most minor. With one recording of each version, only figures that rise or fall are tested,
+    such as calls, tokens and broken rules. Record the baseline twice to test also how far the versions are apart, or
+    pass --deterministic.
 
     Ten axes are measured: semantic, trajectory, safety (the share of refusals), verbosity, latency, cost, reasoning,
     judge, conformance and score (as recorded).

@@ -117,7 +117,7 @@ def describe(figure: Figure) -> str:
             return f"`{column.detail}` is called {more} often in {share} sessions ({rates})"
         case "argument values":
             argument, value = column.detail.split("=", 1)
-            return f"`{subject}` gets `{argument}: {value}` {more} often in {share} sessions ({rates})"
+            return f"`{subject}` gets `{argument} = {value}` {more} often in {share} sessions ({rates})"
         case "values from nowhere":
             return f"`{subject}` gets values that nothing before mentions in {share} sessions ({rates})"
         case "argument source":

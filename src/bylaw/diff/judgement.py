@@ -97,6 +97,12 @@ class Judgement(Struct):
     sessions: Sequence[Unit]
     """the units, or in a replay the sessions that the turns belong to"""
 
+    def unexpected(self, units: Sequence[Unit]) -> list[Column]:
+        """The figures that changed, without expected calls, calls that mend a rule, and what axes and rules show."""
+        expected = units[0].expected if units else ()
+        changed = [one for one in self.figures.values() if one.is_confirmed and not one.is_mended]
+        return [one.column for one in changed if one.column.what not in OWN_ROW and one.column.subject not in expected]
+
 
 def judge_units(
     units: Sequence[Unit],

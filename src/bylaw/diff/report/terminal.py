@@ -21,13 +21,13 @@ def render_diff(report: DiffReport) -> str:
 
 def _lines(report: DiffReport) -> Iterator[str]:
     for line in wording.summary(report):
-        yield from wrap(line, hanging="  ")
+        yield from wrap(_plain(line), hanging="  ")
     yield from _dim(f"({wording.size(report)})")
     if pairing := wording.pairing_line(report):
         yield from _dim(pairing)
     yield ""
     yield from _axes(report)
-    yield from _section("confirmed changes", [wording.finding_line(one) for one in report.findings])
+    yield from _section("confirmed changes", [_plain(wording.finding_line(one)) for one in report.findings])
     yield from _divergences(report)
     yield from _policy(report)
     yield from _section("sessions", [wording.issues_line(issues) for issues in wording.folded_issues(report)])
@@ -38,7 +38,7 @@ def _lines(report: DiffReport) -> Iterator[str]:
         yield from _dim(f"note: {note}")
     mark, colour = _VERDICTS[report.exit_code]
     yield ""
-    for line in wrap(f"{mark} {wording.headline(report)}", hanging="  "):
+    for line in wrap(_plain(f"{mark} {wording.headline(report)}"), hanging="  "):
         yield click.style(line, fg=colour, bold=True)
 
 
@@ -114,6 +114,11 @@ def _section(title: str, lines: Sequence[str]) -> Iterator[str]:
         if len(lines) > MOST_LISTED:
             yield f"  … and {len(lines) - MOST_LISTED:,} more"
         yield ""
+
+
+def _plain(line: str) -> str:
+    """Names without the backticks that make them code in Markdown."""
+    return line if line.count("`") % 2 else line.replace("`", "")
 
 
 def _dim(text: str) -> Iterator[str]:

@@ -30,6 +30,7 @@ _NAMES = {
     "conformance": "output shape",
     "score": "recorded score",
 }
+_DISTANCES = ("semantic", "trajectory", "conformance")
 _ADVICE = {
     "safety": "look for refusals where there were answers",
     "verbosity": "look for added or repeated text",
@@ -107,7 +108,7 @@ def size(report: DiffReport) -> str:
     elif report.by_turn:
         variation = "a replay: judged turn by turn"
     else:
-        variation = "no repeated runs: distances are shown, not judged; record the baseline twice to judge them"
+        variation = "the baseline was recorded once: record it twice to test how far the versions are apart"
     return f"{count(report.groups, 'task')}, {turns}, {variation}"
 
 
@@ -176,12 +177,31 @@ def pairing_line(report: DiffReport) -> str | None:
 
 def axis_line(row: AxisRow, report: DiffReport) -> str:
     """`latency: 200 ms → 420 ms, worse in 12 of 40 sessions (severe, p < 0.001)`"""
-    sure = "not judged" if row.p is None else chance(row.p)
-    units = "turns" if report.by_turn and row.axis != "score" else "sessions"
+    sure = "untested: the baseline was recorded once" if row.p is None else chance(row.p)
+    unit = "turn" if report.by_turn and row.axis != "score" else "session"
     worse = round((row.share_changed or 0) * row.n)
-    moved = f", worse in {worse} of {row.n:,} {units}" if worse else ""
-    figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
-    return f"{_name(row.axis, report)}: {figures}{moved} ({row.severity}, {sure})"
+    where = f"{worse:,} of {count(row.n, unit)}"
+    if row.axis in _DISTANCES:
+        moved = _apart(row, where, report)
+    else:
+        figures = f"{figure(row.axis, row.baseline)} → {figure(row.axis, row.candidate)}"
+        moved = f"{figures}, worse in {where}" if worse else figures
+    return f"{_name(row.axis, report)}: {moved} ({row.severity}, {sure})"
+
+
+def _apart(row: AxisRow, where: str, report: DiffReport) -> str:
+    """`23 % differ, in 10 of 12 sessions`, or beside how much the baseline's own runs differ."""
+    own, across = (row.baseline or 0.0, row.candidate or 0.0)
+    if row.axis != "trajectory":  # these two are shares that agree
+        own, across = 1 - own, 1 - across
+    differ = "differ" if row.axis == "trajectory" else "differs"
+    if not report.repeats:
+        return f"{_percent(across)} {differ}, in {where}"
+    return f"{_percent(across)} {differ}, {_percent(own)} between runs of the baseline; more in {where}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %") if share >= 0.01 or share <= 0 else "under 1 %"
 
 
 def chance(p: float) -> str:
