@@ -1,0 +1,130 @@
+"""The audit, and agents: their versions, modes, allowlists, kill switches and manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response, StreamingResponse
+
+from bylaw.guard.service.console.render import BASE, pretty
+from bylaw.guard.service.console.visit import Visit
+from bylaw.guard.service.errors import BadRequest
+from bylaw.guard.stores.records import AuditRow
+
+_KINDS = (
+    "decision", "result", "response", "message", "review", "incident", "session", "run", "release", "switch", "rules",
+    "service", "stored",
+)  # fmt: skip
+_MODES = ("request", "hitl", "sub_agent")
+_MANIFEST = "manifest.json"
+
+
+# -- audit ------------------------------------------------------------------------------------------------------------
+
+
+def audit(visit: Visit) -> Response:
+    asked = {name: visit.asked(name) for name in ("session", "rule", "kind", "text")}
+    filters: dict[str, Any] = {name: value for name, value in asked.items() if value}
+    found = visit.operations.audit.query(**filters, before=visit.number("before"), limit=60)
+    return visit.render(
+        "audit.html",
+        current="audit",
+        query=asked,
+        kinds=_KINDS,
+        rows=[(row, _summary(row, line)) for row, line in zip(found.rows, found.lines, strict=True)],
+        head=found.head,
+        before=found.before,
+        older=f"{BASE}/audit?{urlencode({**filters, 'before': found.before or 0})}",
+        export=f"{BASE}/audit/export?{urlencode({k: v for k, v in filters.items() if k in ('session', 'rule')})}",
+        filtered=bool(filters),
+    )
+
+
+def _summary(row: AuditRow, line: str) -> str:
+    """What the row is about, without its number, time, kind and session, which have columns of their own."""
+    text = line.rsplit("  ", 1)[-1]
+    return text if text != "-" else "vouches for records that were written"
+
+
+def verify(visit: Visit) -> Response:
+    """A piece of the page: recomputing every verdict may take a while."""
+    known = visit.text("head")
+    report = visit.operations.audit.verify(heads=[known] if known else None)
+    return visit.render("verified.html", report=report)
+
+
+def export(visit: Visit) -> Response:
+    lines: Iterator[str] = visit.operations.audit.export(
+        session=visit.asked("session") or None, rule=visit.asked("rule") or None
+    )
+    headers = {"Content-Disposition": 'attachment; filename="audit.jsonl"'}
+    return StreamingResponse(lines, media_type="application/jsonl", headers=headers)
+
+
+# -- agents -----------------------------------------------------------------------------------------------------------
+
+
+def agents(visit: Visit) -> Response:
+    found = visit.operations.agents.list()
+    named = {one.agent for one in found}
+    switches = [one for one in visit.operations.agents.switches() if one.agent not in named or one.agent == "*"]
+    return visit.render("agents.html", current="agents", agents=found, switches=switches, modes=_MODES)
+
+
+def change_agent(visit: Visit) -> Response:
+    """Another mode, another version of a manifest, or the rules on or off: one of them."""
+    visit.need("admin")
+    agent, rules_on = visit.name("agent"), {"on": True, "off": False}.get(visit.text("rules"))
+    visit.operations.rules.change_agent(
+        agent, by=visit.by, mode=visit.text("mode") or None, rules_on=rules_on, label=visit.text("label") or None
+    )
+    return visit.redirect("agents", "changed")
+
+
+def kill(visit: Visit) -> Response:
+    visit.need("operator")
+    visit.operations.agents.kill(visit.text("agent"), by=visit.by, why=visit.text("why"))
+    return visit.redirect("agents", "killed")
+
+
+def revive(visit: Visit) -> Response:
+    visit.need("operator")
+    visit.operations.agents.revive(visit.text("agent"), by=visit.by)
+    return visit.redirect("agents", "revived")
+
+
+def manifest(visit: Visit) -> Response:
+    """The rules in force as an agent manifest."""
+    text = pretty(visit.operations.agents.export_manifest())
+    headers = {"Content-Disposition": f'attachment; filename="{_MANIFEST}"'}
+    return Response(text, media_type="application/json", headers=headers)
+
+
+def import_page(visit: Visit) -> Response:
+    visit.need("admin")
+    active = visit.operations.rules.active().version
+    return visit.render("import.html", current="agents", active=active.id)
+
+
+def import_manifest(visit: Visit) -> Response:
+    """Replaces the rules in force by those of the manifest. A dry run says what it would do."""
+    visit.need("admin")
+    text = visit.form.get("manifest", "").replace("\r\n", "\n")
+    name = "manifest.json" if text.lstrip().startswith(("{", "[")) else "manifest.yaml"
+    files = {name: text}
+    if not text.strip():
+        raise BadRequest("paste a manifest first")
+    if visit.text("then") == "try":
+        checked = visit.operations.rules.validate(files)
+        report = visit.operations.rules.compare(files) if checked.ok else None
+        flips = [] if report is None else [(key, one.count, one.examples[:5]) for key, one in report.flips.items()]
+        return visit.render("checked.html", checked=checked, report=report, flips=flips)
+    visit.operations.rules.activate(
+        files,
+        by=visit.by,
+        note=visit.text("note") or "a manifest was imported",
+        expected=visit.text("expected") or None,
+    )
+    return visit.redirect("agents", "activated")

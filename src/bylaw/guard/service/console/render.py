@@ -1,0 +1,166 @@
+"""Templates and what they share: filters for times, names and values, and the frame around each page.
+
+Autoescaping is always on, and a name that a template misspells is an error. Values of users reach a page only as text.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import cache
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context as TemplateContext
+from msgspec import Struct
+
+BASE = "/console"
+STATIC = f"{BASE}/static"
+LONGEST_CALL = 400
+"""characters of a call in a list; its own page has all of it"""
+
+
+class Page(Struct, frozen=True):
+    """One entry of the navigation."""
+
+    path: str
+    name: str
+    icon: str
+    key: str
+    last: bool = False
+    """of its group"""
+
+
+PAGES = (
+    Page("tasks", "Tasks", "inbox", "t"),
+    Page("reviews", "Reviews", "hand", "r"),
+    Page("incidents", "Incidents", "alert", "i", last=True),
+    Page("live", "Live", "pulse", "l"),
+    Page("sessions", "Sessions", "tree", "s", last=True),
+    Page("rules", "Rules", "rules", "u"),
+    Page("proposals", "Proposals", "bulb", "p"),
+    Page("agents", "Agents", "agents", "a"),
+    Page("audit", "Audit", "chain", "d"),
+)
+
+
+@cache
+def environment() -> Environment:
+    """Compiled once in a process."""
+    made = Environment(
+        loader=PackageLoader("bylaw.guard.service.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        cache_size=200,
+    )
+    made.filters |= {
+        "ago": show_ago,
+        "base_name": base_name,
+        "clock": show_clock,
+        "json": pretty,
+        "part": path_part,
+        "place": show_place,
+        "time": show_time,
+        "until": show_until,
+        "words": words,
+    }
+    made.globals |= {"base": BASE, "static": STATIC, "call_text": call_text, "pages": PAGES}
+    return made
+
+
+# -- filters ----------------------------------------------------------------------------------------------------------
+
+
+def words(value: Any) -> str:
+    """`terminate_session` as people write it."""
+    return str(value).replace("_", " ")
+
+
+def path_part(value: Any) -> str:
+    """A name as one part of a path, whatever it contains. A part `.` or `..` would be taken for a folder, and a proxy
+    may decode `%2F`; so the name is encoded twice."""
+    return quote(quote(str(value), safe="").replace(".", "%2E"), safe="")
+
+
+def base_name(file: str | None) -> str:
+    return "" if file is None else PurePath(file).name
+
+
+def show_place(line: str | None) -> str:
+    """`folder/file.yaml:12:3` without the folder and the column."""
+    if not line:
+        return ""
+    parts = PurePath(line).name.rsplit(":", 2)
+    return ":".join(parts[:2])
+
+
+def pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def call_text(tool: str, arguments: Any) -> str:
+    """`issue_refund(amount=900)`, shortened; without a tool only the arguments."""
+    if isinstance(arguments, dict):
+        inner = ", ".join(
+            f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items()
+        )
+    else:
+        inner = "" if arguments is None else json.dumps(arguments, ensure_ascii=False, default=str)
+    text = f"{tool}({inner})" if tool else inner
+    return text if len(text) <= LONGEST_CALL else text[:LONGEST_CALL] + "…"
+
+
+@pass_context
+def show_clock(context: TemplateContext, at: float | None) -> str:
+    """The time of day; with the date if that is not today."""
+    if at is None:
+        return ""
+    zone: tzinfo = context.get("zone", UTC)
+    then, now = datetime.fromtimestamp(at, zone), datetime.fromtimestamp(context.get("now", time.time()), zone)
+    return then.strftime("%H:%M:%S" if then.date() == now.date() else "%b %d %H:%M")
+
+
+@pass_context
+def show_time(context: TemplateContext, at: float | None) -> str:
+    """The time of day, where the date is clear."""
+    return "" if at is None else datetime.fromtimestamp(at, context.get("zone", UTC)).strftime("%H:%M:%S")
+
+
+@pass_context
+def show_ago(context: TemplateContext, at: float | None) -> str:
+    return "" if at is None else f"{_duration(max(0.0, context.get('now', time.time()) - at))} ago"
+
+
+@pass_context
+def show_until(context: TemplateContext, at: float | None) -> str:
+    if at is None:
+        return "never"
+    left = at - context.get("now", time.time())
+    return f"in {_duration(left)}" if left > 0 else "expired"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if count != 1 else ''}"
+    return f"{int(seconds)} s"
+
+
+def zone_of(minutes: str | None) -> tzinfo:
+    """The zone of a browser, from the cookie that its script sets: minutes east of UTC."""
+    try:
+        east = int(minutes or "0")
+    except ValueError:
+        return UTC
+    return timezone(timedelta(minutes=east)) if abs(east) <= 14 * 60 else UTC
+
+
+def zone_name(zone: tzinfo) -> str:
+    name = datetime.now(zone).strftime("%z")
+    return "UTC" if name == "+0000" else f"UTC{name[:3]}:{name[3:]}"

@@ -1,0 +1,95 @@
+"""The paths of the console. Reading is GET, every change is POST; a change that is refused shows its page again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from bylaw.guard.service.console import desk, registry, rulebook, traffic
+from bylaw.guard.service.console.render import BASE, STATIC, environment
+from bylaw.guard.service.console.visit import View, page, theme_of
+from bylaw.guard.service.context import Context
+
+_READ: dict[str, View] = {
+    "tasks": desk.tasks,
+    "badge": desk.badge,
+    "reviews": desk.reviews,
+    "reviews/{id}": desk.review,
+    "incidents": desk.incidents,
+    "incidents/{id}": desk.incident,
+    "live": traffic.live,
+    "sessions": traffic.sessions,
+    "sessions/{id}": traffic.session,
+    "rules": rulebook.rules,
+    "rules/source": rulebook.source,
+    "rules/shadow": rulebook.shadow,
+    "rules/versions": rulebook.versions,
+    "rules/versions/{id}": rulebook.version,
+    "rules/versions/{id}/compare": rulebook.compare_version,
+    "rules/edit": rulebook.edit,
+    "rule/{id}": rulebook.rule,
+    "proposals": rulebook.proposals,
+    "proposals/{id}": rulebook.proposal,
+    "proposals/{id}/try": rulebook.try_out,
+    "audit": registry.audit,
+    "audit/export": registry.export,
+    "agents": registry.agents,
+    "agents/manifest": registry.manifest,
+    "agents/import": registry.import_page,
+}
+_CHANGE: dict[str, tuple[View, View | None]] = {
+    "alerts/{id}/acknowledge": (desk.acknowledge_alert, desk.tasks),
+    "reviews/{id}/claim": (desk.claim, None),
+    "reviews/{id}/answer": (desk.answer_review, desk.review),
+    "incidents/{id}/change": (desk.change_incident, desk.incident),
+    "sessions/{id}/terminate": (traffic.terminate, traffic.session),
+    "rules/check": (rulebook.check, None),
+    "rules/activate": (rulebook.activate, rulebook.edit),
+    "rules/rollback": (rulebook.rollback, rulebook.versions),
+    "rules/versions/{id}/release": (rulebook.release, rulebook.version),
+    "rule/{id}/promote": (rulebook.promote, rulebook.rule),
+    "proposals/mine": (rulebook.mine, rulebook.proposals),
+    "proposals/{id}/decide": (rulebook.decide_proposal, rulebook.proposal),
+    "audit/verify": (registry.verify, None),
+    "agents/kill": (registry.kill, registry.agents),
+    "agents/revive": (registry.revive, registry.agents),
+    "agents/import": (registry.import_manifest, registry.import_page),
+    "agents/{agent}/change": (registry.change_agent, registry.agents),
+}
+
+
+def console_routes(context: Context) -> list[BaseRoute]:
+    """All below `/console`."""
+
+    async def home(request: Request) -> Response:
+        return RedirectResponse(f"{BASE}/tasks", status_code=303)
+
+    async def login(request: Request) -> Response:
+        """The form is sent to `/auth/login`, which accepts only addresses of the console in `next`."""
+        data = {"theme": theme_of(request), "oidc": context.oidc is not None, "problem": None}
+        after = request.query_params.get("next", f"{BASE}/")
+        return HTMLResponse(environment().get_template("login.html").render(data | {"next": after}))
+
+    return [
+        Route("/", home),
+        Route(BASE, home),
+        Route(f"{BASE}/", home),
+        Route(f"{BASE}/login", login),
+        Mount(STATIC, _Static(directory=Path(__file__).parent / "static")),
+        *(Route(f"{BASE}/{path}", page(context, view), methods=["GET"]) for path, view in _READ.items()),
+        *(
+            Route(f"{BASE}/{path}", page(context, view, again), methods=["POST"])
+            for path, (view, again) in _CHANGE.items()
+        ),
+    ]
+
+
+class _Static(StaticFiles):
+    def file_response(self, *args: object, **named: object) -> Response:
+        response = super().file_response(*args, **named)  # type: ignore[arg-type]
+        response.headers["Cache-Control"] = "public, max-age=300"
+        return response

@@ -1,0 +1,105 @@
+// The console works without this file, except for live updates and shortcuts. No part of it evaluates text as code.
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const year = "; path=/console; max-age=31536000; samesite=strict" + (location.protocol === "https:" ? "; secure" : "");
+  const remember = (name, value) => { document.cookie = `${name}=${value}${year}`; };
+
+  // Times are rendered by the server in the zone of the browser.
+  const offset = String(-new Date().getTimezoneOffset());
+  if (!document.cookie.split("; ").includes(`bylaw_offset=${offset}`)) remember("bylaw_offset", offset);
+
+  document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
+  const actions = {
+    theme() {
+      const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+      root.dataset.theme = dark ? "light" : "dark";
+      remember("bylaw_theme", root.dataset.theme);
+    },
+    help() { document.getElementById("help")?.showModal(); },
+    copy(button) {
+      navigator.clipboard?.writeText(button.dataset.text).then(() => say("copied"));
+    },
+    fill(button) {
+      const target = document.getElementById(button.dataset.target);
+      if (target) { target.value = button.dataset.text; target.focus(); }
+    },
+    notify() {
+      if ("Notification" in window) Notification.requestPermission().then((answer) => say(`notifications: ${answer}`));
+    },
+    shortcuts(box) { remember("bylaw_keys", box.checked ? "on" : "off"); },
+    pause(button) {
+      root.dataset.live = root.dataset.live === "off" ? "on" : "off";
+      button.setAttribute("aria-pressed", String(root.dataset.live === "off"));
+    },
+  };
+  const say = (text) => { const place = document.getElementById("status"); if (place) place.textContent = text; };
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-do]");
+    if (button && Object.hasOwn(actions, button.dataset.do)) actions[button.dataset.do](button);
+  });
+  document.addEventListener("submit", (event) => {
+    const question = event.submitter?.dataset.confirm;
+    if (question && !confirm(question)) { event.preventDefault(); event.stopPropagation(); }
+  }, true);
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-auto]");
+    if (form) form.requestSubmit();
+  });
+
+  // Shortcuts: only outside of fields, and they can be switched off (see the dialog `?`).
+  let chord = "";
+  const rows = () => [...document.querySelectorAll("[data-row] a.whole")];
+  const step = (by) => {
+    const all = rows();
+    const next = all[Math.min(all.length - 1, Math.max(0, all.indexOf(document.activeElement) + by))];
+    next?.focus();
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
+    if (document.cookie.includes("bylaw_keys=off")) return;
+    const key = event.key;
+    if (chord === "g") {
+      chord = "";
+      const link = document.querySelector(`.nav [data-key="${CSS.escape(key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    if (key === "g") { chord = "g"; setTimeout(() => { chord = ""; }, 1200); return; }
+    if (key === "?") { event.preventDefault(); actions.help(); return; }
+    if (key === "j" || key === "k") { event.preventDefault(); step(key === "j" ? 1 : -1); return; }
+    const target = document.querySelector(`main [data-key="${CSS.escape(key)}"]`);
+    if (target) { event.preventDefault(); target.matches("button, a") ? target.click() : target.focus(); }
+  });
+
+  // Live updates. One tab listens and tells the others, since browsers allow few open connections to a server.
+  const address = document.body.dataset.events;
+  if (!address || !window.EventSource) return;
+  const tabs = "BroadcastChannel" in window ? new BroadcastChannel("bylaw") : null;
+  let waiting = null;
+  const refresh = (kind) => {
+    if (root.dataset.live === "off") return;
+    clearTimeout(waiting);
+    waiting = setTimeout(() => document.body.dispatchEvent(new Event("bylaw-changed")), 250);
+    document.body.dispatchEvent(new Event(`bylaw-${kind}`));
+  };
+  const receive = (kind) => {
+    refresh(kind);
+    tabs?.postMessage(kind);
+    if (kind === "review" && document.hidden && window.Notification?.permission === "granted") {
+      new Notification("Bylaw", { body: "A review has changed or waits for an answer.", tag: "bylaw-review" });
+    }
+  };
+  const listen = () => new Promise(() => {
+    const source = new EventSource(address);
+    for (const kind of ["decision", "review", "incident", "session", "rules"]) {
+      source.addEventListener(kind, () => receive(kind));
+    }
+    source.addEventListener("open", () => { root.dataset.stream = "open"; });
+    source.addEventListener("error", () => { root.dataset.stream = "closed"; });
+  });
+  if (tabs) tabs.addEventListener("message", (event) => refresh(String(event.data)));
+  if (navigator.locks && tabs) navigator.locks.request("bylaw-events", listen); else listen();
+})();

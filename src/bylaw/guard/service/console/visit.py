@@ -1,0 +1,203 @@
+"""One visit of a page: who asks, with what, and the answer as HTML. Views are plain functions of a visit.
+
+A view calls the operations that the API calls, with the same checks of scopes, and never the store. A change answers
+with a redirect, so that reloading a page repeats nothing; one that is refused shows its page again, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from bylaw.guard.service.auth import Principal
+from bylaw.guard.service.console.render import BASE, environment, zone_name, zone_of
+from bylaw.guard.service.context import Context
+from bylaw.guard.service.errors import BadRequest, ServiceError
+from bylaw.guard.service.records import Scope
+
+View: TypeAlias = "Callable[[Visit], Response]"
+
+NOTICES = {
+    "acknowledged": "Acknowledged.",
+    "accepted": "The rule is in shadow now: it is judged and recorded, and stops nothing.",
+    "accepted-testing": "The rule is in a testing version. Release that version to bring it into force.",
+    "activated": "The new rules are in force.",
+    "approved": "Approved. The agent can resume the call.",
+    "assigned": "Assigned.",
+    "changed": "Changed. A new version of the rules is in force.",
+    "dismissed": "Dismissed. It will not be proposed again.",
+    "killed": "Every call of the agent is refused until you clear it.",
+    "mined": "The record was searched for rules.",
+    "noted": "The note was added.",
+    "partly": "Your approval was recorded. Somebody else has to approve it too.",
+    "promoted": "The rule is on.",
+    "rejected": "Rejected. The agent is told so.",
+    "revived": "The agent may call tools again.",
+    "rolled-back": "The earlier rules are in force again.",
+    "solved": "Solved.",
+    "stored": "Stored as a testing version.",
+    "terminated": "The session was ended. None of its calls may run any more.",
+}
+"""what a redirect may say: a code in the address, never a text"""
+
+
+EFFECTS = {
+    "preventive": "can stop a call before it runs",
+    "detective": "needs what the model or a tool has answered, so it is judged afterwards",
+    "closing": "only the end of the session decides it",
+    "follow-up": "never stops a call; it opens an incident afterwards",
+}
+"""what each label of a rule means"""
+
+
+class Visit:
+    """A request to the console, read and checked."""
+
+    def __init__(self, request: Request, context: Context, person: Principal, form: Mapping[str, str]) -> None:
+        self.request, self.person, self.form = request, person, form
+        self.operations = context.operations
+        self.csrf: str = getattr(request.state, "csrf", "")
+        self.now = self.operations.clock()
+        self.zone = zone_of(request.cookies.get("bylaw_offset"))
+        self.problem: str | Markup | None = None
+
+    def name(self, key: str) -> str:
+        """A name in the path, as the filter `part` has written it."""
+        return unquote(str(self.request.path_params[key]))
+
+    def asked(self, key: str, default: str = "") -> str:
+        return self.request.query_params.get(key, default).strip()
+
+    def choice(self, key: str, allowed: Mapping[str, Any] | tuple[str, ...], default: str) -> str:
+        """One of these values; anything else counts as the default."""
+        value = self.asked(key, default)
+        return value if value in allowed else default
+
+    def number(self, key: str) -> int | None:
+        value = self.asked(key)
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 16 else None
+
+    def text(self, key: str) -> str:
+        return self.form.get(key, "").strip()
+
+    @property
+    def by(self) -> str:
+        return self.person.name
+
+    @property
+    def here(self) -> str:
+        """The address of this page, without what a redirect has added."""
+        query = [(key, value) for key, value in self.request.query_params.multi_items() if key != "done"]
+        return self.request.url.path + (f"?{urlencode(query)}" if query else "")
+
+    def need(self, scope: Scope) -> None:
+        self.person.require(scope)
+
+    def render(self, template: str, *, current: str = "", code: int = 200, **data: Any) -> Response:
+        frame: dict[str, Any] = {
+            "csrf": self.csrf,
+            "csrf_field": Markup('<input type="hidden" name="csrf_token" value="{}">').format(self.csrf),
+            "current": current,
+            "events": "/v1/stream",
+            "effects": EFFECTS,
+            "form": _Blank(self.form),
+            "here": self.here,
+            "keys": self.request.cookies.get("bylaw_keys") != "off",
+            "may": {"operator": self.person.may("operator"), "admin": self.person.may("admin")},
+            "notice": NOTICES.get(self.asked("done")),
+            "now": self.now,
+            "open_tasks": self.operations.incidents.counts().tasks,
+            "person": self.person,
+            "problem": self.problem,
+            "theme": theme_of(self.request),
+            "zone": self.zone,
+            "zone_name": zone_name(self.zone),
+        }
+        return HTMLResponse(environment().get_template(template).render(frame | data), status_code=code)
+
+    def redirect(self, path: str, done: str = "") -> Response:
+        """`path` is below the console, so nothing in a request can lead away from it."""
+        mark = "&" if "?" in path else "?"
+        return RedirectResponse(f"{BASE}/{path}" + (f"{mark}done={done}" if done else ""), status_code=303)
+
+
+class _Blank(dict[str, str]):
+    """The fields of a form that was sent; empty ones for a form that was not."""
+
+    def __missing__(self, key: str) -> str:
+        return ""
+
+    def __getattr__(self, key: str) -> str:
+        return self[key]
+
+
+def theme_of(request: Request) -> str:
+    chosen = request.cookies.get("bylaw_theme", "")
+    return chosen if chosen in ("light", "dark") else ""
+
+
+def failed(visit: Visit, why: ServiceError, again: View | None) -> Response:
+    """The page once more with the reason, or a page that holds only the reason."""
+    visit.problem = why.message
+    if again is not None:
+        try:
+            response = again(visit)
+            response.status_code = why.status
+            return response
+        except ServiceError:
+            pass
+    return visit.render("error.html", code=why.status, title=_TITLES.get(why.status, "That did not work"))
+
+
+_TITLES = {403: "Not allowed", 404: "Not found", 409: "Not done"}
+
+
+def answer(view: View, again: View | None, visit: Visit) -> Response:
+    try:
+        return view(visit)
+    except ServiceError as why:
+        return failed(visit, why, again)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """The fields of a form; the gate has bounded its size and compared its token."""
+    if request.method in ("GET", "HEAD"):
+        return {}
+    try:
+        text = (await request.body()).decode("utf-8")
+        return dict(parse_qsl(text, keep_blank_values=True, encoding="utf-8", errors="strict", max_num_fields=200))
+    except ValueError:
+        raise BadRequest("the form is not text in UTF-8") from None
+
+
+def page(context: Context, view: View, again: View | None = None) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for people who may operate the guard; others are asked to sign in. `again`: the view that shows why
+    a change was refused."""
+
+    async def endpoint(request: Request) -> Response:
+        person = getattr(request.state, "principal", None)
+        if person is None:
+            return _ask_to_sign_in(request)
+        visit = Visit(request, context, person, {})
+        if not person.may("operator"):
+            return HTMLResponse("The console is for operators and admins.", status_code=403)
+        try:
+            visit.form = await read_form(request)
+        except BadRequest as why:
+            return await context.run(failed, visit, why, None)
+        return await context.run(answer, view, again, visit)
+
+    return endpoint
+
+
+def _ask_to_sign_in(request: Request) -> Response:
+    login = f"{BASE}/login"
+    if request.headers.get("hx-request"):  # a piece of a page that was open when the login ended
+        return Response(status_code=401, headers={"HX-Redirect": login})
+    after = request.url.path if request.method == "GET" else f"{BASE}/"
+    return RedirectResponse(f"{login}?next={quote(after, safe='')}", status_code=303)
