@@ -225,7 +225,7 @@ def report(title: str, replays: list[Replay]) -> tuple[float, float]:
     return 1 - either.missed / (either.at + either.before + either.missed), len(stopped) / len(clean)
 
 
-EVERY = [5, pytest.param(1, marks=pytest.mark.proof)]
+EVERY = [20, pytest.param(1, marks=pytest.mark.proof)]
 
 
 @pytest.fixture(scope="module")
