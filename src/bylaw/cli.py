@@ -73,6 +73,7 @@ def cli(ctx: click.Context) -> None:
     Exit codes: 0 everything held, 1 the gate tripped, 2 bad input, 3 nothing was checked, 4 something needed was out of
     reach, 130 interrupted.
     """
+    ctx.obj = {"service_jobs": "bylaw.ci.service_jobs:JOBS"}  # for `bylaw guard serve`: no job imports another
     if ctx.color is None:
         ctx.color = colour_from_environment()
 

@@ -64,7 +64,7 @@ def parse_files(files: Mapping[str, str], folder: str | None, inputs: Mapping[st
     parts = []
     for name, text in files.items():
         base = Path(NOWHERE) if folder is None else Path(folder) / Path(name).parent
-        if folder is None and (refused := _paths_in(name, text)):
+        if folder is None and (refused := paths_in(name, text)):
             parts.append(GuardSet((), tuple(refused)))
         else:
             parts.append(parse_guard(text, file=name, format=format_of(name), base=base, inputs=inputs))
@@ -73,7 +73,7 @@ def parse_files(files: Mapping[str, str], folder: str | None, inputs: Mapping[st
     return GuardSet(policies, tuple(problems), tuple(files))
 
 
-def _paths_in(name: str, text: str) -> list[Diagnostic]:
+def paths_in(name: str, text: str) -> list[Diagnostic]:
     """Paths of files in rules that came over the network: they must not be a way to look at this machine."""
     problems = Problems(Source(name, text))
     nodes: list[Node] = []

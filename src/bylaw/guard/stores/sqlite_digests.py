@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from bylaw.guard.stores import records
+from bylaw.guard.stores import records, service_records
 from bylaw.guard.stores.commitments import (
     EVENTS,
     FLOOR,
@@ -99,7 +99,7 @@ def _of_review(columns: list[Any]) -> str:
 
 def _of_followed(columns: list[Any]) -> str:
     kind, id, text, state, *searched = columns
-    record = decode_followed(getattr(records, kind), text, state)
+    record = decode_followed(getattr(records, kind, None) or getattr(service_records, kind), text, state)
     own = [*followed_columns(record), record.version]
     return digest(text.encode(), state) if own == searched and to_column(record.id) == id else UNREADABLE
 

@@ -7,6 +7,7 @@ from typing import Any
 from bylaw.errors import InputError
 from bylaw.guard.service.api.declare import Asked, Endpoint, Given
 from bylaw.guard.service.errors import BadRequest, NotFound, Unusable
+from bylaw.guard.service.rule_versions import paths_in
 
 
 class CheckBody(Given, frozen=True, kw_only=True):
@@ -34,6 +35,9 @@ class ComplianceBody(Given, frozen=True, kw_only=True):
 def check(asked: Asked[CheckBody]) -> Any:
     given = asked.body
     files = given.files if given.files is not None else asked.context.operations.versions.active().files
+    refused = [one for name, text in (given.files or {}).items() for one in paths_in(name, text)]
+    if refused:
+        raise Unusable("the rules cannot be used", diagnostics=refused)
     return _run(asked, "check", trace=given.trace, files=files, format=given.format, strict=given.strict)
 
 

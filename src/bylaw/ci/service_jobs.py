@@ -1,0 +1,61 @@
+"""Jobs that the guard's service offers beside its own, on texts instead of files. `cli` tells the service of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bylaw.errors import InputError
+from bylaw.model.rule import RuleSet
+from bylaw.rules import parse_rules
+from bylaw.rules.files import format_of
+
+NOWHERE = "/nonexistent/bylaw"
+"""the folder of rules that came over the network: no path in them leads to a file of this machine"""
+
+
+def check(*, trace: str, files: Mapping[str, str], format: str | None, strict: bool) -> dict[str, Any]:
+    """The document of `bylaw check --format json`. Raises InputError for what cannot be read."""
+    from bylaw.check.api import check as run
+    from bylaw.check.report.json import render_check
+    from bylaw.traces.records.files import open_bytes
+    from bylaw.traces.source import TraceStream
+
+    ids: dict[str, Any] = {}
+    parts = [parse_rules(text, file=name, format=format_of(name), base=NOWHERE, ids=ids) for name, text in files.items()]
+    problems = tuple(one for part in parts for one in part.diagnostics)
+    if not all(part.ok for part in parts):
+        raise InputError(problems)
+    rules = RuleSet(
+        tuple(rule for part in parts for rule in part.rules),
+        problems,
+        tuple(files),
+        strict=any(part.strict for part in parts),
+        tools=tuple(tool for part in parts for tool in part.tools),
+    )
+    source = TraceStream(open_bytes(trace.encode("utf-8", "replace"), "trace"), format=format)
+    report = run(source, rules, strict=strict or rules.strict)
+    found: dict[str, Any] = json.loads(render_check(report))
+    return found
+
+
+def check_compliance(
+    *,
+    system_prompt: str,
+    trace_events: Sequence[Any],
+    tools: Sequence[Any] | None,
+    aliases: Mapping[str, Sequence[str]] | None,
+    timeout_ms: float,
+) -> dict[str, Any]:
+    """The fields of a `ComplianceResult`."""
+    from bylaw.comply.api import check_compliance_sync
+
+    result = check_compliance_sync(system_prompt, trace_events, timeout_ms, tools=tools, aliases=aliases)
+    found: dict[str, Any] = msgspec.to_builtins(result)
+    return found
+
+
+JOBS = {"check": check, "check_compliance": check_compliance}

@@ -1,0 +1,236 @@
+"""`bylaw guard serve` and `bylaw guard keys`"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from bylaw.errors import ExitCode, InputError
+from bylaw.guard.commands.options import (
+    INPUT,
+    JSON_LINES,
+    MODE,
+    POLICY,
+    STORE,
+    TOOLS,
+    VERSION,
+    make_redaction,
+    open_store,
+    read_schemas,
+    redaction_options,
+)
+from bylaw.report.diagnostics import print_diagnostics
+from bylaw.report.text import printable
+
+if TYPE_CHECKING:
+    from bylaw.guard.service.config import ServeConfig, ServiceFile
+    from bylaw.guard.service.records import Credential
+
+INSTALL = "the service needs more packages: pip install 'bylaw[service]'"
+_UNITS = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+
+
+@click.command(name="serve")
+@POLICY
+@click.option("--store", metavar="FILE", help="The guard's SQLite file (default: in memory, until the service ends).")
+@click.option(
+    "--listen", default="127.0.0.1:8787", show_default=True, metavar="ADDRESS", help="HOST:PORT or unix:PATH."
+)
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that decide.")
+@click.option("--config", metavar="FILE", help="YAML with `tls`, `people`, `oidc` and `limits`.")
+@click.option("--watch", is_flag=True, help="Use the rule files as soon as they change.")
+@click.option("--shadow", is_flag=True, help="Decide and record everything, and let every call run.")
+@click.option("--no-console", "console", flag_value=False, default=True, help="Serve the API only.")
+@click.option("--no-follow", "follow", flag_value=False, default=True, help="Open no incidents; `guard follow` does.")
+@click.option("--webhook", metavar="URL", help="Where notifications go, signed with $BYLAW_WEBHOOK_SECRET.")
+@click.option("--escalate-to", metavar="URL", help="Where reviews go that nobody answers.")
+@click.option("--otel", is_flag=True, help="Send OpenTelemetry spans, as the variables OTEL_EXPORTER_OTLP_… say.")
+@MODE
+@VERSION
+@INPUT
+@TOOLS
+@redaction_options
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    policies: tuple[str, ...],
+    store: str | None,
+    listen: str,
+    workers: int,
+    config: str | None,
+    watch: bool,
+    shadow: bool,
+    console: bool,
+    follow: bool,
+    webhook: str | None,
+    escalate_to: str | None,
+    otel: bool,
+    mode: str | None,
+    version: Any,
+    inputs: dict[str, str],
+    tools: str | None,
+    **redaction: tuple[str, ...],
+) -> ExitCode:
+    """Serve the guard over HTTP: a JSON API under /v1, and a console for people under /console.
+
+    Requests need a key: `bylaw guard keys create`. Rules that were activated over the API stay in force until the rule
+    files change. Several workers need a store.
+    """
+    removed = make_redaction(store or "memory", **redaction)
+    if workers > 1 and store is None:
+        raise click.UsageError("--workers needs --store: workers share nothing else")
+    if webhook is None and escalate_to is not None:
+        raise click.UsageError("--escalate-to needs --webhook")
+    try:
+        from bylaw.guard.service.config import ServeConfig
+
+        told = ServeConfig(
+            policies=policies,
+            store=store,
+            listen=listen,
+            workers=workers,
+            mode=mode,
+            version=version,
+            inputs=inputs,
+            schemas=read_schemas(tools),
+            shadow=shadow,
+            redaction={name: getattr(removed, name) for name in ("classes", "patterns", "mask", "keep")},
+            file=_service_file(config),
+            console=console,
+            follow=follow,
+            watch=watch,
+            webhook=webhook,
+            escalate_to=escalate_to,
+            jobs=(ctx.find_root().obj or {}).get("service_jobs"),
+            otel=otel,
+        )
+        return _serve(told)
+    except ImportError as problem:
+        raise click.ClickException(f"{INSTALL} ({problem})") from None
+
+
+def _service_file(path: str | None) -> ServiceFile:
+    from bylaw.guard.service.config import ServiceFile, read_service_file
+
+    if path is None:
+        return ServiceFile()
+    try:
+        return read_service_file(path)
+    except OSError as problem:
+        raise click.UsageError(f"{path}: {problem.strerror}") from None
+    except ValueError as problem:
+        raise click.UsageError(str(problem)) from None
+
+
+def _serve(config: ServeConfig) -> ExitCode:
+    from bylaw.guard.service.server import serve as run
+
+    def ready(address: str) -> None:
+        click.echo(f"listening on {address}", err=True)
+        sys.stderr.flush()
+
+    try:
+        run(config, ready)
+    except InputError as problem:
+        print_diagnostics(problem.diagnostics)
+        return ExitCode.BAD_INPUT
+    except (ValueError, RuntimeError) as problem:
+        raise click.ClickException(str(problem)) from None
+    return ExitCode.OK
+
+
+@click.group(name="keys")
+def keys() -> None:
+    """Who may use the service: create, list and revoke API keys."""
+
+
+@keys.command(name="create")
+@click.argument("name")
+@click.option("--store", required=True, metavar="FILE", help="The guard's SQLite file; it is created if needed.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice(["agent", "operator", "admin"]),
+    help="agent: decide and record; operator: reviews, incidents, audit; admin: rules and keys too.",
+)
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="For the scope agent: whose calls; `*`: of all.")
+@click.option("--expires", metavar="TIME", help="After this time, as in 12h, 30d or 8w (default: never).")
+@click.option("--by", default="", metavar="NAME", help="Who creates it, for the audit.")
+def create(
+    name: str, store: str, scopes: tuple[str, ...], agents: tuple[str, ...], expires: str | None, by: str
+) -> ExitCode:
+    """Print a new key for a person or a program. It is shown once: only its hash is stored."""
+    from bylaw.guard.service.auth import Credentials
+    from bylaw.guard.service.errors import BadRequest
+    from bylaw.guard.stores import SqliteStore
+
+    if not Path(store).is_file():
+        SqliteStore(store).close()
+    with open_store(store) as opened:
+        try:
+            key, record = Credentials(opened).create(name, scopes, agents=agents, seconds=_seconds(expires), by=by)  # type: ignore[arg-type]
+        except BadRequest as problem:
+            raise click.UsageError(problem.message) from None
+    click.echo(key)
+    click.echo(_line(record), err=True)
+    return ExitCode.OK
+
+
+@keys.command(name="list")
+@STORE
+@JSON_LINES
+def list_keys(store: str, is_json: bool) -> ExitCode:
+    """List keys, oldest first, without their secrets."""
+    from bylaw.guard.service.auth import Credentials
+
+    with open_store(store) as opened:
+        found = Credentials(opened).list()
+    for one in found:
+        click.echo(json.dumps(msgspec.to_builtins(one)) if is_json else _line(one))
+    if not found and not is_json:
+        click.echo("no keys")
+    return ExitCode.OK
+
+
+@keys.command(name="revoke")
+@click.argument("key")
+@STORE
+@click.option("--by", default="", metavar="NAME", help="Who revokes it, for the audit.")
+def revoke(key: str, store: str, by: str) -> ExitCode:
+    """Refuse a key from now on, in every worker within a second. KEY is its id, as `list` prints it."""
+    from bylaw.guard.service.auth import Credentials
+    from bylaw.guard.service.errors import NotFound
+
+    with open_store(store) as opened:
+        try:
+            click.echo(_line(Credentials(opened).revoke(key, by=by)))
+        except NotFound as problem:
+            raise click.UsageError(problem.message) from None
+    return ExitCode.OK
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isdigit() or len(number) > 6:
+        raise click.UsageError(f"--expires takes a time such as 12h, 30d or 8w, and not `{text}`")
+    return int(number) * _UNITS[unit]
+
+
+def _line(key: Credential) -> str:
+    whose = f" for {', '.join(key.agents)}" if key.agents else ""
+    status: str = key.status
+    if key.expires_at is not None and status == "valid":
+        left = key.expires_at - time.time()
+        day = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(key.expires_at))
+        status = f"valid until {day}" if left > 0 else "expired"
+    return printable(f"{key.id}  {key.name}  {', '.join(key.scopes)}{whose}  {status}")

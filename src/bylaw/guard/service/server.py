@@ -1,0 +1,286 @@
+"""Running the service: workers, sockets, TLS, the follow-up, and an orderly end.
+
+Several workers share the store, so they act as one guard: limits hold, whichever of them decides. The follow-up runs
+once, beside them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import socket
+import stat
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.supervisors import Multiprocess
+
+from bylaw.guard.guard import Guard
+from bylaw.guard.incidents.follow import make_follower
+from bylaw.guard.rule_source import FileWatch
+from bylaw.guard.service.app import create_app
+from bylaw.guard.service.config import OIDC_SECRET, VARIABLE, ServeConfig, config_from_environment
+from bylaw.guard.service.context import Context
+from bylaw.guard.service.metrics import Metrics
+from bylaw.guard.service.oidc import Provider
+from bylaw.guard.service.operations import Operations
+from bylaw.guard.service.rule_versions import RuleVersions
+from bylaw.guard.service.spans import make_exporter
+from bylaw.guard.stores.ports import GuardStore
+from bylaw.model.guard_policy import GuardSet
+
+_log = logging.getLogger("bylaw")
+GRACE = 20
+"""seconds that requests have to end in"""
+POLL = 1.0
+BACKLOG = 1024
+
+
+def make_versions(config: ServeConfig, store: GuardStore) -> RuleVersions:
+    return RuleVersions(store, mode=config.mode, labels=config.version, inputs=config.inputs, options=config.options)
+
+
+def make_context(config: ServeConfig, store: GuardStore) -> Context:
+    """One worker. Raises InputError for rules that cannot be used."""
+    versions = make_versions(config, store)
+    loaded = versions.begin(config.policies)
+    guard = Guard(GuardSet(tuple(loaded.policies)), store=store, tool_schemas=config.schemas, options=config.options)
+    versions.attach(guard)
+    context = Context(
+        Operations(guard, versions),
+        people=config.file.people,
+        settings=config.file.limits,
+        metrics=Metrics(config.metrics),
+        spans=make_exporter() if config.otel else None,
+    )
+    if config.file.oidc is not None:
+        context.oidc = Provider(config.file.oidc, os.environ.get(OIDC_SECRET))
+    return context
+
+
+def make_app(config: ServeConfig, store: GuardStore | None = None) -> Starlette:
+    """The application of one worker, which closes what it has opened when it ends."""
+    opened = store or config.open_store()
+    context = make_context(config, opened)
+    app = create_app(context, jobs=find_jobs(config.jobs), console=config.console)
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        with _stopping_early(context):
+            async with inner(app):
+                yield
+        context.close()  # decisions that are being made are finished first
+        context.operations.guard.close()
+        if store is None:
+            opened.close()
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+def app_from_environment() -> Starlette:
+    """What each worker process calls."""
+    return make_app(config_from_environment())
+
+
+def find_jobs(home: str | None) -> dict[str, Callable[..., Any]]:
+    if home is None:
+        return {}
+    module, _, name = home.partition(":")
+    return dict(getattr(importlib.import_module(module), name))
+
+
+class _stopping_early:
+    """Streams end when the signal arrives: the server waits for them before it tells the application to end."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+
+        def handle(number: int, frame: Any) -> None:
+            loop.call_soon_threadsafe(self._context.stopping.set)
+            before = self._before.get(number)
+            if callable(before):
+                before(number, frame)
+
+        if threading.current_thread() is threading.main_thread():
+            self._before = {one: signal.signal(one, handle) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+
+# -- the process ------------------------------------------------------------------------------------------------------
+
+
+def serve(config: ServeConfig, ready: Callable[[str], object] = lambda address: None) -> None:
+    """Serve until SIGTERM or Ctrl-C. `ready` is told the address. Raises InputError, StoreUnavailable, OSError."""
+    with tempfile.TemporaryDirectory(prefix="bylaw-serve-") as folder:
+        config = msgspec.structs.replace(config, metrics=folder)
+        store = config.open_store()
+        versions = make_versions(config, store)
+        versions.begin(config.policies)  # so that mistakes in the rules are told once, and before anything listens
+        bound, address = bind(config.listen, tls=config.file.tls is not None)
+        bound.listen(BACKLOG)  # so that whoever connects while the workers start waits
+        follow_up = FollowUp(config, store, versions)
+        try:
+            ready(address)
+            if config.follow or config.watch:
+                follow_up.start()
+            if config.workers == 1:
+                _run_one(config, store, bound)
+            else:
+                _run_several(config, bound)
+        finally:
+            follow_up.end()
+            store.close()
+            bound.close()
+            if config.listen.startswith("unix:"):
+                with suppress(OSError):
+                    os.unlink(config.listen.removeprefix("unix:"))
+
+
+def _run_one(config: ServeConfig, store: GuardStore, bound: socket.socket) -> None:
+    server = uvicorn.Server(uvicorn_config(config, make_app(config, store)))
+    server.run(sockets=[bound])
+
+
+def _run_several(config: ServeConfig, bound: socket.socket) -> None:
+    os.environ[VARIABLE] = msgspec.json.encode(config).decode()
+    options = uvicorn_config(config, "bylaw.guard.service.server:app_from_environment", factory=True)
+    Multiprocess(options, sockets=[bound]).run()
+
+
+def uvicorn_config(config: ServeConfig, app: Any, **more: Any) -> uvicorn.Config:
+    tls = config.file.tls
+    return uvicorn.Config(
+        app,
+        workers=config.workers,
+        http="bylaw.guard.service.connection:Connection",
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,  # only `People.trusted` are believed, and only who somebody is
+        server_header=False,
+        date_header=True,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=GRACE,
+        backlog=BACKLOG,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
+        **more,
+    )
+
+
+def bind(listen: str, *, tls: bool = False) -> tuple[socket.socket, str]:
+    """A socket, and its address for people. Raises OSError, and ValueError for an address that cannot be read."""
+    if listen.startswith("unix:"):
+        return _bind_unix(listen.removeprefix("unix:")), listen
+    host, sign, port = listen.rpartition(":")
+    if not sign or not port.isdigit() or int(port) > 65_535:
+        raise ValueError(f"`{listen}` is not an address: expected HOST:PORT or unix:PATH")
+    host = host.strip("[]") or "127.0.0.1"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, int(port)))
+    except BaseException:
+        bound.close()
+        raise
+    bound.set_inheritable(True)
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    return bound, f"{'https' if tls else 'http'}://{shown}:{bound.getsockname()[1]}"
+
+
+def _bind_unix(path: str) -> socket.socket:
+    """A socket that only its owner can use. One that nobody listens on any more is replaced."""
+    file = Path(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(file.lstat().st_mode):
+            raise OSError(f"`{path}` exists, and is not a socket")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            try:
+                probe.connect(path)
+            except OSError:
+                file.unlink()
+            else:
+                raise OSError(f"`{path}`: somebody listens there already")
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        bound.bind(path)
+    finally:
+        os.umask(before)
+    bound.set_inheritable(True)
+    return bound
+
+
+class FollowUp:
+    """Follows the event log with the rules in force, and looks at the rule files, in a thread of its own."""
+
+    def __init__(self, config: ServeConfig, store: GuardStore, versions: RuleVersions) -> None:
+        self._config, self._store, self._versions = config, store, versions
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bylaw-follow-up", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join(GRACE)
+
+    def _run(self) -> None:
+        files, config = list(self._config.policies), self._config
+        watch = FileWatch(files, lambda: self._versions.read_again(files)) if config.watch else None
+        while not self._end.is_set():
+            try:
+                self._follow(watch)
+            except Exception as problem:
+                _log.error("the follow-up is interrupted, and begins again: %s", problem)
+                self._end.wait(5 * POLL)
+
+    def _follow(self, watch: FileWatch | None) -> None:
+        """Until other rules are in force."""
+        version, stop = self._versions.active(), threading.Event()
+        thread = threading.Thread(target=lambda: None)
+        if self._config.follow:
+            follower = make_follower(
+                self._versions.load(version).policies,
+                self._store,
+                self._config.webhook,
+                self._config.escalate_to,
+                trouble=lambda why: _log.warning("the follow-up waits: %s", why),
+            )
+            thread = threading.Thread(target=follower.run, args=(stop,), name="bylaw-follow", daemon=True)
+            thread.start()
+        try:
+            while not self._end.wait(POLL) and (thread.is_alive() or not self._config.follow):
+                if watch is not None:
+                    watch.look()
+                if self._versions.active_id() != version.id:
+                    return
+        finally:
+            stop.set()
+            if thread.is_alive():
+                thread.join(GRACE)
