@@ -105,6 +105,60 @@ def test_a_child_in_another_language(tmp_path: Path, server: Server) -> None:
     assert [one.text for one in responses(read(tmp_path / "run.jsonl"))] == [TEXT] * 2
 
 
+FRAMEWORK = {
+    "langchain_core/__init__.py": "",
+    "langchain_core/messages.py": "def convert_to_openai_messages(messages): return messages",
+    "langchain_core/language_models/__init__.py": "",
+    "langchain_core/language_models/chat_models.py": """
+class Said:
+    def __init__(self, text): self.message = {"role": "assistant", "content": text}
+class Result:
+    def __init__(self, text): self.generations = [[Said(text)]]
+class BaseChatModel:
+    def generate(self, batches): return Result(self.answer(batches[0][-1]["content"]))
+""",
+    "sitecustomize.py": "print('the own sitecustomize')",
+}
+"""the parts of a framework that matter here; the real one takes a second to import"""
+LOCAL = """
+import os
+from langchain_core.language_models.chat_models import BaseChatModel
+class Local(BaseChatModel):
+    def answer(self, prompt): return "no " + prompt
+class Remote(BaseChatModel):
+    def answer(self, prompt): return ask(prompt)
+Local().generate([[{"role": "user", "content": "to 4111 1111 1111 1111"}]])
+Remote().generate([[{"role": "user", "content": "hello"}]])
+os._exit(0)
+"""
+
+
+def _framework(tmp_path: Path, **more: str) -> str:
+    for name, text in {**FRAMEWORK, **more}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return str(tmp_path)
+
+
+def test_models_of_a_framework_without_http_are_recorded(tmp_path: Path, server: Server) -> None:
+    """Once, next to those that the proxy sees, and whatever ends the process."""
+    path = tmp_path / "run.jsonl"
+    done = record(server, path, *python(LOCAL), PYTHONPATH=_framework(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "the own sitecustomize\n"), done.stderr
+    trace = read(path)
+    assert "recorded 2 turns" in done.stderr and trace.complete and len(trace.sessions) == 1
+    local, remote = responses(trace)
+    assert (local.text, remote.text) == ("no to [redacted: card]", TEXT)
+    assert local.request is not None and (local.request.metadata or {})["carried_by"] == "langchain"
+
+
+def test_a_framework_in_a_python_without_bylaw_is_reported(tmp_path: Path, server: Server) -> None:
+    modules = _framework(tmp_path, **{"bylaw/__init__.py": "raise ImportError('not here')"})
+    done = record(server, tmp_path / "run.jsonl", *python(LOCAL), PYTHONPATH=modules)
+    assert done.returncode == 0 and "recorded 1 turn " in done.stderr
+    assert "has no bylaw: of langchain_core, only calls over HTTP are recorded" in done.stderr
+
+
 def test_nothing_recorded_is_not_a_pass(tmp_path: Path, server: Server) -> None:
     path = tmp_path / "run.jsonl"
     for command, code in [("true", 3), ("false", 1)]:

@@ -96,7 +96,7 @@ class record:
         if self._recording is not None and self._recording.is_open:
             raise RuntimeError("this recording has begun already; call `bylaw.record(…)` again for another")
         self._recording = Recording(self.path, **self._settings)
-        _enter(self._recording)
+        begin_recording(self._recording)
         return self
 
     def __exit__(
@@ -151,7 +151,7 @@ _open: list[Recording] = []
 _lock = threading.Lock()
 
 
-def _enter(recording: Recording) -> None:
+def begin_recording(recording: Recording) -> None:
     """Record the code from here on. If that fails, the recording is closed."""
     try:
         LIBRARIES.open()
@@ -174,7 +174,7 @@ def _enter(recording: Recording) -> None:
 
 
 def _leave(recording: Recording) -> None:
-    """May be called in another context than `_enter`, where a closed recording is ignored."""
+    """May be called in another context than `begin_recording`, where a closed recording is ignored."""
     _scope.set(tuple(one for one in _scope.get() if one is not recording))
     with _lock:
         if recording in _roots:
@@ -206,10 +206,7 @@ def _listeners() -> Sequence[Listener]:
 
 
 def _listen(recording: Recording, session: str | None, exchange: Exchange) -> Exchange:
-    heard, seen = recording.listen(exchange, session=session), carried.get()
-    if seen is not None and heard is not exchange:
-        seen.append("http")
-    return heard
+    return recording.listen(exchange, session=session)
 
 
 def _write(call: ModelCall | Exception) -> None:

@@ -21,6 +21,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from bylaw.record.child_frameworks import Settings, hook_variables, read_log
 from bylaw.record.proxy import RecordingProxy
 from bylaw.record.recording import Recording
 from bylaw.wire.proxy.authority import Authority
@@ -105,10 +106,17 @@ class Recorded(Struct, frozen=True):
     """hosts to which tunnels passed unread, the most frequent first"""
     refused: list[str]
     """hosts for which the client did not trust our certificate"""
+    unable: list[str]
+    """frameworks whose calls without HTTP were not recorded"""
 
 
 def record_command(
-    command: Sequence[str], recording: Recording, *, named: Mapping[str, Address], hosts: tuple[str, ...] = ()
+    command: Sequence[str],
+    recording: Recording,
+    *,
+    named: Mapping[str, Address],
+    settings: Settings,
+    hosts: tuple[str, ...] = (),
 ) -> Recorded:
     """`named`: the base URLs of the user's environment. Raises OSError if the command cannot be started."""
     with queued_signals() as signals, tempfile.TemporaryDirectory(prefix="bylaw-") as name:
@@ -118,10 +126,13 @@ def record_command(
         proxy = RecordingProxy(recording, upstreams=upstreams, authority=authority, hosts=hosts)
         with _serving(proxy):
             env = child_environment(os.environ, proxy=proxy.url(), named=named, authority=authority, folder=folder)
+            env |= hook_variables(env, settings, folder)
             status = run_child(command, env, signals=signals)
+        found = read_log(folder)
+    recording.add_counts(*(found.counts[kind] for kind in ("turn", "error", "lost")))
     unread = [host for host, _ in proxy.unread.most_common()]
     refused = [host for host, _ in proxy.refused.most_common()]
-    return Recorded(status, unread, refused)
+    return Recorded(status, unread, refused, found.unable)
 
 
 def was_killed(status: int) -> bool:

@@ -52,6 +52,7 @@ def command(
         raise click.UsageError("--pattern has no effect with --no-redact")
     try:
         from bylaw.record.child import record_command, was_killed
+        from bylaw.record.child_frameworks import Settings
         from bylaw.record.recording import Recording
         from bylaw.wire.proxy.child_environment import named_addresses
     except ModuleNotFoundError as missing:
@@ -70,7 +71,10 @@ def command(
         return _refuse(f"cannot record to `{out}`: {problem.strerror or problem}")
     is_complete = False
     try:
-        recorded = record_command(command, recording, named=named, hosts=hosts)
+        settings = Settings(
+            os.path.abspath(out), recording.session, recording.id, agent or None, redact, own, durable=durable
+        )
+        recorded = record_command(command, recording, named=named, settings=settings, hosts=hosts)
         is_complete = not was_killed(recorded.status)
     except OSError as problem:
         return _refuse(f"cannot start `{command[0]}`: {problem.strerror or problem}")
@@ -120,11 +124,15 @@ def _report(recording: Recording, recorded: Recorded) -> int:
 
 def _hints(recording: Recording, recorded: Recorded) -> None:
     if not (recording.turns or recording.errors or recorded.unread or os.environ.get("OPENAI_BASE_URL")):
-        _print("bylaw: a program that ignores HTTPS_PROXY is seen if OPENAI_BASE_URL or ANTHROPIC_BASE_URL is set")
+        seen = "is seen if OPENAI_BASE_URL or ANTHROPIC_BASE_URL is set"
+        _print(f"bylaw: a program that ignores HTTPS_PROXY, as Node before 24 does, {seen}")
     if recorded.unread and not recording.turns:
         hosts = ", ".join(recorded.unread[:_SHOWN])
         _print(f"bylaw: HTTPS to {hosts} was not decrypted; `--host {recorded.unread[0]}` decrypts it")
     for host in recorded.refused[:_SHOWN]:
         _print(f"bylaw: the command does not trust our certificate for {host}")
+    if recorded.unable:
+        names = ", ".join(recorded.unable)
+        _print(f"bylaw: the Python of the command has no bylaw: of {names}, only calls over HTTP are recorded")
     if recording.lost:
         _print(f"bylaw: {recording.lost:,} turns could not be written: the recording is incomplete")

@@ -30,6 +30,13 @@ _writers: list[Write] = []
 """none where nothing is recorded"""
 
 
+def mark_carried() -> None:
+    """A recorded request over HTTP carries the call that is being made."""
+    seen = carried.get()
+    if seen is not None:
+        seen.append("http")
+
+
 def set_writer(write: Write | None) -> None:
     """Set the function that writes a call to the recordings of the calling code, or counts it as lost."""
     _writers[:] = [] if write is None else [write]

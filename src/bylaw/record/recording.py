@@ -20,6 +20,7 @@ import msgspec
 from bylaw.errors import BylawError
 from bylaw.record.exchange import RecordedExchange
 from bylaw.record.file import RecordFile
+from bylaw.record.frameworks import mark_carried
 from bylaw.record.turns import ModelCall, lines_of
 from bylaw.traces.formats.bylaw.lines import Line, SessionEndLine, TraceEndLine, TraceStartLine
 from bylaw.wire.exchange import Exchange
@@ -48,11 +49,14 @@ class Recording:
         agent: str | None = None,
         redact: Callable[[Any], Any] | None = None,
         durable: bool = False,
+        part_of: str | None = None,
     ) -> None:
+        """`part_of`: the id of the recording in another process that begins and ends for this one as well."""
         for name, value in (("session", session), ("agent", agent)):
             if value is not None and not _is_text(value):
                 raise BylawError(f"the name of the {name} is not valid text: {value!r}")
-        self.id = str(uuid.uuid4())
+        self.id = part_of or str(uuid.uuid4())
+        self._is_part = part_of is not None
         self.session = session or self.id
         self.turns = 0
         self.errors = 0
@@ -71,7 +75,8 @@ class Recording:
         self._start()
         self.file = RecordFile(path, durable=durable)
         try:
-            self.file.append([TraceStartLine(recording=self.id, redacted=redact is not None)])
+            if not self._is_part:
+                self.file.append([TraceStartLine(recording=self.id, redacted=redact is not None)])
         except BaseException:
             self.file.close()
             raise
@@ -99,6 +104,7 @@ class Recording:
             if is_unread_call(exchange.request):
                 self._failed(ValueError("the request to the model cannot be read as JSON"))
             return exchange
+        mark_carried()
         recorded = RecordedExchange(
             exchange, *model_request, lambda one, error: self._finish(one, error, session or self.session)
         )
@@ -120,6 +126,15 @@ class Recording:
         except Exception as problem:
             self._failed(problem)
 
+    def add_counts(self, turns: int, errors: int, lost: int) -> None:
+        """Count what parts of it in other processes wrote, or lost."""
+        with self._lock:
+            self.turns += turns
+            self.errors += errors
+            self.lost += lost
+            if self._owns_session and turns + errors:
+                self._ends.add(self.session)
+
     def close(self, *, complete: bool = True) -> None:
         """End it. Unfinished calls are written as far as they came."""
         self._is_closing = True
@@ -129,6 +144,9 @@ class Recording:
             self._lock.wait_for(lambda: not self._unfinished, timeout=_PATIENCE)
             self.is_open = False
             self.lost += len(self._unfinished)
+        if self._is_part:
+            self.file.close()
+            return
         whole = complete and not self.lost
         notes = [f"{self.lost} turns could not be written"] if self.lost else []
         ends: list[Line] = [SessionEndLine(session=session, complete=whole) for session in sorted(self._ends)]

@@ -70,13 +70,13 @@ class PatchOnImport:
         self._patches = Patches()
         self._failed: set[str] = set()
         """modules that could not be patched right after their import"""
-        self._finder = _Finder(self)
+        self.finder = _Finder(self)
 
     def open(self) -> None:
         with self._lock:
             self._users += 1
             if self._users == 1:
-                sys.meta_path.insert(0, self._finder)
+                sys.meta_path.insert(0, self.finder)
             try:
                 self.refresh()
             except BaseException:
@@ -87,7 +87,7 @@ class PatchOnImport:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                sys.meta_path.remove(self._finder)
+                sys.meta_path.remove(self.finder)
                 self._patches.undo()
 
     def refresh(self) -> None:

@@ -1,0 +1,61 @@
+"""Copied as `sitecustomize.py` for the Pythons that a recorded command starts: records models that no HTTP carries.
+
+Nothing happens until such a Python imports a framework. Then it loads Bylaw, if it has it, to record the framework's
+calls (`child_frameworks`); if it has not, the log says so. The file imports nothing from Bylaw and uses old syntax, so
+that any Python 3 can run it. INVARIANT: nothing that goes wrong here reaches the program.
+"""
+
+import os
+import sys
+
+FRAMEWORKS = ("agents.models.interface", "langchain_core.language_models.chat_models", "pydantic_ai.models")
+LOG = "BYLAW_RECORD_LOG"
+
+
+class _Finder:
+    """Starts the recording when the first framework is imported, and lets the recording's own finder find it."""
+
+    finder = None
+    failed = False
+
+    def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
+        if name not in FRAMEWORKS or self.failed:
+            return None
+        if self.finder is None:
+            try:
+                from bylaw.record.child_frameworks import begin
+
+                self.finder = begin()
+            except BaseException as problem:
+                self.failed = True
+                _note("unable {} {!r}".format(name.split(".")[0], str(problem)[:200]))
+                return None
+            return self.finder.find_spec(name, path, target)  # it is too late for it to be asked by the import itself
+        return None
+
+
+def _note(text):  # type: ignore[no-untyped-def]
+    try:
+        with open(os.environ[LOG], "a") as log:
+            log.write(text + "\n")
+    except Exception:
+        sys.stderr.write("bylaw: models of frameworks in this process are not recorded\n")
+
+
+def _run_shadowed():  # type: ignore[no-untyped-def]
+    """Run the `sitecustomize` that would have run without this one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    ours = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as problem:
+        if problem.name != "sitecustomize":
+            raise
+        if ours is not None:
+            sys.modules["sitecustomize"] = ours
+
+
+if __name__ == "sitecustomize" and os.environ.get(LOG):
+    sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
+    _run_shadowed()
