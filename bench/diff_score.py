@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bylaw.rules import load_rules
+from tests.diff.null import NOISES, coverage, distance_from_uniform, family_alarms, p_values
 from tests.diff.simulate import DESIGNS, MUTATIONS, Mutation, Session, Sides, compare, mcnemar, sides
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -38,8 +39,13 @@ Draw = Callable[[int], Sides]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=12, help="comparisons per line, a third of it with a change")
-    parser.add_argument("--only", choices=("simulated", "airline", "sopbench"))
+    parser.add_argument("--simulations", type=int, default=500, help="of the statistics alone; of intervals four times")
+    parser.add_argument("--only", choices=("statistics", "simulated", "airline", "sopbench"))
     options = parser.parse_args()
+    if options.only in (None, "statistics"):
+        statistics(options.simulations)
+    if options.only == "statistics":
+        return
     print(f"{'':44} {'gate':>6} {'McNemar':>8} {'s/diff':>7}   share of comparisons that fail")
     if options.only in (None, "simulated"):
         simulated(options.draws)
@@ -50,6 +56,31 @@ def main() -> None:
                 score(data, options.draws)
             else:
                 print(f"{name}: not measured, ../shared/data is absent")
+
+
+def statistics(draws: int) -> None:
+    """The tests and intervals alone, without a change."""
+    limit = 1.36 / draws**0.5
+    print(
+        f"p-values without a change, {draws} simulations: distance from uniform, at most {limit:.3f} in 95 % of cases"
+    )
+    for design in ("1 v 1", "2 v 1", "2 v 2", "3 v 3"):
+        found = [distance_from_uniform(p_values(draws, *_trials(design), columns=columns)) for columns in (1, 5)]
+        print(f"  {design:42} {found[0]:6.3f} with one figure, {found[1]:.3f} the least of five", flush=True)
+    print(f"figures and rules together, {draws} simulations: share with a false alarm")
+    for design in ("1 v 1", "2 v 1", "2 v 2", "1 v 5"):
+        print(f"  {design:42} {family_alarms(draws, *_trials(design)):6.3f}", flush=True)
+    print(f"95 % intervals, {4 * draws} simulations, turns and sessions correlated: share that covers")
+    for noise in NOISES:
+        for tasks in (10, 20, 40, 80):
+            found = [coverage(4 * draws, tasks, noise=noise, trials=trials) for trials in (1, 3)]
+            label = f"{noise}, {tasks} tasks"
+            print(f"  {label:42} {found[0]:6.3f} with one trial, {found[1]:.3f} with three", flush=True)
+
+
+def _trials(design: str) -> tuple[int, int]:
+    before, after = design.split(" v ")
+    return int(before), int(after)
 
 
 def line(name: str, draws: int, draw: Draw, *, rules: Any = (), baseline_twice: bool = True) -> None:

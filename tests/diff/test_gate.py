@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
 import pytest
 
 import bylaw
-from bylaw.diff.judgement import interval
 from bylaw.diff.model import DiffReport
 from bylaw.rules import load_rules
 from tests.diff.simulate import MUTATIONS, compare, mcnemar_trips, sides, trips
@@ -176,31 +174,3 @@ def test_one_replayed_session_is_judged_by_turns_and_a_live_one_is_not() -> None
     assert (report.by_turn, report.exit_code) == (False, 0)
     assert report.fingerprint is not None
     assert report.fingerprint.decision == "too few to tell"
-
-
-# -- figures ----------------------------------------------------------------------------------------------------------
-
-
-def coverage(draws: int, tasks: int) -> float:
-    """How often the interval of a mean difference covers it, where the turns of a session are slow together."""
-    rng = np.random.default_rng(7)
-    covered = 0
-    for _ in range(draws):
-        sessions = rng.lognormal(0, 0.4, (2, tasks)) * rng.lognormal(0, 0.8, tasks)  # tasks differ, and sessions
-        turns = sessions[:, :, None] * rng.lognormal(0, 0.2, (2, tasks, 6))
-        low, high = interval((turns[1] - turns[0]).sum(axis=1))
-        covered += low <= 0 <= high
-    return covered / draws
-
-
-@pytest.mark.parametrize("tasks", [20, 40])
-def test_intervals_cover_with_correlated_turns(tasks: int) -> None:
-    assert 0.90 <= coverage(200, tasks) <= 0.99
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("tasks", [10, 20, 40, 80])
-def test_intervals_cover_at_length(tasks: int) -> None:
-    found = coverage(2_000, tasks)
-    print(f"\n95 % interval, {tasks} tasks: covers {found:.3f}")
-    assert 0.93 <= found <= 0.97

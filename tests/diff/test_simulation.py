@@ -5,26 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bylaw.diff.permutation import judge, labellings, value_differences
+from tests.diff.null import NOISES, coverage, distance_from_uniform, family_alarms, p_values
 from tests.diff.simulate import DESIGNS, MUTATIONS, compare, mcnemar_trips, sides, trips
-
-
-def p_values(draws: int, before: int, after: int, *, tasks: int = 12, columns: int = 1) -> list[float]:
-    """Smallest p-values of figures that do not change."""
-    rng = np.random.default_rng(before * 10 + after)
-    found = []
-    for _ in range(draws):
-        means = rng.normal(0, 3, (tasks, 1, columns))
-        values = means + rng.exponential(1, (tasks, before + after, columns))
-        relabelled = [value_differences(task, labellings(before, after)) for task in values]
-        found.append(float(judge(relabelled, [0] * columns).p.min()))
-    return found
-
-
-def distance_from_uniform(p: list[float]) -> float:
-    """Kolmogorov's and Smirnov's statistic."""
-    ranks = np.arange(1, len(p) + 1) / len(p)
-    return float(np.max(np.abs(np.sort(p) - ranks)))
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (3, 3)])
@@ -40,6 +22,34 @@ def test_p_values_are_uniform_at_length(before: int, after: int, columns: int) -
     p = p_values(500, before, after, columns=columns)
     print(f"\n{before} v {after}, {columns} columns: KS {distance_from_uniform(p):.3f}")
     assert distance_from_uniform(p) < 1.36 / np.sqrt(len(p))
+
+
+@pytest.mark.parametrize(("tasks", "noise"), [(20, "lopsided"), (40, "heavy tails")])
+def test_intervals_cover_with_correlated_turns(tasks: int, noise: str) -> None:
+    assert 0.90 <= coverage(150, tasks, noise=noise) <= 0.99
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("tasks", [10, 20, 40, 80])
+@pytest.mark.parametrize("trials", [1, 3])
+@pytest.mark.parametrize("noise", NOISES)
+def test_intervals_cover_at_length(tasks: int, trials: int, noise: str) -> None:
+    found = coverage(2_000, tasks, noise=noise, trials=trials)
+    print(f"\n95 % interval, {tasks} tasks, {trials} trials, {noise}: covers {found:.3f}")
+    assert 0.93 <= found <= 0.97
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1)])
+def test_both_families_share_the_level(before: int, after: int) -> None:
+    assert family_alarms(40, before, after) <= 0.15
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 1), (2, 2), (1, 5)])
+def test_both_families_share_the_level_at_length(before: int, after: int) -> None:
+    found = family_alarms(500, before, after)
+    print(f"\nfigures and rules, {before} v {after}: {found:.3f}")
+    assert found <= 0.05 + 2 * (0.05 * 0.95 / 500) ** 0.5
 
 
 @pytest.mark.proof

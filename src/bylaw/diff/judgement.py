@@ -23,7 +23,7 @@ from bylaw.traces.comparison.compare import Comparison, Comparisons
 
 RESAMPLES = 1_000
 FEW_TASKS = 3
-_SHARE_OF_RULES = 1 / 3
+SHARE_OF_RULES = 1 / 3
 """of the level, where there are rules that could be confirmed. With it six sessions confirm a change in both families:
 6 of 6 have a chance of 1/64 by themselves, in either direction 1/32"""
 _ROUNDING = 1e-9
@@ -117,7 +117,7 @@ def judge_units(
     """
     sessions = units if sessions is None else sessions
     rules = _judge_sessions(sessions, sessions is not units, deterministic)
-    level = ALPHA * (1 - _SHARE_OF_RULES) if rules.takes_level else ALPHA
+    level = ALPHA * (1 - SHARE_OF_RULES) if rules.takes_level else ALPHA
     columns, tables = _tables(units, lambda column: column.what != "violations")
     distances = [measure_distances(unit, compare, semantic, units=len(units)) for unit in units]
     directions = [*(column.direction for column in columns), *[1] * (2 * len(DISTANCES))]
@@ -158,7 +158,7 @@ def _judge_sessions(sessions: Sequence[Unit], is_replay: bool, deterministic: bo
     )
     if not columns:
         return _Rules({}, False)
-    level = ALPHA * _SHARE_OF_RULES
+    level = ALPHA * SHARE_OF_RULES
     tasks = [value_differences(rows, unit.labels) for unit, rows in zip(sessions, tables, strict=True)]
     judged = judge(tasks, [column.direction for column in columns], level)
     p = np.zeros(len(columns)) if deterministic else np.minimum(1.0, judged.p * (ALPHA / level))
