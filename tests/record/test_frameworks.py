@@ -159,11 +159,17 @@ def test_a_call_that_fails_or_is_cancelled_is_an_error(tmp_path: Path) -> None:
         from pydantic_ai import Agent
         from pydantic_ai.models.function import FunctionModel
 
+        asked = asyncio.Event()
+
         async def never(*_: Any) -> Any:
+            asked.set()
             await asyncio.sleep(300)
 
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(Agent(FunctionModel(never)).run("hello"), 0.01)
+        running = asyncio.create_task(Agent(FunctionModel(never)).run("hello"))
+        await asked.wait()
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
 
     with bylaw.record(tmp_path / "run.jsonl") as recording:
         with pytest.raises(RuntimeError, match="no tokens left"):
